@@ -1,0 +1,38 @@
+"""Time as tasklib sees it: the database's clock in production, a clock moved by hand in tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Answers what moment a statement should call `now`."""
+
+    def now(self) -> datetime | None:
+        """The moment to use, or None for the database's own clock."""
+        ...
+
+
+class DatabaseClock:
+    """The default: every statement reads the clock of the database it runs on."""
+
+    def now(self) -> datetime | None:
+        """Always None, so that the statement asks the database."""
+        return None
+
+
+class ManualClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, start: datetime | None = None) -> None:
+        self._now = start or datetime.now(UTC)
+
+    def now(self) -> datetime:
+        """The moment the clock was last set to."""
+        return self._now
+
+    def advance(self, seconds: float = 0.0, **parts: float) -> datetime:
+        """Move forward by seconds and any keyword of `timedelta`; returns the new time."""
+        self._now += timedelta(seconds=seconds, **parts)
+        return self._now

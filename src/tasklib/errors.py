@@ -1,0 +1,243 @@
+"""Every error tasklib raises, as one tree.
+
+    TaskLibError
+    ├── ConfigurationError          a setting, URL or option that cannot work
+    ├── NotInitialized              the module functions were used before tasklib.init()
+    ├── TaskDefinitionError         a function that cannot be a task
+    │   └── TaskNotRegistered       a function or name no task was defined for
+    ├── InvalidArguments            arguments that do not fit the task (also ValueError)
+    │   └── InvalidPayload          JSON that not both databases can keep
+    ├── TaskNotFound                no task has this id (also LookupError)
+    ├── InvalidTransition           the task's state does not allow this
+    ├── UniqueConflict              a live task already holds the unique key
+    ├── ClaimLost                   the attempt was fenced: another attempt or a person was faster
+    ├── WaitTimeout                 the task did not finish in time (also TimeoutError)
+    ├── StorageError                the database said no
+    │   ├── DatabaseUnavailable     cannot be reached, or the connection broke
+    │   ├── DatabaseBusy            SQLite's one writer stayed taken
+    │   ├── DatabaseFull            no room left to write
+    │   ├── PermissionDenied        the database role may not do this
+    │   └── SchemaError             tables that are missing, foreign, too old or too new
+    │       ├── SchemaMissing
+    │       ├── SchemaOutdated
+    │       ├── SchemaTooNew
+    │       └── ForeignTable
+    └── ExecutionError              written into a task's `error`, seldom raised at a caller
+        ├── TaskTimeout             ran past timeout_seconds
+        ├── WorkerLost              its worker stopped answering
+        ├── ResultError             the result cannot be stored as JSON, or is too large
+        └── WorkerStuck             too many threads never came back
+
+A message says what was wrong, with which value, and what to do.  The data a program needs is on the exception.
+`Retry`, `Snooze` and `Abort` are not errors but signals a task function raises to choose its ending.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+
+class TaskLibError(Exception):
+    """Base of every error raised by tasklib."""
+
+
+class ConfigurationError(TaskLibError, ValueError):
+    """A setting that cannot work."""
+
+
+class NotInitialized(TaskLibError):
+    """No queue has been set up: call tasklib.init(Config(database_url=...)) first."""
+
+    def __init__(self) -> None:
+        super().__init__(self.__doc__)
+
+
+class TaskDefinitionError(TaskLibError, TypeError):
+    """A function that cannot be a task."""
+
+
+class TaskNotRegistered(TaskDefinitionError):
+    """No task of this name is defined here."""
+
+    def __init__(self, name: str, known: list[str] | None = None) -> None:
+        self.name = name
+        self.known = sorted(known or [])
+        listing = ", ".join(self.known[:10]) or "none"
+        super().__init__(
+            f"no task {name!r} is defined here (defined: {listing}); "
+            "decorate the function with @tasklib.task or @queue.task, or submit by name with queue.enqueue()"
+        )
+
+
+class InvalidArguments(TaskLibError, ValueError):
+    """The arguments do not fit the task's parameters; nothing was stored."""
+
+    def __init__(self, task: str, problems: list[str]) -> None:
+        self.task = task
+        self.problems = problems
+        super().__init__(f"arguments do not fit task {task!r}: {'; '.join(problems)}; nothing was stored")
+
+
+class InvalidPayload(InvalidArguments):
+    """The value is not JSON that both PostgreSQL and SQLite can keep; nothing was stored."""
+
+
+class TaskNotFound(TaskLibError, LookupError):
+    """No task has this id."""
+
+    def __init__(self, task_id: UUID | str) -> None:
+        self.task_id = task_id
+        super().__init__(f"no task has the id {task_id}; it may have been deleted or cleaned up")
+
+
+class InvalidTransition(TaskLibError):
+    """The task's present state does not allow the action."""
+
+    def __init__(self, task_id: UUID, state: str, action: str, allowed: str) -> None:
+        self.task_id = task_id
+        self.state = state
+        self.action = action
+        super().__init__(f"cannot {action} task {task_id}: it is {state}; {action} is possible when it is {allowed}")
+
+
+class UniqueConflict(TaskLibError):
+    """A live task of this name already holds the unique key."""
+
+    def __init__(self, name: str, unique_key: str, existing_id: UUID | None, reason: str = "") -> None:
+        self.name = name
+        self.unique_key = unique_key
+        self.existing_id = existing_id
+        super().__init__(
+            f"task {existing_id} of {name!r} already holds the unique key {unique_key!r}"
+            f"{': ' + reason if reason else ''}; wait for it to finish, cancel it, or use on_conflict='return'"
+        )
+
+
+class ClaimLost(TaskLibError):
+    """The attempt no longer owns the task; its write was refused and changed nothing."""
+
+    def __init__(self, task_id: UUID, version: int, state: str | None = None) -> None:
+        self.task_id = task_id
+        self.version = version
+        self.state = state
+        super().__init__(
+            f"claim {version} of task {task_id} is no longer valid (the task is {state or 'gone or claimed anew'}); "
+            "the late write was refused and changed nothing"
+        )
+
+
+class WaitTimeout(TaskLibError, TimeoutError):
+    """The task did not finish within the time given to wait()."""
+
+    def __init__(self, task_id: UUID, timeout: float, state: str) -> None:
+        self.task_id = task_id
+        self.state = state
+        super().__init__(
+            f"task {task_id} was still {state} after {timeout:g} s; it goes on: wait again, or ask queue.explain(id)"
+        )
+
+
+class StorageError(TaskLibError):
+    """The database refused or failed a statement."""
+
+
+class DatabaseUnavailable(StorageError):
+    """The database cannot be reached, or the connection broke before an answer came."""
+
+
+class DatabaseBusy(StorageError):
+    """Another process kept SQLite's writer for longer than the busy timeout."""
+
+
+class DatabaseFull(StorageError):
+    """The database has no room left; nothing was stored."""
+
+
+class PermissionDenied(StorageError):
+    """The database role may not do this."""
+
+
+class SchemaError(StorageError):
+    """The database's tables do not fit this version of tasklib."""
+
+
+class SchemaMissing(SchemaError):
+    """The tables do not exist yet."""
+
+
+class SchemaOutdated(SchemaError):
+    """The tables are older than this version of tasklib needs."""
+
+
+class SchemaTooNew(SchemaError):
+    """The tables were made for a newer tasklib that this version must not write to."""
+
+
+class ForeignTable(SchemaError):
+    """A table named like one of ours exists and is not ours; it was not touched."""
+
+
+class ExecutionError(TaskLibError):
+    """How an attempt ended without the function's own exception."""
+
+
+class TaskTimeout(ExecutionError, TimeoutError):
+    """The attempt ran past its timeout_seconds."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self.timeout_seconds = timeout_seconds
+        super().__init__(f"the task ran longer than its timeout of {timeout_seconds:g} s")
+
+
+class WorkerLost(ExecutionError):
+    """The worker stopped answering while it held the task."""
+
+
+class ResultError(ExecutionError):
+    """The result cannot be stored; the task failed for good and is not run again."""
+
+
+class WorkerStuck(ExecutionError):
+    """Too many threads never came back from a timed-out task; the worker stopped claiming and drained."""
+
+
+class Retry(Exception):
+    """Raised by a task: end this attempt as failed and try again after `delay` (default: the retry policy's)."""
+
+    def __init__(self, delay: float | timedelta | None = None, reason: str = "the task asked for a retry") -> None:
+        self.delay = None if delay is None else seconds_of(delay)
+        super().__init__(reason)
+
+
+class Snooze(Exception):
+    """Raised by a task: run again after `delay`, as if this attempt had not been made."""
+
+    def __init__(self, delay: float | timedelta, reason: str = "the task was snoozed") -> None:
+        self.delay = seconds_of(delay)
+        super().__init__(reason)
+
+
+class Abort(Exception):
+    """Raised by a task: fail for good, whatever attempts remain."""
+
+    def __init__(self, reason: str = "the task aborted itself") -> None:
+        super().__init__(reason)
+
+
+def seconds_of(delay: float | timedelta) -> float:
+    """The delay in seconds; a negative or non-finite one is an error."""
+    seconds: Any = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e10:
+        raise ConfigurationError(f"a delay is a number of seconds or a timedelta, not negative; got {delay!r}")
+    return float(seconds)
+
+
+def require_aware(moment: datetime, what: str) -> datetime:
+    """The moment itself; a datetime without a time zone is an error, because it could mean two instants."""
+    if moment.tzinfo is None:
+        raise ConfigurationError(
+            f"{what} needs a time zone, got the naive {moment.isoformat()}; use datetime.now(timezone.utc) or similar"
+        )
+    return moment
