@@ -1,0 +1,57 @@
+# Every target sets up what it needs; a second run of the same set-up takes no time.
+# ARGS goes to the command behind the target:  make test ARGS="-k claim -x"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench chaos snapshot pin clean
+
+VENV := .venv/bin/python
+ARGS ?=
+
+# The first interpreter that is new enough and can make virtual environments; .venv's own comes first because
+# it is the fastest to ask. Set PYTHON to choose.
+define bootstrap
+@for python in $(PYTHON) $(VENV) python3 python3.14 python3.13 python3.12 python3.11; do \
+  if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+    exec $$python tools/bootstrap.py $(1); \
+  fi; \
+done; \
+echo "No usable Python found: tasklib needs Python 3.11 or newer with its venv and ensurepip modules." >&2; \
+echo "Install one (Debian, Ubuntu: apt install python3-venv) or name it: make PYTHON=/path/to/python3 ..." >&2; \
+exit 1
+endef
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## create .venv with everything for development
+	$(call bootstrap,dev)
+
+demo:  ## see tasklib at work on this machine (DEMO_SECONDS=10 ends it by itself)
+	$(call bootstrap,runtime)
+	@$(VENV) -m tasklib demo $(ARGS)
+
+test: setup  ## run all tests, on SQLite and on the oldest and newest PostgreSQL found
+	@$(VENV) -m tools.run_tests $(ARGS)
+
+check: setup  ## check format, lint, types, import direction, SQL, docs and generated files
+	@$(VENV) -m tools.check $(ARGS)
+
+format: setup  ## format the code and apply the safe lint fixes
+	@$(VENV) -m ruff check --fix-only --quiet .
+	@$(VENV) -m ruff format .
+
+bench: setup  ## measure throughput and latency
+	@$(VENV) -m bench $(ARGS)
+
+chaos: setup  ## run the long fault-injection tests
+	@$(VENV) -m tools.run_tests -m chaos $(ARGS)
+
+snapshot: setup  ## regenerate the files made from others (schema snapshots)
+	@$(VENV) -m tools.check_generated --write
+
+pin: setup  ## move constraints.txt to the newest versions
+	@$(VENV) -m tools.pin
+
+clean:  ## remove .venv, caches and builds
+	rm -rf .venv dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
