@@ -1,0 +1,56 @@
+"""tools/check_docs.py fails on what it is there for, and on nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.check_docs import find_problems
+from tools.problems import ROOT
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/guide.md").write_text("# A guide\n\n## Retry & back-off\n\n## Twice\n\n## Twice\n")
+    return tmp_path
+
+
+def messages(project: Path, text: str) -> list[str]:
+    (project / "README.md").write_text(text)
+    return [problem.message for problem in find_problems(project)]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[g](docs/gone.md)", "dead link: docs/gone.md"),
+        ("[g](docs/guide.md#gone)", "no such heading: docs/guide.md#gone"),
+        ("[g](#gone)", "no such heading: #gone"),
+        ("[ref]: docs/gone.md", "dead link: docs/gone.md"),
+        ('<img src="gone.png">', "dead link: gone.png"),
+        ("see /" + "root/tasklib", "path of one machine: /" + "root/"),
+        ("pip install --index" + "-url x", "choice of a registry: --index" + "-url"),
+        ("https://pypi.org/" + "simple/", "address of a registry: pypi.org/" + "simple"),
+    ],
+)
+def test_fault_is_found(project: Path, text: str, message: str) -> None:
+    assert messages(project, text) == [message]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[g](docs/guide.md) [h](docs/guide.md#retry--back-off) [t](docs/guide.md#twice-1) [w](https://example.com/x)",
+        "```\n[g](gone.md)\n```\nand `[g](gone.md)`",
+        "# Here\n\n[up](#here)",
+        "a home/work/balance",
+    ],
+)
+def test_what_is_alive_passes(project: Path, text: str) -> None:
+    assert messages(project, text) == []
+
+
+def test_the_project_passes() -> None:
+    assert find_problems(ROOT) == []

@@ -1,0 +1,70 @@
+"""tools/check_imports.py fails on what it is there for, and on nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.check_imports import find_problems
+from tools.problems import ROOT
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "tasklib"
+    (folder / "storage").mkdir(parents=True)
+    return folder
+
+
+def messages(package: Path, file: str, text: str) -> list[str]:
+    (package / file).write_text(text)
+    return [problem.message for problem in find_problems(package)]
+
+
+@pytest.mark.parametrize(
+    "file, text, message",
+    [
+        ("task.py", "from tasklib.storage import connect", "pure module task imports storage module storage"),
+        ("retry.py", "def f():\n    import tasklib.queue", "pure module retry imports engine module queue"),
+        ("queue.py", "from tasklib import cli", "engine module queue imports front module cli"),
+        (
+            "storage/base.py",
+            "from tasklib import TaskQueue",
+            "storage module storage imports root module __init__",
+        ),
+        ("misc.py", "", "module misc has no layer: add it to LAYERS in tools/check_imports.py"),
+    ],
+)
+def test_import_against_the_direction_fails(package: Path, file: str, text: str, message: str) -> None:
+    assert messages(package, file, text) == [message]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"SELECT 1"',
+        'f"UPDATE {table} SET x = 1"',
+        '"""\n    WITH a AS (SELECT 1) TABLE a"""[0]',
+        '"delete from t"',
+    ],
+)
+def test_sql_outside_storage_fails(package: Path, text: str) -> None:
+    assert messages(package, "queue.py", f"x = {text}")[0].startswith("SQL outside storage/")
+
+
+@pytest.mark.parametrize(
+    "file, text",
+    [
+        ("queue.py", "from tasklib.storage import connect\nfrom tasklib import errors"),
+        ("__init__.py", "from tasklib.queue import TaskQueue"),
+        ("storage/base.py", 'x = "SELECT 1"'),
+        ("queue.py", '"""SELECT in a docstring is prose."""\nx = "Select a task from the list"'),
+    ],
+)
+def test_what_is_allowed_passes(package: Path, file: str, text: str) -> None:
+    assert messages(package, file, text) == []
+
+
+def test_the_library_passes() -> None:
+    assert find_problems(ROOT / "src/tasklib") == []

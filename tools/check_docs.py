@@ -1,0 +1,91 @@
+"""Fails on a dead link between our documents, and on an address or path of one machine in any file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+from tools.problems import ROOT, Problem, project_files, report
+
+LINK = re.compile(r"\]\(<?([^)>\s]+)>?(?:\s+\"[^\"]*\")?\)|^\[[^\]]+\]:\s+(\S+)|(?:href|src)=\"([^\"]+)\"")
+HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$")
+ANCHOR = re.compile(r"<a\s+(?:id|name)=\"([^\"]+)\"")
+FENCE = re.compile(r"^\s*(```+|~~~+)")
+
+# Where packages come from is each machine's own setting, and nobody else has these folders.
+FORBIDDEN = {
+    r"pypi\.org/simple|files\.pythonhosted\.org|registry\.(?:npmjs|yarnpkg)\.": "address of a registry",
+    r"(?:^|\s)--?(?:extra-)?index-url\b": "choice of a registry",
+    r"(?<![\w.~/-])/(?:work|root)/": "path of one machine",
+}
+
+
+def find_problems(root: Path) -> list[Problem]:
+    """Dead links and anchors in every Markdown file, forbidden text in every file."""
+    problems: list[Problem] = []
+    for path in project_files(root):
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        problems += forbidden_text(path, text)
+        if path.suffix == ".md":
+            problems += dead_links(path, text)
+    return problems
+
+
+def forbidden_text(path: Path, text: str) -> Iterator[Problem]:
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern, what in FORBIDDEN.items():
+            if match := re.search(pattern, line):
+                yield Problem(path, number, f"{what}: {match[0].strip()}")
+
+
+def dead_links(path: Path, text: str) -> Iterator[Problem]:
+    for number, line in prose_of(text):
+        for match in LINK.finditer(re.sub(r"`[^`]*`", "", line)):
+            target = unquote(match[1] or match[2] or match[3])
+            if re.match(r"[a-z][a-z0-9+.-]*:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            file = path.parent / name if name else path
+            if not file.exists():
+                yield Problem(path, number, f"dead link: {target}")
+            elif anchor and file.suffix == ".md" and anchor not in anchors_of(file):
+                yield Problem(path, number, f"no such heading: {target}")
+
+
+def prose_of(text: str) -> Iterator[tuple[int, str]]:
+    """The numbered lines outside fenced code."""
+    fence = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := FENCE.match(line):
+            if not fence:
+                fence = match[1]
+            elif match[1].startswith(fence):
+                fence = ""
+        elif not fence:
+            yield number, line
+
+
+def anchors_of(path: Path) -> set[str]:
+    """The anchors that GitHub gives the headings, and those set by hand."""
+    anchors: set[str] = set()
+    for _, line in prose_of(path.read_text()):
+        anchors.update(ANCHOR.findall(line))
+        if match := HEADING.match(line):
+            title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match[1])
+            slug = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+            repeats = sum(1 for anchor in anchors if re.fullmatch(rf"{re.escape(slug)}(-\d+)?", anchor))
+            anchors.add(f"{slug}-{repeats}" if repeats else slug)
+    return anchors
+
+
+if __name__ == "__main__":
+    report(
+        find_problems(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT),
+        "link to a file or heading that exists; keep addresses and paths of one machine out of the project.",
+    )
