@@ -11,6 +11,7 @@
     ├── InvalidTransition           the task's state does not allow this
     ├── UniqueConflict              a live task already holds the unique key
     ├── ClaimLost                   the attempt was fenced: another attempt or a person was faster
+    ├── ContextError                what a task's context cannot give (also AttributeError, LookupError)
     ├── WaitTimeout                 the task did not finish in time (also TimeoutError)
     ├── StorageError                the database said no
     │   ├── DatabaseUnavailable     cannot be reached, or the connection broke
@@ -28,8 +29,8 @@
         ├── ResultError             the result cannot be stored as JSON, or is too large
         └── WorkerStuck             too many threads never came back
 
-A message says what was wrong, with which value, and what to do.  The data a program needs is on the exception.
-`Retry`, `Snooze` and `Abort` are not errors but signals a task function raises to choose its ending.
+A message says what was wrong, with which value, and what to do.  The data a program needs is on the
+exception.  `Retry`, `Snooze` and `Abort` are not errors but signals a task function raises to choose its ending.
 """
 
 from __future__ import annotations
@@ -39,7 +40,21 @@ from typing import Any
 from uuid import UUID
 
 
-class TaskLibError(Exception):
+class _Picklable(Exception):
+    """Crosses to another process whatever its constructor takes; a plain Exception would pass it the message."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[_Picklable], args: tuple[Any, ...], state: dict[str, Any]) -> _Picklable:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class TaskLibError(_Picklable):
     """Base of every error raised by tasklib."""
 
 
@@ -72,12 +87,17 @@ class TaskNotRegistered(TaskDefinitionError):
 
 
 class InvalidArguments(TaskLibError, ValueError):
-    """The arguments do not fit the task's parameters; nothing was stored."""
+    """The arguments do not fit the task's parameters; nothing was stored, or the stored task cannot run."""
 
-    def __init__(self, task: str, problems: list[str]) -> None:
+    def __init__(self, task: str, problems: list[str], *, stored: bool = False) -> None:
         self.task = task
         self.problems = problems
-        super().__init__(f"arguments do not fit task {task!r}: {'; '.join(problems)}; nothing was stored")
+        self.stored = stored
+        if stored:
+            start, end = "the stored arguments", "were they written before a change of its parameters?"
+        else:
+            start, end = "arguments", "nothing was stored"
+        super().__init__(f"{start} do not fit task {task!r}: {'; '.join(problems)}; {end}")
 
 
 class InvalidPayload(InvalidArguments):
@@ -99,7 +119,9 @@ class InvalidTransition(TaskLibError):
         self.task_id = task_id
         self.state = state
         self.action = action
-        super().__init__(f"cannot {action} task {task_id}: it is {state}; {action} is possible when it is {allowed}")
+        super().__init__(
+            f"cannot {action} task {task_id}: it is {state}; {action} is possible when it is {allowed}"
+        )
 
 
 class UniqueConflict(TaskLibError):
@@ -111,7 +133,8 @@ class UniqueConflict(TaskLibError):
         self.existing_id = existing_id
         super().__init__(
             f"task {existing_id} of {name!r} already holds the unique key {unique_key!r}"
-            f"{': ' + reason if reason else ''}; wait for it to finish, cancel it, or use on_conflict='return'"
+            f"{': ' + reason if reason else ''}; "
+            "wait for it to finish, cancel it, or use on_conflict='return'"
         )
 
 
@@ -123,8 +146,8 @@ class ClaimLost(TaskLibError):
         self.version = version
         self.state = state
         super().__init__(
-            f"claim {version} of task {task_id} is no longer valid (the task is {state or 'gone or claimed anew'}); "
-            "the late write was refused and changed nothing"
+            f"claim {version} of task {task_id} is no longer valid "
+            f"(the task is {state or 'gone or claimed anew'}); the late write was refused and changed nothing"
         )
 
 
@@ -135,8 +158,13 @@ class WaitTimeout(TaskLibError, TimeoutError):
         self.task_id = task_id
         self.state = state
         super().__init__(
-            f"task {task_id} was still {state} after {timeout:g} s; it goes on: wait again, or ask queue.explain(id)"
+            f"task {task_id} was still {state} after {timeout:g} s; "
+            "it goes on: wait again, or ask queue.explain(id)"
         )
+
+
+class ContextError(TaskLibError, AttributeError, LookupError):
+    """There is no running task here, or its context has no such resource or connection."""
 
 
 class StorageError(TaskLibError):
@@ -203,15 +231,17 @@ class WorkerStuck(ExecutionError):
     """Too many threads never came back from a timed-out task; the worker stopped claiming and drained."""
 
 
-class Retry(Exception):
-    """Raised by a task: end this attempt as failed and try again after `delay` (default: the retry policy's)."""
+class Retry(_Picklable):
+    """Raised by a task: end this attempt as failed and try again after `delay` (else: as the policy says)."""
 
-    def __init__(self, delay: float | timedelta | None = None, reason: str = "the task asked for a retry") -> None:
+    def __init__(
+        self, delay: float | timedelta | None = None, reason: str = "the task asked for a retry"
+    ) -> None:
         self.delay = None if delay is None else seconds_of(delay)
         super().__init__(reason)
 
 
-class Snooze(Exception):
+class Snooze(_Picklable):
     """Raised by a task: run again after `delay`, as if this attempt had not been made."""
 
     def __init__(self, delay: float | timedelta, reason: str = "the task was snoozed") -> None:
@@ -219,7 +249,7 @@ class Snooze(Exception):
         super().__init__(reason)
 
 
-class Abort(Exception):
+class Abort(_Picklable):
     """Raised by a task: fail for good, whatever attempts remain."""
 
     def __init__(self, reason: str = "the task aborted itself") -> None:
@@ -230,7 +260,9 @@ def seconds_of(delay: float | timedelta) -> float:
     """The delay in seconds; a negative or non-finite one is an error."""
     seconds: Any = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e10:
-        raise ConfigurationError(f"a delay is a number of seconds or a timedelta, not negative; got {delay!r}")
+        raise ConfigurationError(
+            f"a delay is a number of seconds or a timedelta, not negative; got {delay!r}"
+        )
     return float(seconds)
 
 
@@ -238,6 +270,7 @@ def require_aware(moment: datetime, what: str) -> datetime:
     """The moment itself; a datetime without a time zone is an error, because it could mean two instants."""
     if moment.tzinfo is None:
         raise ConfigurationError(
-            f"{what} needs a time zone, got the naive {moment.isoformat()}; use datetime.now(timezone.utc) or similar"
+            f"{what} needs a time zone, got the naive {moment.isoformat()}; "
+            "use datetime.now(timezone.utc) or similar"
         )
     return moment

@@ -1,0 +1,213 @@
+"""What a running task can ask about itself and say to the world.  The worker makes it; no I/O here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, MutableMapping
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from types import SimpleNamespace, TracebackType
+from typing import Any, Final, TypeAlias, TypeVar, overload
+
+from tasklib.errors import ConfigurationError, ContextError
+from tasklib.task import Task
+
+MAX_MESSAGE_LENGTH: Final = 500
+"""How much of a progress message is kept."""
+
+Reporter: TypeAlias = Callable[[float, str | None], None]
+"""Takes a progress report without waiting; called from whatever thread the task runs in."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Marks a parameter, as `Annotated[T, Resource()]`, that the worker fills with what a start-up hook set.
+
+    The resource is the attribute of the worker's state that has the parameter's name, or the name given here.
+    """
+
+    name: str | None = None
+
+
+class WorkerState(SimpleNamespace):
+    """What start-up hooks leave for a worker's tasks, `state.db = …`; an unknown name says which are known."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # copy, pickle and inspect ask for these
+            raise AttributeError(name)
+        known = ", ".join(sorted(vars(self))) or "none"
+        raise ContextError(
+            f"no start-up hook set the resource {name!r} (set: {known}); "
+            f"set it in one: @queue.on_startup, then state.{name} = ..."
+        )
+
+
+class TaskContext:
+    """The attempt that is running now; a parameter annotated with this class receives it."""
+
+    __slots__ = ("_cancelled", "_connection", "_event", "_log", "_report", "_task", "_worker_id", "state")
+
+    def __init__(
+        self,
+        task: Task | Callable[[], Task],
+        *,
+        state: WorkerState | None = None,
+        worker_id: str | None = None,
+        report: Reporter | None = None,
+        connection: Any = None,
+    ) -> None:
+        """Made by the worker; a `task` given as a callable is called when somebody first asks."""
+        self._task = task
+        self._worker_id = worker_id
+        self._report = report
+        self._connection = connection
+        self._cancelled = False
+        self._event: threading.Event | None = None
+        self._log: TaskLogger | None = None
+        self.state = WorkerState() if state is None else state
+
+    @property
+    def task(self) -> Task:
+        """The task as it was claimed."""
+        if not isinstance(self._task, Task):
+            self._task = self._task()
+        return self._task
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, counted from 1."""
+        return max(1, self.task.attempts)
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """What was carried from the submission: tenant, request id, trace."""
+        return self.task.headers
+
+    @property
+    def fencing_token(self) -> int:
+        """A number that grows with each claim; give it to outside systems that can refuse an older one."""
+        return self.task.version
+
+    @property
+    def worker_id(self) -> str | None:
+        """The worker this attempt runs in."""
+        return self._worker_id or self.task.worker_id
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the work should end early: cancelled by a person, timed out, or the worker must stop."""
+        return self._cancelled
+
+    def wait_cancelled(self, timeout: float | None = None) -> bool:
+        """Wait in this thread until the work should end, at most `timeout` seconds; True if it should."""
+        if self._event is None:
+            self._event = threading.Event()
+        if self._cancelled:  # asked after the event is visible, so that _cancel() cannot fall between
+            return True
+        return self._event.wait(timeout)
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        """Say how far the work is, from 0 to 1; never waits, and may be called often and from any thread."""
+        shown = None if message is None else _fitting(message)
+        reached = _checked_fraction(fraction)
+        if self._report is not None:
+            self._report(reached, shown)
+
+    @property
+    def log(self) -> TaskLogger:
+        """A logger whose records carry task_id, task_name, attempt and worker_id."""
+        if self._log is None:
+            task = self.task
+            details = {
+                "task_id": str(task.id),
+                "task_name": task.name,
+                "attempt": self.attempt,
+                "worker_id": self.worker_id,
+            }
+            self._log = TaskLogger(_logger, details)
+        return self._log
+
+    @property
+    def connection(self) -> Any:
+        """The open transaction in which this attempt will be completed too; only for `transactional=True`."""
+        if self._connection is None:
+            raise ContextError(
+                f"task {self.task.name!r} runs in no transaction of the queue; "
+                "define it with @task(transactional=True) to get ctx.connection, or open your own connection"
+            )
+        return self._connection
+
+    def _cancel(self) -> None:
+        """Tell the work to end; called by the worker."""
+        self._cancelled = True
+        if self._event is not None:
+            self._event.set()
+
+    def __repr__(self) -> str:
+        return f"<TaskContext of {self.task.name!r} {self.task.id}, attempt {self.attempt}>"
+
+
+class TaskLogger(logging.LoggerAdapter[logging.Logger]):
+    """Adds the task's details to each record, beside what the call gives as `extra`."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """The message unchanged, the details merged in."""
+        kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
+        return msg, kwargs
+
+
+@overload
+def current_context() -> TaskContext: ...
+@overload
+def current_context(default: _T, /) -> TaskContext | _T: ...
+def current_context(*default: Any) -> Any:
+    """The context of the task this code runs in; outside one the default, or a ContextError if none is given."""
+    context = _current.get()
+    if context is not None:
+        return context
+    if default:
+        return default[0]
+    raise ContextError(
+        "no task is running here; call this inside a task (threads started by a task need "
+        "contextvars.copy_context().run), or give a default: current_context(None)"
+    )
+
+
+class activate:  # noqa: N801  used as a function in `with`
+    """Make the context the current one for the code inside; for the worker."""
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
+
+    def __enter__(self) -> TaskContext:
+        self._token: Token[TaskContext | None] = _current.set(self._context)
+        return self._context
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _current.reset(self._token)
+
+
+_current: ContextVar[TaskContext | None] = ContextVar("tasklib_task", default=None)
+_logger: Final = logging.getLogger("tasklib.task")
+
+
+def _checked_fraction(fraction: Any) -> float:
+    if isinstance(fraction, int | float) and not isinstance(fraction, bool):
+        # A sum of tenths may end a hair beyond 1.
+        clamped = min(max(float(fraction), 0.0), 1.0)
+        if abs(clamped - fraction) < 1e-9:
+            return clamped
+    raise ConfigurationError(f"progress is a fraction from 0 to 1, got {fraction!r}; divide by the total")
+
+
+def _fitting(message: Any) -> str:
+    """A message the database can keep: cut to length, without NUL and lone surrogates."""
+    text = str(message).replace("\0", "").encode(errors="replace").decode()
+    return text if len(text) <= MAX_MESSAGE_LENGTH else text[: MAX_MESSAGE_LENGTH - 1] + "…"
