@@ -58,6 +58,7 @@ class Config:
     busy_timeout_seconds: float = _setting(10.0, _positive, "a number of seconds above 0")
     max_payload_bytes: int = _setting(1 << 20, lambda v: _whole(v) and v > 0, "a whole number of bytes above 0")
     max_result_bytes: int = _setting(1 << 20, lambda v: _whole(v) and v > 0, "a whole number of bytes above 0")
+    prepare_statements: bool = _setting(True, lambda v: isinstance(v, bool), "true or false")
     listen_url: str | None = _setting(None, lambda v: isinstance(v, str) and v != "", "a PostgreSQL URL, or None")
 
     def __repr__(self) -> str:

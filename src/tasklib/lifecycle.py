@@ -7,9 +7,10 @@ The guarded statements in `storage/` enforce this table; `docs/lifecycle.md` dra
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 from tasklib.task import Task, TaskState
 
@@ -95,3 +96,71 @@ def allowed(phase: Phase, event: Event) -> bool:
 def phases_allowing(event: Event) -> str:
     """The phases in which the event may happen, for an error message."""
     return ", ".join(phase.value for phase in Phase if allowed(phase, event))
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the end of an attempt does to the row."""
+
+    state: TaskState
+    terminal: bool
+    refund: int
+    """Attempts given back: a snoozed or released attempt was not spent."""
+    retried: int
+    """Added to retry_count."""
+
+
+EFFECTS: Final[Mapping[Event, Effect]] = MappingProxyType(
+    {
+        Event.RETRY_LATER: Effect(TaskState.FAILED, terminal=False, refund=0, retried=1),
+        Event.GIVE_UP: Effect(TaskState.FAILED, terminal=True, refund=0, retried=0),
+        Event.SNOOZE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
+        Event.RELEASE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
+        Event.CANCEL: Effect(TaskState.CANCELLED, terminal=True, refund=0, retried=0),
+    }
+)
+"""The ways an attempt can end other than in success."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How one attempt ended, other than in success; make it with one of the named constructors."""
+
+    task_id: str
+    version: int
+    event: Event
+    delay: float | None = None
+    error: str | None = None
+    outcome: str | None = None
+    started: float | None = None
+    """When the work really began and ended, on the process's monotonic clock; None if it never began."""
+    ended: float | None = None
+
+    @classmethod
+    def retry_later(cls, task_id: str, version: int, *, delay: float, error: str, outcome: str = "failed") -> Self:
+        """The attempt failed and another follows after `delay` seconds."""
+        return cls(task_id, version, Event.RETRY_LATER, delay=delay, error=error, outcome=outcome)
+
+    @classmethod
+    def give_up(cls, task_id: str, version: int, *, error: str, outcome: str = "failed") -> Self:
+        """The attempt failed and none follows."""
+        return cls(task_id, version, Event.GIVE_UP, error=error, outcome=outcome)
+
+    @classmethod
+    def snooze(cls, task_id: str, version: int, *, delay: float) -> Self:
+        """The task asked to run later; the attempt is not spent."""
+        return cls(task_id, version, Event.SNOOZE, delay=delay)
+
+    @classmethod
+    def release(cls, task_id: str, version: int) -> Self:
+        """The worker gives the task back untouched or stopped it to shut down; the attempt is not spent."""
+        return cls(task_id, version, Event.RELEASE)
+
+    @classmethod
+    def cancel(cls, task_id: str, version: int, *, error: str | None = None) -> Self:
+        """A person asked for it and the work has ended."""
+        return cls(task_id, version, Event.CANCEL, error=error, outcome="cancelled")
+
+    def between(self, started: float | None, ended: float | None) -> Self:
+        """The same ending with the time the work really took."""
+        return replace(self, started=started, ended=ended)

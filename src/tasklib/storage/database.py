@@ -1,0 +1,49 @@
+"""What the rest of tasklib knows of a database: it runs operations, tells of changes, and keeps its schema right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tasklib.storage.statement import Operation, T
+
+Listener = Callable[[str], None]
+"""Called from some thread with what happened: `new`, `done:<id>`, `cancel`, or `changed` when it is not known."""
+
+
+class Database(Protocol):
+    """One database, usable from any thread and any event loop."""
+
+    dialect: str
+
+    def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
+        """Run an operation, blocking.  A repeatable one is tried again after a deadlock or a broken connection."""
+        ...
+
+    async def arun(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
+        """Run an operation without blocking the event loop."""
+        ...
+
+    def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        """Run an operation in the open transaction of the caller's own connection, and never end it."""
+        ...
+
+    async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        """The same for the caller's asynchronous connection."""
+        ...
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call the listener on every change until the function returned is called."""
+        ...
+
+    def migrate(self) -> list[str]:
+        """Bring the schema up to date; returns the names of the migrations applied."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection from within an event loop."""
+        ...

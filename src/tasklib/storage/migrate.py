@@ -1,0 +1,48 @@
+"""Numbered migrations: which there are, which are missing, and whether this code may work on a newer schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tasklib.errors import SchemaTooNew
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered file."""
+
+    version: int
+    name: str
+    text: str
+    min_compatible: int
+    """The oldest code, named by its newest migration, that works on the schema after this one."""
+
+
+@cache
+def migrations(dialect: str) -> tuple[Migration, ...]:
+    """Every migration of a dialect, in order."""
+    found = []
+    for file in sorted((Path(__file__).parent / dialect / "migrations").glob("*.sql")):
+        text = file.read_text("utf-8")
+        declared = re.search(r"^-- min_compatible: (\d+)$", text, re.MULTILINE)
+        if declared is None:
+            raise ValueError(f"{file.name} does not say -- min_compatible: N")
+        found.append(Migration(int(file.name[:4]), file.stem, text, int(declared[1])))
+    return tuple(found)
+
+
+def missing(dialect: str, applied: Mapping[int, int]) -> Sequence[Migration]:
+    """The migrations to apply, given {version: min_compatible} of the schema's; a schema too new is an error."""
+    known = migrations(dialect)
+    newest = known[-1].version
+    needs = max((compatible for version, compatible in applied.items() if version > newest), default=0)
+    if needs > newest:
+        raise SchemaTooNew(
+            f"the database has schema {max(applied)}, made by a newer tasklib; this tasklib knows schema {newest} and "
+            f"must not write to it; upgrade tasklib (nothing was changed)"
+        )
+    return [migration for migration in known if migration.version not in applied]

@@ -1,0 +1,169 @@
+"""What people do to tasks: retry, cancel, delete, one or many, and clean up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from tasklib.codec import dumps
+from tasklib.errors import InvalidTransition, TaskNotFound, UniqueConflict
+from tasklib.lifecycle import Event, allowed, phase_of, phases_allowing
+from tasklib.storage.operations.tasks import filter_params, get_task
+from tasklib.storage.rows import uuid
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
+from tasklib.task import Task, TaskFilter, TaskState
+
+STEP = 1000
+"""Rows a bulk action touches in one transaction."""
+
+RETRYABLE = (TaskState.FAILED, TaskState.CANCELLED, TaskState.BURIED, TaskState.COMPLETED)
+
+
+def retry_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
+    """Start the task anew from zero attempts."""
+    yield BEGIN
+    task = yield from _require(task_id, Event.RETRY)
+    if task.unique_key is not None:
+        holder = yield from _live_holder(task)
+        if holder is not None:
+            raise UniqueConflict(task.name, task.unique_key, holder)
+    changed = yield Statement("retry_tasks", {"ids": _ids([task_id]), "states": dumps([str(task.state)]), "now": now})
+    if not changed:
+        raise (yield from _refusal(task_id, Event.RETRY))
+    yield Statement("wake_workers")
+    return (yield from _reread(task_id))
+
+
+def cancel_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
+    """Cancel a waiting task at once, or ask the worker of a running one to stop."""
+    yield BEGIN
+    changed = yield Statement("cancel_tasks", {"ids": _ids([task_id]), "now": now})
+    if not changed:
+        raise (yield from _refusal(task_id, Event.CANCEL))
+    return (yield from _reread(task_id))
+
+
+def delete_task(task_id: UUID) -> Operation[None]:
+    """Remove a finished task."""
+    yield BEGIN
+    if not (yield Statement("delete_tasks", {"ids": _ids([task_id])})):
+        raise (yield from _refusal(task_id, Event.DELETE))
+
+
+def retry_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
+    """Start every matching task anew that may be; one whose unique key is taken again is passed over."""
+
+    def retry(rows: Sequence[Row]) -> Operation[int]:
+        ids = yield from _without_taken_keys(rows)
+        states = dumps([str(s) for s in RETRYABLE])
+        changed = yield Statement("retry_tasks", {"ids": _ids(ids), "states": states, "now": now})
+        yield Statement("wake_workers")
+        return len(changed)
+
+    return (yield from _in_steps(which, now, retry))
+
+
+def cancel_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
+    """Cancel every matching task that is not finished."""
+
+    def cancel(rows: Sequence[Row]) -> Operation[int]:
+        changed = yield Statement("cancel_tasks", {"ids": _ids([uuid(row["id"]) for row in rows]), "now": now})
+        return len(changed)
+
+    return (yield from _in_steps(which, now, cancel))
+
+
+def delete_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
+    """Remove every matching task that is finished."""
+
+    def delete(rows: Sequence[Row]) -> Operation[int]:
+        changed = yield Statement("delete_tasks", {"ids": _ids([uuid(row["id"]) for row in rows])})
+        return len(changed)
+
+    return (yield from _in_steps(which, now, delete))
+
+
+def cleanup_tasks(
+    older_than: datetime, states: Sequence[TaskState], name: str | None = None
+) -> Operation[int]:
+    """Remove tasks that ended before a moment, a bounded number in each transaction."""
+    deleted, after = 0, 0
+    until = (yield Statement("last_position"))[0]["seq"]
+    wanted = {"older_than": older_than, "states": dumps([str(s) for s in states]), "name": name, "until": until}
+    while True:
+        yield BEGIN
+        row = (yield Statement("cleanup_tasks", {**wanted, "after": after, "limit": STEP}))[0]
+        yield COMMIT
+        if row["last"] is None:
+            return deleted
+        deleted, after = deleted + row["deleted"], row["last"]
+
+
+def _in_steps(
+    which: TaskFilter, now: datetime | None, act: Callable[[Sequence[Row]], Operation[int]]
+) -> Operation[int]:
+    """Act on all matching tasks that exist now, in insertion order, one bounded transaction after the other."""
+    changed, after = 0, 0
+    until = (yield Statement("last_position"))[0]["seq"]
+    while True:
+        yield BEGIN
+        page = {"after": after, "until": until, "limit": STEP}
+        rows = yield Statement("pick_matching", filter_params(which, now) | page)
+        if rows:
+            changed += yield from act(rows)
+        yield COMMIT
+        if len(rows) < STEP:
+            return changed
+        after = rows[-1]["seq"]
+
+
+def _without_taken_keys(rows: Sequence[Row]) -> Operation[list[UUID]]:
+    """The ids that can come alive again: the first of each unique key, and none whose key a live task holds."""
+    first: dict[tuple[str, str], UUID] = {}
+    free = []
+    for row in rows:
+        if row["unique_key"] is None:
+            free.append(uuid(row["id"]))
+        else:
+            first.setdefault((row["name"], row["unique_key"]), uuid(row["id"]))
+    if first:
+        keys = [{"id": str(i), "name": name, "unique_key": key} for (name, key), i in first.items()]
+        held = yield Statement("find_live_keys", {"keys": dumps(keys)})
+        taken = {(row["name"], row["live_key"]) for row in held}
+        free += [task_id for pair, task_id in first.items() if pair not in taken]
+    return free
+
+
+def _live_holder(task: Task) -> Operation[UUID | None]:
+    key = {"id": str(task.id), "name": task.name, "unique_key": task.unique_key}
+    rows = yield Statement("find_live_keys", {"keys": dumps([key])})
+    return next((uuid(row["id"]) for row in rows if uuid(row["id"]) != task.id), None)
+
+
+def _require(task_id: UUID, event: Event) -> Operation[Task]:
+    task = yield from get_task(task_id)
+    if task is None or not allowed(phase_of(task), event):
+        raise (yield from _refusal(task_id, event))
+    return task
+
+
+def _refusal(task_id: UUID, event: Event) -> Operation[Exception]:
+    """Why the event did not happen to the task."""
+    task = yield from get_task(task_id)
+    if task is None:
+        return TaskNotFound(task_id)
+    return InvalidTransition(task_id, phase_of(task), event.value, phases_allowing(event))
+
+
+def _reread(task_id: UUID) -> Operation[Task]:
+    task = yield from get_task(task_id)
+    if task is None:
+        raise TaskNotFound(task_id)
+    return task
+
+
+def _ids(ids: Sequence[UUID]) -> str:
+    # Sorted, so that two actions over the same tasks lock them in the same order.
+    return dumps(sorted(str(task_id) for task_id in ids))
+

@@ -1,0 +1,167 @@
+"""Claiming tasks and ending attempts; every write is fenced by the claim's version."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tasklib.codec import dumps, loads
+from tasklib.lifecycle import EFFECTS, Ending
+from tasklib.storage.rows import ClaimedTask
+from tasklib.storage.statement import Operation, Row, Statement
+
+SUMMARY_CHARACTERS = 500
+ERROR_CHARACTERS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer to a claim."""
+
+    tasks: list[ClaimedTask]
+    contended: bool
+    """More was due than was taken, because other workers held it at that moment: ask again at once."""
+    registered: bool
+    """False if this instance was declared dead: it must stop, or register anew."""
+    next_due_in: float | None
+    """Seconds until the next waiting task of these names becomes due, if nothing else is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """An attempt that returned, its result already JSON text `{"value": …}`."""
+
+    task_id: str
+    version: int
+    result: str
+    started: float
+    ended: float
+
+
+def claim_tasks(
+    *,
+    instance: UUID,
+    worker_id: str,
+    names: Iterable[str],
+    limit: int,
+    lease_seconds: float,
+    held: Sequence[tuple[int, int]],
+    now: datetime | None,
+) -> Operation[Claimed]:
+    """Lease up to `limit` due tasks, best first; `held` are the (seq, version) pairs this instance still has."""
+    rows = yield Statement(
+        "claim_tasks",
+        {
+            "instance": str(instance),
+            "worker_id": worker_id,
+            "names": dumps(list(names)),
+            "limit": limit,
+            "lease": lease_seconds,
+            "held_seqs": dumps([seq for seq, _ in held]),
+            "held_versions": dumps([version for _, version in held]),
+            "now": now,
+        },
+    )
+    row = rows[0]
+    tasks = [ClaimedTask(fields) for fields in loads(row["tasks"])] if row["tasks"] else []
+    if len(tasks) > limit:
+        raise AssertionError(f"claimed {len(tasks)} tasks where at most {limit} were asked for")
+    contended = not tasks and row["seen"] > 0
+    return Claimed(tasks, contended, bool(row["registered"]), row["next_due_in"])
+
+
+def complete_tasks(done: Sequence[Completion], now: datetime | None) -> Operation[set[str]]:
+    """End attempts in success; returns the ids whose claim had been lost, which changed nothing."""
+    moment = time.monotonic()
+    # The results are JSON text already, so the batch is put together as text instead of being parsed and dumped again.
+    batch = ",".join(
+        f'{{"id":"{d.task_id}","version":{d.version},"result":{d.result},'
+        f'"started_ago":{moment - d.started:.6f},"ended_ago":{moment - d.ended:.6f}}}'
+        for d in sorted(done, key=lambda d: d.task_id)
+    )
+    rows = yield Statement("complete_tasks", {"batch": f"[{batch}]", "now": now})
+    return _refused((d.task_id for d in done), rows)
+
+
+def end_attempts(endings: Sequence[Ending], now: datetime | None) -> Operation[set[str]]:
+    """End attempts in any other way; returns the ids whose claim had been lost, which changed nothing."""
+    moment = time.monotonic()
+    batch = [_ending(ending, moment) for ending in sorted(endings, key=lambda e: e.task_id)]
+    rows = yield Statement("end_attempts", {"batch": dumps(batch), "now": now})
+    return _refused((e.task_id for e in endings), rows)
+
+
+def renew_leases(
+    held: Iterable[tuple[str, int]], *, lease_seconds: float, now: datetime | None
+) -> Operation[tuple[set[str], set[str]]]:
+    """Move leases forward; returns the ids no longer ours, and those a person asked to cancel."""
+    attempts = sorted(held)
+    if not attempts:
+        return set(), set()
+    rows = yield Statement("renew_leases", {"held": _held(attempts), "lease": lease_seconds, "now": now})
+    cancelled = {str(row["id"]) for row in rows if row["cancel_requested_at"] is not None}
+    return _refused((task_id for task_id, _ in attempts), rows), cancelled
+
+
+def find_cancel_requests(held: Iterable[tuple[str, int]]) -> Operation[tuple[set[str], set[str]]]:
+    """Which of these attempts are no longer ours, and which a person asked to cancel."""
+    rows = yield Statement("find_cancel_requests", {"held": _held(held)})
+    lost = {str(row["id"]) for row in rows if row["lost"]}
+    return lost, {str(row["id"]) for row in rows} - lost
+
+
+def report_progress(
+    reports: Iterable[tuple[str, int, float, str | None]], now: datetime | None
+) -> Operation[None]:
+    """Keep the latest progress of running attempts."""
+    batch = [
+        {"id": task_id, "version": version, "progress": fraction, "message": message}
+        for task_id, version, fraction, message in sorted(reports, key=lambda r: r[0])
+    ]
+    yield Statement("report_progress", {"batch": dumps(batch), "now": now})
+
+
+def _held(held: Iterable[tuple[str, int]]) -> str:
+    return dumps([{"id": task_id, "version": version} for task_id, version in held])
+
+
+def _ending(ending: Ending, moment: float) -> dict[str, Any]:
+    effect = EFFECTS[ending.event]
+    error = None if ending.error is None else bounded(ending.error, ERROR_CHARACTERS)
+    return {
+        "id": ending.task_id,
+        "version": ending.version,
+        "state": str(effect.state),
+        "terminal": effect.terminal,
+        "delay": ending.delay,
+        "refund": effect.refund,
+        "retried": effect.retried,
+        "error": error,
+        "outcome": ending.outcome,
+        "summary": None if error is None else summary(error),
+        "started_ago": None if ending.started is None else moment - ending.started,
+        "ended_ago": 0.0 if ending.ended is None else moment - ending.ended,
+    }
+
+
+def summary(error: str) -> str:
+    """The last line of a traceback, which names the exception."""
+    lines = error.strip().splitlines()
+    return bounded(lines[-1], SUMMARY_CHARACTERS) if lines else ""
+
+
+def bounded(text: str, limit: int) -> str:
+    """The text without what no database keeps, its middle cut out if it is too long."""
+    clean = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+    if len(clean) <= limit:
+        return clean
+    half = (limit - 20) // 2
+    return f"{clean[:half]}\n… cut …\n{clean[-half:]}"
+
+
+def _refused(asked: Iterable[str], rows: Sequence[Row]) -> set[str]:
+    return set(asked) - {str(row["id"]) for row in rows}

@@ -1,0 +1,170 @@
+"""Submitting and reading tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tasklib.codec import dumps
+from tasklib.errors import UniqueConflict
+from tasklib.storage.rows import moment_text, task_from_row, uuid
+from tasklib.storage.statement import BEGIN, Operation, Row, Statement
+from tasklib.task import NewTask, QueueStats, Task, TaskFilter, TaskId, TaskState
+
+RESUBMITS = 5
+"""How often a submission is tried again because the task that held its unique key has just ended."""
+
+
+def submit_tasks(new: Sequence[NewTask], now: datetime | None) -> Operation[list[TaskId]]:
+    """Store the tasks, all or none, and answer an id for each in the same order.
+
+    A task whose unique key is held by a live task follows its own `on_conflict`.  A task whose id is stored already
+    counts as created: it is a submission repeated after a lost reply.
+    """
+    answers: dict[UUID, TaskId] = {}
+    if len(new) > 1:
+        yield BEGIN
+    waiting = list(new)
+    for _ in range(RESUBMITS):
+        rows = yield Statement("insert_tasks", {"batch": dumps([_columns(n) for n in waiting]), "now": now})
+        if len(rows) == len(waiting):
+            break
+        inserted = {uuid(row["id"]) for row in rows}
+        waiting = yield from _settle_conflicts([n for n in waiting if n.id not in inserted], answers, now)
+        if not waiting:
+            break
+    else:
+        raise UniqueConflict(waiting[0].name, waiting[0].unique_key or "", None, "its holder changes too fast")
+    return [answers.get(n.id) or TaskId(n.id) for n in new]
+
+
+def get_task(task_id: UUID) -> Operation[Task | None]:
+    """The task with this id, or None."""
+    rows = yield Statement("get_task", {"id": str(task_id)})
+    return task_from_row(rows[0]) if rows else None
+
+
+def list_tasks(
+    which: TaskFilter, now: datetime | None, *, limit: int, offset: int = 0, before: int | None = None
+) -> Operation[list[Task]]:
+    """Matching tasks, newest first; `before` is the `seq` of the last task of the page before."""
+    page = {"limit": limit, "offset": offset, "before": before}
+    rows = yield Statement("list_tasks", filter_params(which, now) | page)
+    return [task_from_row(row) for row in rows]
+
+
+def count_tasks(which: TaskFilter, now: datetime | None) -> Operation[int]:
+    """How many tasks match."""
+    rows = yield Statement("count_tasks", filter_params(which, now))
+    count: int = rows[0]["count"]
+    return count
+
+
+def count_by_state(now: datetime | None) -> Operation[QueueStats]:
+    """How many tasks stand where, in all and by name."""
+    rows = yield Statement("count_by_state", {"now": now})
+    by_name: dict[str, dict[str, int]] = {}
+    totals = dict.fromkeys([*TaskState, "delayed", "retrying"], 0)
+    for row in rows:
+        of_name = by_name.setdefault(row["name"], {})
+        for key, count in ((row["state"], row["count"]), ("delayed", row["delayed"]), ("retrying", row["retrying"])):
+            totals[key] += count
+            if count:
+                of_name[key] = of_name.get(key, 0) + count
+    return QueueStats(**{str(key): count for key, count in totals.items()}, by_name=by_name)
+
+
+def watch_task(task_id: UUID) -> Operation[Task | None]:
+    """Ask to be notified of the task's end, then read it: an end before this is seen, one after it is told."""
+    yield Statement("watch_task", {"id": str(task_id)})
+    return (yield from get_task(task_id))
+
+
+def filter_params(which: TaskFilter, now: datetime | None) -> dict[str, Any]:
+    """The parameters of the `matches` fragment."""
+    states = [s for s in which.states if s not in ("delayed", "retrying")]
+    delayed, retrying = "delayed" in which.states, "retrying" in which.states
+    if delayed:
+        states.append(TaskState.PENDING)
+    if retrying:
+        states.append(TaskState.FAILED)
+    return {
+        "states": dumps([str(s) for s in states]) if states else None,
+        "delayed": True if delayed else None,
+        "retrying": True if retrying else None,
+        "name": which.name,
+        "tags": dumps(dict(which.tags)) if which.tags else None,
+        "ids": None if which.ids is None else dumps([str(i) for i in which.ids]),
+        "unique_key": which.unique_key,
+        "concurrency_key": which.concurrency_key,
+        "search": which.search,
+        "created_after": which.created_after,
+        "created_before": which.created_before,
+        "completed_before": which.completed_before,
+        "now": now,
+    }
+
+
+def _columns(new: NewTask) -> dict[str, Any]:
+    """The task as one object of the JSON batch; what is left out gets its default in the statement."""
+    columns: dict[str, Any] = {"id": str(new.id), "name": new.name, "kwargs": new.kwargs, "max_retries": new.max_retries}
+    if new.run_at is not None:
+        columns["run_at"] = moment_text(new.run_at)
+    elif new.delay_seconds:
+        columns["delay"] = new.delay_seconds
+    if new.timeout_seconds is not None:
+        columns["timeout_seconds"] = new.timeout_seconds
+    if new.priority:
+        columns["priority"] = new.priority
+    if new.tags:
+        columns["tags"] = new.tags
+    if new.unique_key is not None:
+        columns["unique_key"] = new.unique_key
+    if new.concurrency_key is not None:
+        columns["concurrency_key"] = new.concurrency_key
+    if new.headers:
+        columns["headers"] = new.headers
+    if new.expires_at is not None:
+        columns["expires_at"] = moment_text(new.expires_at)
+    return columns
+
+
+def _settle_conflicts(
+    refused: Sequence[NewTask], answers: dict[UUID, TaskId], now: datetime | None
+) -> Operation[list[NewTask]]:
+    """Answer each task that was not inserted by its own policy; returns those whose conflict has gone away."""
+    keys = [{"id": str(n.id), "name": n.name, "unique_key": n.unique_key} for n in refused]
+    rows = yield Statement("find_live_keys", {"keys": dumps(keys)})
+    holders: dict[UUID, list[Row]] = {}
+    for row in rows:
+        holders.setdefault(uuid(row["asked"]), []).append(row)
+    again: list[NewTask] = []
+    for task in refused:
+        found = holders.get(task.id)
+        answer = (yield from _settle(task, found, now)) if found else None
+        if answer is None:
+            again.append(task)
+        else:
+            answers[task.id] = answer
+    return again
+
+
+def _settle(task: NewTask, found: Sequence[Row], now: datetime | None) -> Operation[TaskId | None]:
+    if any(uuid(row["id"]) == task.id for row in found):
+        return TaskId(task.id)
+    holder: Mapping[str, Any] = found[0]
+    existing, key = uuid(holder["id"]), task.unique_key or ""
+    match task.on_conflict:
+        case "return":
+            return TaskId(existing, created=False)
+        case "raise":
+            raise UniqueConflict(task.name, key, existing)
+        case "replace":
+            rows = yield Statement("replace_task", {"batch": dumps([_columns(task)]), "now": now})
+            if rows:
+                return TaskId(uuid(rows[0]["id"]), created=False)
+            if holder["state"] == TaskState.RUNNING:
+                raise UniqueConflict(task.name, key, existing, "it is running and cannot be replaced")
+            return None

@@ -1,0 +1,107 @@
+"""Worker instances: registering, beating, and taking over from the dead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tasklib.codec import dumps
+from tasklib.retry import Backoff
+from tasklib.storage.rows import worker_from_row
+from tasklib.storage.statement import BEGIN, Operation, Statement
+from tasklib.task import TaskState, WorkerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """Who a worker instance is."""
+
+    instance: UUID
+    worker_id: str
+    host: str
+    pid: int
+    timeout_seconds: float
+    concurrency: int
+    names: tuple[str, ...]
+
+
+def register_worker(who: Registration, now: datetime | None) -> Operation[None]:
+    """Make the instance known; it may claim from now on."""
+    yield BEGIN
+    yield Statement(
+        "register_worker",
+        {
+            "instance": str(who.instance),
+            "worker_id": who.worker_id,
+            "host": who.host,
+            "pid": who.pid,
+            "timeout": who.timeout_seconds,
+            "concurrency": who.concurrency,
+            "names": dumps(list(who.names)),
+            "info": "{}",
+            "now": now,
+        },
+    )
+
+
+def beat(instance: UUID, info: Mapping[str, Any] | None, now: datetime | None) -> Operation[bool]:
+    """Say that the instance is alive; False if it was declared dead meanwhile."""
+    text = None if info is None else dumps(dict(info))
+    return bool((yield Statement("beat", {"instance": str(instance), "info": text, "now": now})))
+
+
+def forget_worker(instance: UUID) -> Operation[None]:
+    """Remove an instance that stopped in order."""
+    yield BEGIN
+    yield Statement("forget_worker", {"instance": str(instance)})
+
+
+def declare_idle(instance: UUID, seconds: float) -> Operation[None]:
+    """Ask to be woken by the next insert, for at most this long."""
+    yield Statement("declare_idle", {"instance": str(instance), "seconds": seconds})
+
+
+def declare_busy(instance: UUID) -> Operation[None]:
+    """Stop being woken."""
+    yield Statement("declare_busy", {"instance": str(instance)})
+
+
+def list_workers(now: datetime | None) -> Operation[list[WorkerInfo]]:
+    """Every known instance, the most recently heard first."""
+    rows = yield Statement("list_workers", {"now": now})
+    return [worker_from_row(row) for row in rows]
+
+
+def list_held(instance: UUID) -> Operation[list[tuple[str, int]]]:
+    """The (id, version) pairs the database thinks the instance is running."""
+    rows = yield Statement("list_held", {"instance": str(instance)})
+    return [(str(row["id"]), row["version"]) for row in rows]
+
+
+def recover_tasks(backoff: Backoff, now: datetime | None, *, thorough: bool = False) -> Operation[int]:
+    """Take back the tasks of dead workers and those whose lease has passed; returns how many.
+
+    `thorough` reads the whole table and also finds running tasks that no known worker holds.
+    """
+    yield BEGIN
+    dead = [str(row["instance"]) for row in (yield Statement("find_dead_workers", {"now": now}))]
+    find = "find_stale_any" if thorough else "find_stale_held"
+    stale = yield Statement(find, {"dead": dumps(dead), "now": now})
+    recovered = 0
+    if stale:
+        lost = dumps([{"id": str(row["id"]), "version": row["version"]} for row in stale])
+        delays = dumps([backoff.mean(n) for n in range(64)])
+        rows = yield Statement("recover_tasks", {"lost": lost, "delays": delays, "jitter": backoff.jitter, "now": now})
+        recovered = len(rows)
+        if any(row["state"] == TaskState.PENDING for row in rows):
+            yield Statement("wake_workers")
+    if dead:
+        yield from _remove(dead)
+    return recovered
+
+
+def _remove(dead: Iterable[str]) -> Operation[None]:
+    yield Statement("remove_workers", {"dead": dumps(list(dead))})

@@ -1,0 +1,294 @@
+"""PostgreSQL through psycopg: a blocking pool, one asynchronous pool per event loop, and the caller's own connection."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary, finalize
+
+import psycopg
+from psycopg import AsyncClientCursor, AsyncConnection, ClientCursor, Connection
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+
+from tasklib.config import Config, redact_url
+from tasklib.errors import DatabaseBusy, DatabaseUnavailable, TaskLibError
+from tasklib.storage.database import Listener
+from tasklib.storage.drive import ROLLBACK, run_awaiting, run_blocking, steps
+from tasklib.storage.postgres.dialect import PostgresDialect, is_conflict, translate
+from tasklib.storage.postgres.listener import PostgresListener
+from tasklib.storage.postgres.schema import current_schema, ensure_schema
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
+
+CONFLICT_TRIES = 5
+SESSION = (
+    # Our statements are planned once and run often; compiling them, or planning them anew each time, costs more than
+    # running them.  A default isolation chosen for the application is not for the queue's own statements.
+    "SET jit = off; SET plan_cache_mode = force_generic_plan; SET default_transaction_isolation = 'read committed'"
+)
+KEYWORDS = {BEGIN.name: "BEGIN", COMMIT.name: "COMMIT", ROLLBACK.name: "ROLLBACK"}
+
+
+class PostgresDatabase:
+    """One schema of a PostgreSQL database."""
+
+    dialect = "postgres"
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._options = _connection_options(config)
+        self._lock = threading.Lock()
+        self._ready: PostgresDialect | None = None
+        self._pool: ConnectionPool[Connection[DictRow]] | None = None
+        self._loop_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = WeakKeyDictionary()
+        self._listener: PostgresListener | None = None
+
+    def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
+        """Run an operation on a connection of the blocking pool."""
+        dialect = self._ensure()
+        for remaining in reversed(range(CONFLICT_TRIES)):
+            try:
+                with self._blocking_pool().connection() as connection:
+                    todo = steps(make(), translate)
+                    return run_blocking(todo, lambda s: _execute(connection, dialect, s))
+            except PoolTimeout as error:
+                raise self._explain(error) from error
+            except TaskLibError as error:
+                if remaining == 0 or not _repeat(error, repeatable, remaining):
+                    raise
+                time.sleep(_pause(remaining))
+        raise AssertionError("unreachable")
+
+    async def arun(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
+        """Run an operation on a connection of this event loop's pool."""
+        dialect = self._ready or await asyncio.to_thread(self._ensure)
+        for remaining in reversed(range(CONFLICT_TRIES)):
+            try:
+                async with (await self._loop_pool()).connection() as connection:
+                    todo = steps(make(), translate)
+                    return await run_awaiting(todo, lambda s: _execute_async(connection, dialect, s))
+            except PoolTimeout as error:
+                raise await asyncio.to_thread(self._explain, error) from error
+            except TaskLibError as error:
+                if remaining == 0 or not _repeat(error, repeatable, remaining):
+                    raise
+                await asyncio.sleep(_pause(remaining))
+        raise AssertionError("unreachable")
+
+    def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        """Run an operation inside the caller's transaction."""
+        from tasklib.storage.enlist import enlist
+
+        return enlist(connection, self._ensure()).run(make())
+
+    async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        """Run an operation inside the caller's transaction, awaiting."""
+        dialect = self._ready or await asyncio.to_thread(self._ensure)
+        from tasklib.storage.enlist import enlist
+
+        return await enlist(connection, dialect).arun(make())
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Listen for notifications on a connection of its own."""
+        dialect = self._ensure()
+        with self._lock:
+            if self._listener is None:
+                self._listener = PostgresListener(self._connect_listener, dialect.channel)
+            return self._listener.subscribe(listener)
+
+    def migrate(self) -> list[str]:
+        """Apply what is missing, whatever auto_migrate says."""
+        with self._connect() as connection:
+            dialect = PostgresDialect(current_schema(connection, self._config))
+            try:
+                return ensure_schema(connection, dialect, migrate=True)
+            except psycopg.Error as error:
+                raise translate(error) from error
+
+    def close(self) -> None:
+        """Close the listener and the blocking pool; an event loop's pool closes with its loop."""
+        with self._lock:
+            listener, self._listener = self._listener, None
+            pool, self._pool = self._pool, None
+        if listener is not None:
+            listener.close()
+        if pool is not None:
+            pool.close()
+
+    async def aclose(self) -> None:
+        """Close everything, this event loop's pool included."""
+        loop_pool = self._loop_pools.pop(asyncio.get_running_loop(), None)
+        if loop_pool is not None:
+            await loop_pool.close()
+        await asyncio.to_thread(self.close)
+
+    def _ensure(self) -> PostgresDialect:
+        """Check the schema once; the connection is made directly, so that its failure is told in the server's words."""
+        if self._ready is not None:
+            return self._ready
+        with self._lock:
+            if self._ready is None:
+                with self._connect() as connection:
+                    dialect = PostgresDialect(current_schema(connection, self._config))
+                    try:
+                        ensure_schema(connection, dialect, migrate=self._config.auto_migrate)
+                    except psycopg.Error as error:
+                        raise translate(error) from error
+                self._ready = dialect
+            return self._ready
+
+    def _connect(self) -> Connection[Any]:
+        try:
+            return psycopg.connect(self._config.database_url, autocommit=True, **self._options)
+        except psycopg.Error as error:
+            raise self._unreachable(error) from error
+
+    def _connect_listener(self) -> Connection[Any]:
+        url = self._config.listen_url or self._config.database_url
+        return psycopg.connect(url, autocommit=True, **self._options)
+
+    def _unreachable(self, error: Exception) -> DatabaseUnavailable:
+        return DatabaseUnavailable(
+            f"cannot connect to {redact_url(self._config.database_url)}: {str(error).strip()}; "
+            "check the URL, and that the server runs and accepts this user"
+        )
+
+    def _explain(self, timeout: PoolTimeout) -> TaskLibError:
+        """Why the pool gave no connection: the server is gone, or everything is in use."""
+        try:
+            self._connect().close()
+        except DatabaseUnavailable as error:
+            return error
+        return DatabaseBusy(
+            f"all {self._config.pool_size} connections of the pool were in use for "
+            f"{self._config.connect_timeout_seconds:g} s; raise pool_size, or look for what holds them ({timeout})"
+        )
+
+    def _blocking_pool(self) -> ConnectionPool[Connection[DictRow]]:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ConnectionPool(
+                    self._config.database_url,
+                    kwargs=self._pool_options(),
+                    min_size=1,
+                    max_size=self._config.pool_size,
+                    timeout=self._config.connect_timeout_seconds,
+                    configure=_configure,
+                    open=True,
+                    name="tasklib",
+                )
+                finalize(self, self._pool.close)
+            return self._pool
+
+    async def _loop_pool(self) -> AsyncConnectionPool[AsyncConnection[DictRow]]:
+        loop = asyncio.get_running_loop()
+        loop_pool = self._loop_pools.get(loop)
+        if loop_pool is None:
+            loop_pool = self._loop_pools[loop] = _LoopPool(
+                AsyncConnectionPool(
+                    self._config.database_url,
+                    kwargs=self._pool_options(),
+                    min_size=1,
+                    max_size=self._config.pool_size,
+                    timeout=self._config.connect_timeout_seconds,
+                    configure=_configure_async,
+                    open=False,
+                    name="tasklib",
+                )
+            )
+        return await loop_pool.opened()
+
+    def _pool_options(self) -> dict[str, Any]:
+        threshold = 5 if self._config.prepare_statements else None
+        return {**self._options, "autocommit": True, "row_factory": dict_row, "prepare_threshold": threshold}
+
+
+class _LoopPool:
+    """A pool that is closed when its event loop is shut down, even if nobody closes it.
+
+    asyncio finishes every suspended asynchronous generator before it closes a loop; the pool's end waits in one.
+    """
+
+    def __init__(self, pool: AsyncConnectionPool[AsyncConnection[DictRow]]) -> None:
+        self._pool = pool
+        self._life: AsyncGenerator[None] = self._live()
+        self._opening: asyncio.Future[None] | None = None
+
+    async def opened(self) -> AsyncConnectionPool[AsyncConnection[DictRow]]:
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(anext(self._life))
+        if not self._opening.done():
+            await asyncio.shield(self._opening)
+        return self._pool
+
+    async def close(self) -> None:
+        await self._life.aclose()
+
+    async def _live(self) -> AsyncGenerator[None]:
+        await self._pool.open()
+        try:
+            yield
+        finally:
+            await self._pool.close()
+
+
+def _execute(connection: Connection[DictRow], dialect: PostgresDialect, statement: Statement) -> Sequence[Row]:
+    keyword = KEYWORDS.get(statement.name)
+    if keyword is not None:
+        connection.execute(keyword.encode(), prepare=False)
+        return ()
+    custom = dialect.statements[statement.name].custom_plan
+    cursor = ClientCursor(connection) if custom else connection.cursor()
+    with cursor:
+        cursor.execute(dialect.pyformat[statement.name].encode(), statement.params)
+        return cursor.fetchall() if cursor.description else ()
+
+
+async def _execute_async(
+    connection: AsyncConnection[DictRow], dialect: PostgresDialect, statement: Statement
+) -> Sequence[Row]:
+    keyword = KEYWORDS.get(statement.name)
+    if keyword is not None:
+        await connection.execute(keyword.encode(), prepare=False)
+        return ()
+    custom = dialect.statements[statement.name].custom_plan
+    cursor = AsyncClientCursor(connection) if custom else connection.cursor()
+    async with cursor:
+        await cursor.execute(dialect.pyformat[statement.name].encode(), statement.params)
+        return await cursor.fetchall() if cursor.description else ()
+
+
+def _configure(connection: Connection[Any]) -> None:
+    connection.execute(SESSION.encode(), prepare=False)
+
+
+async def _configure_async(connection: AsyncConnection[Any]) -> None:
+    await connection.execute(SESSION.encode(), prepare=False)
+
+
+def _connection_options(config: Config) -> dict[str, Any]:
+    """What libpq is told beside the URL: bounded connecting, and silence of the network noticed within half a minute."""
+    return {
+        "connect_timeout": max(2, round(config.connect_timeout_seconds)),
+        "application_name": "tasklib",
+        "keepalives": 1,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 25_000,
+    }
+
+
+def _repeat(error: TaskLibError, repeatable: bool, remaining: int) -> bool:
+    """Whether to do it again: after a conflict always, after a broken connection once and only if that is harmless."""
+    if is_conflict(error):
+        return True
+    return repeatable and isinstance(error, DatabaseUnavailable) and remaining == CONFLICT_TRIES - 1
+
+
+def _pause(remaining: int) -> float:
+    return random.uniform(0, 0.01 * (CONFLICT_TRIES - remaining))

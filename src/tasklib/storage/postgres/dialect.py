@@ -1,0 +1,81 @@
+"""What is PostgreSQL's own: how statements are written for a driver, and what its errors mean."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+
+import psycopg
+from psycopg import errors as pg
+from psycopg import sql as identifiers
+
+from tasklib.errors import (
+    DatabaseBusy,
+    DatabaseFull,
+    DatabaseUnavailable,
+    PermissionDenied,
+    SchemaMissing,
+    StorageError,
+    TaskLibError,
+)
+from tasklib.storage.statement import PARAMETER, Sql, load_sql
+
+
+class PostgresDialect:
+    """The statements of one schema, ready to send."""
+
+    def __init__(self, schema: str) -> None:
+        self.schema = schema
+        # The trigger computes the same name; md5 keeps it within the length of an identifier.
+        digest = hashlib.md5(schema.encode(), usedforsecurity=False).hexdigest()
+        self.channel = f"tasklib_{digest[:16]}"
+
+    @cached_property
+    def quoted_schema(self) -> str:
+        """The schema name as an identifier."""
+        return identifiers.Identifier(self.schema).as_string(None)
+
+    @cached_property
+    def statements(self) -> Mapping[str, Sql]:
+        """Every statement with its schema filled in, parameters still as `:name`."""
+        return load_sql("postgres")
+
+    def fill(self, text: str) -> str:
+        """The text with schema and channel in place of their tokens."""
+        return text.replace("{schema}", self.quoted_schema).replace("{channel}", self.channel)
+
+    @cached_property
+    def pyformat(self) -> Mapping[str, str]:
+        """Every statement as psycopg takes it, with `%(name)s` parameters."""
+        return {
+            name: PARAMETER.sub(r"%(\1)s", self.fill(sql.text).replace("%", "%%")) for name, sql in self.statements.items()
+        }
+
+
+def translate(error: Exception) -> Exception:
+    """The tasklib error that says what the database's error means to a user."""
+    if not isinstance(error, psycopg.Error):
+        return error
+    text = (error.diag.message_primary or str(error) or type(error).__name__).strip()
+    translated: TaskLibError
+    match error:
+        case pg.DiskFull() | pg.ConfigurationLimitExceeded():
+            translated = DatabaseFull(f"PostgreSQL has no room left: {text}; free space, nothing was stored")
+        case pg.InsufficientPrivilege():
+            translated = PermissionDenied(f"PostgreSQL refused: {text}; grant the role what it needs")
+        case pg.UndefinedTable() | pg.InvalidSchemaName():
+            translated = SchemaMissing(f"PostgreSQL says: {text}; run `tasklib migrate` on this database")
+        case pg.LockNotAvailable() | pg.QueryCanceled() | pg.TooManyConnections():
+            translated = DatabaseBusy(f"PostgreSQL did not answer in time: {text}")
+        case psycopg.OperationalError() | psycopg.InterfaceError() | pg.AdminShutdown() | pg.CrashShutdown():
+            translated = DatabaseUnavailable(f"PostgreSQL cannot be reached or went away: {text}")
+        case _:
+            translated = StorageError(f"PostgreSQL refused the statement: {text}")
+    translated.__cause__ = error
+    return translated
+
+
+def is_conflict(error: Exception) -> bool:
+    """True if the same work may succeed when simply done again: a deadlock or a serialization failure."""
+    return isinstance(error.__cause__, pg.DeadlockDetected | pg.SerializationFailure)

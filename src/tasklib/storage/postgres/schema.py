@@ -1,0 +1,112 @@
+"""Finding, checking and migrating the tables of one schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg import Connection
+from psycopg import errors as pg
+
+from tasklib.config import Config
+from tasklib.errors import ForeignTable, SchemaError, SchemaMissing, SchemaOutdated
+from tasklib.storage.migrate import Migration, missing
+from tasklib.storage.postgres.dialect import PostgresDialect
+
+LOCK_KEY = 7281956340277
+DDL_TRIES = 10
+
+CREATE_LEDGER = """
+CREATE TABLE IF NOT EXISTS {schema}.tasklib_migrations (
+    version        integer     NOT NULL PRIMARY KEY,
+    name           text        NOT NULL,
+    min_compatible integer     NOT NULL,
+    applied_at     timestamptz NOT NULL DEFAULT now()
+)
+"""
+
+
+def current_schema(connection: Connection[Any], config: Config) -> str:
+    """The schema chosen, or the one the connection's search_path puts first."""
+    if config.db_schema is not None:
+        return config.db_schema
+    row = connection.execute("SELECT current_schema()").fetchone()
+    if row is None or row[0] is None:
+        raise SchemaError(
+            "the connection's search_path names no schema that exists; choose one with ?schema=NAME in the URL"
+        )
+    name: str = row[0]
+    return name
+
+
+def ensure_schema(connection: Connection[Any], dialect: PostgresDialect, *, migrate: bool) -> list[str]:
+    """Check the schema, and with `migrate` bring it up to date; returns the names of the migrations applied."""
+    pending = missing("postgres", _applied(connection, dialect))
+    if not pending:
+        return []
+    if not migrate:
+        kind, state = (SchemaMissing, "has no tasklib tables") if len(pending) == 1 else (SchemaOutdated, "is outdated")
+        raise kind(
+            f"schema {dialect.schema!r} {state} (missing: {', '.join(m.name for m in pending)}) and auto_migrate is off; "
+            "run `tasklib migrate` with a role that may create tables"
+        )
+    try:
+        return [migration.name for migration in pending if _apply(connection, dialect, migration)]
+    except pg.InsufficientPrivilege as error:
+        raise SchemaOutdated(
+            f"schema {dialect.schema!r} needs {pending[0].name}, and this role may not create it "
+            f"({error.diag.message_primary}); run `tasklib migrate` with a role that may"
+        ) from error
+
+
+def _applied(connection: Connection[Any], dialect: PostgresDialect) -> Mapping[int, int]:
+    """{version: min_compatible} of what the schema has; a foreign table in our place is an error."""
+    found = connection.execute(
+        "SELECT to_regclass(%s) IS NOT NULL, to_regclass(%s) IS NOT NULL",
+        (f"{dialect.quoted_schema}.tasklib_migrations", f"{dialect.quoted_schema}.tasks"),
+    ).fetchone()
+    assert found is not None
+    if found[0]:
+        rows = connection.execute(dialect.fill("SELECT version, min_compatible FROM {schema}.tasklib_migrations"))
+        applied = dict(rows.fetchall())
+        if applied:
+            return applied
+    if found[1]:
+        raise ForeignTable(
+            f"schema {dialect.schema!r} already has a table `tasks` that is not tasklib's; it was not touched; "
+            "choose another schema, for example postgresql://…?schema=tasklib"
+        )
+    return {}
+
+
+def _apply(connection: Connection[Any], dialect: PostgresDialect, migration: Migration) -> bool:
+    """Apply one migration unless somebody else was faster; False in that case."""
+    for remaining in reversed(range(DDL_TRIES)):
+        try:
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+                # A table in use must not be waited for with everybody queueing up behind us: give way and try again.
+                connection.execute("SET LOCAL lock_timeout = '2s'")
+                return _apply_locked(connection, dialect, migration)
+        except pg.LockNotAvailable:
+            if remaining == 0:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _apply_locked(connection: Connection[Any], dialect: PostgresDialect, migration: Migration) -> bool:
+    if migration.version in _applied(connection, dialect):
+        return False
+    if migration.version == 1:
+        exists = "SELECT FROM pg_namespace WHERE nspname = %s"
+        if connection.execute(exists, (dialect.schema,)).fetchone() is None:
+            connection.execute(dialect.fill("CREATE SCHEMA {schema}"))
+        connection.execute(dialect.fill(CREATE_LEDGER))
+    connection.execute(dialect.fill(migration.text), prepare=False)
+    connection.execute(
+        dialect.fill("INSERT INTO {schema}.tasklib_migrations (version, name, min_compatible) VALUES (%s, %s, %s)"),
+        (migration.version, migration.name, migration.min_compatible),
+    )
+    return True
+
+

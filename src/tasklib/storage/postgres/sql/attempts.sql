@@ -1,0 +1,174 @@
+-- name: claim_tasks
+-- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion.
+-- The waiting (name, priority) pairs are found by skipping through the claim index, the best candidates over all pairs
+-- decide how many to take from each, and only that many rows are locked: rows that are finished, not yet due or of
+-- other names are never visited.  The update finds its rows by their physical address, which the lock keeps valid.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+-- An instance that was declared dead has lost its row here, and claims nothing.
+me AS MATERIALIZED (
+    SELECT c.instance FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid FOR NO KEY UPDATE
+),
+known AS MATERIALIZED (
+    SELECT n.name COLLATE "C" AS name
+    FROM me CROSS JOIN jsonb_array_elements_text(:names::jsonb) AS n (name)
+    WHERE NOT EXISTS (
+        SELECT FROM {schema}.tasklib_controls AS c WHERE c.name IN ('', n.name) AND c.paused_at IS NOT NULL
+    )
+),
+pair AS (
+    SELECT k.name, head.priority, head.due_at
+    FROM known AS k CROSS JOIN LATERAL (
+        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
+        WHERE t.name = k.name AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC, t.due_at LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT p.name, head.priority, head.due_at
+    FROM pair AS p CROSS JOIN LATERAL (
+        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
+        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC, t.due_at LIMIT 1
+    ) AS head
+),
+candidate AS MATERIALIZED (
+    SELECT p.name, p.priority
+    FROM pair AS p CROSS JOIN clock CROSS JOIN LATERAL (
+        SELECT t.due_at, t.seq FROM {schema}.tasks AS t
+        WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now
+        ORDER BY t.due_at, t.seq LIMIT :limit::integer
+    ) AS due
+    WHERE p.due_at <= clock.now
+    ORDER BY p.priority DESC, due.due_at, due.seq LIMIT :limit::integer
+),
+quota AS MATERIALIZED (SELECT c.name, c.priority, count(*) AS share FROM candidate AS c GROUP BY c.name, c.priority),
+picked AS MATERIALIZED (
+    SELECT due.id, due.tid, due.due_at
+    FROM quota AS q CROSS JOIN clock CROSS JOIN LATERAL (
+        SELECT t.id, t.ctid AS tid, t.due_at FROM {schema}.tasks AS t
+        WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now
+        ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
+    ) AS due
+    LIMIT :limit::integer
+),
+claimed AS (
+    -- A task past its expiry is cancelled here instead of run, and spends no attempt.
+    UPDATE {schema}.tasks AS t
+    SET state = CASE WHEN t.expires_at <= c.now THEN 'cancelled' ELSE 'running' END,
+        completed_at = CASE WHEN t.expires_at <= c.now THEN c.now END,
+        error = CASE WHEN t.expires_at <= c.now THEN 'Expired: not started before expires_at' ELSE t.error END,
+        attempts = t.attempts + CASE WHEN t.expires_at <= c.now THEN 0 ELSE 1 END,
+        started_at = CASE WHEN t.expires_at <= c.now THEN t.started_at ELSE c.now END,
+        worker_id = CASE WHEN t.expires_at <= c.now THEN NULL ELSE :worker_id::text END,
+        locked_until = CASE WHEN t.expires_at <= c.now THEN NULL ELSE c.now + make_interval(secs => :lease::float8) END,
+        version = t.version + 1, next_retry_at = NULL, updated_at = c.now
+    FROM clock AS c
+    WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p))
+    RETURNING t.id, t.seq, t.name, t.state, t.kwargs, t.version, t.attempts, t.retry_count, t.max_retries,
+        t.timeout_seconds, t.priority, t.tags, t.headers, t.scheduled_at, t.created_at, t.started_at, t.locked_until,
+        t.lost_count, t.unique_key, t.concurrency_key, t.expires_at, t.watched
+),
+held AS (
+    UPDATE {schema}.tasklib_claims AS c
+    SET seqs = ARRAY(SELECT jsonb_array_elements_text(:held_seqs::jsonb)::bigint)
+            || ARRAY(SELECT k.seq FROM claimed AS k ORDER BY k.seq),
+        versions = ARRAY(SELECT jsonb_array_elements_text(:held_versions::jsonb)::integer)
+            || ARRAY(SELECT k.version FROM claimed AS k ORDER BY k.seq)
+    WHERE c.instance = :instance::uuid AND EXISTS (SELECT FROM claimed)
+),
+expired AS MATERIALIZED (
+    SELECT pg_notify('{channel}', 'done:' || k.id) FROM claimed AS k WHERE k.watched AND k.state = 'cancelled'
+)
+SELECT
+    (
+        SELECT json_agg(json_build_array(
+            k.id, k.seq, k.name, k.kwargs, k.version, k.attempts, k.retry_count, k.max_retries, k.timeout_seconds,
+            k.priority, k.tags, k.headers, k.scheduled_at, k.created_at, k.started_at, k.locked_until, k.lost_count,
+            k.unique_key, k.concurrency_key, k.expires_at
+        ) ORDER BY k.priority DESC, p.due_at, k.seq)
+        FROM claimed AS k JOIN picked AS p ON p.id = k.id
+        WHERE k.state = 'running'
+    )::text AS tasks,
+    (SELECT count(*) FROM candidate) AS seen,
+    -- Read, because a CTE nobody reads is not run.
+    (SELECT count(*) FROM expired) AS expired,
+    (SELECT count(*) FROM me) AS registered,
+    (
+        SELECT extract(epoch FROM min(p.due_at) - min(c.now))::float8
+        FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at > c.now
+    ) AS next_due_in;
+
+-- name: complete_tasks
+-- End attempts in success; an attempt that is not the current one changes nothing and is left out of the answer.
+-- The batch is sorted by id, so that two batches lock rows in the same order.
+WITH done AS (
+    UPDATE {schema}.tasks AS t
+    SET state = 'completed', result = e.result, completed_at = c.now - make_interval(secs => e.ended_ago),
+        started_at = c.now - make_interval(secs => e.started_ago), updated_at = c.now, finished_by = t.worker_id,
+        worker_id = NULL, locked_until = NULL, error = NULL, cancel_requested_at = NULL
+    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
+        jsonb_to_recordset(:batch::jsonb) AS e (
+            id uuid, version integer, result jsonb, started_ago double precision, ended_ago double precision
+        )
+    WHERE t.id = e.id AND t.version = e.version AND t.state = 'running'
+    RETURNING t.id, t.watched
+)
+SELECT d.id, CASE WHEN d.watched THEN pg_notify('{channel}', 'done:' || d.id)::text END AS notified FROM done AS d;
+
+-- name: end_attempts
+-- End attempts in any way but success: retry later, give up, snooze, release or cancel; fenced like complete_tasks.
+WITH done AS (
+    UPDATE {schema}.tasks AS t
+    SET state = e.state,
+        completed_at = CASE WHEN e.terminal THEN c.now - make_interval(secs => e.ended_ago) END,
+        next_retry_at = c.now + make_interval(secs => e.delay),
+        started_at = coalesce(c.now - make_interval(secs => e.started_ago), t.started_at),
+        attempts = t.attempts - e.refund, retry_count = t.retry_count + e.retried,
+        error = coalesce(e.error, t.error),
+        history = CASE WHEN e.outcome IS NULL THEN t.history ELSE {append_history} END,
+        progress = CASE WHEN e.terminal THEN t.progress END,
+        cancel_requested_at = CASE WHEN e.terminal THEN t.cancel_requested_at END,
+        finished_by = CASE WHEN e.terminal THEN t.worker_id END,
+        updated_at = c.now, worker_id = NULL, locked_until = NULL
+    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
+        jsonb_to_recordset(:batch::jsonb) AS e (
+            id uuid, version integer, state text, terminal boolean, delay double precision, refund integer,
+            retried integer, error text, outcome text, summary text, started_ago double precision,
+            ended_ago double precision
+        )
+    WHERE t.id = e.id AND t.version = e.version AND t.state = 'running'
+    RETURNING t.id, t.watched, t.completed_at
+)
+SELECT d.id,
+    CASE WHEN d.watched AND d.completed_at IS NOT NULL THEN pg_notify('{channel}', 'done:' || d.id)::text END AS notified
+FROM done AS d;
+
+-- fragment: append_history
+jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jsonb_build_array(jsonb_build_array(
+            t.attempts, coalesce(c.now - make_interval(secs => e.started_ago), t.started_at),
+            c.now - make_interval(secs => e.ended_ago), t.worker_id, e.outcome, e.summary
+        ))
+
+-- name: renew_leases
+-- Move the lease of running attempts forward; those that are no longer current are left out of the answer.
+-- The answer also says for which of them a person has asked to cancel.
+UPDATE {schema}.tasks AS t
+SET locked_until = coalesce(:now::timestamptz, now()) + make_interval(secs => :lease::float8)
+FROM jsonb_to_recordset(:held::jsonb) AS h (id uuid, version integer)
+WHERE t.id = h.id AND t.version = h.version AND t.state = 'running'
+RETURNING t.id, t.cancel_requested_at;
+
+-- name: find_cancel_requests
+-- Which of the attempts held should end because a person asked for it, or are no longer current.
+SELECT h.id, (t.id IS NULL OR t.version <> h.version OR t.state <> 'running') AS lost
+FROM jsonb_to_recordset(:held::jsonb) AS h (id uuid, version integer)
+LEFT JOIN {schema}.tasks AS t ON t.id = h.id
+WHERE t.id IS NULL OR t.cancel_requested_at IS NOT NULL OR t.version <> h.version OR t.state <> 'running';
+
+-- name: report_progress
+-- Keep the latest progress of running attempts.
+UPDATE {schema}.tasks AS t
+SET progress = p.progress, progress_message = p.message, updated_at = coalesce(:now::timestamptz, now())
+FROM jsonb_to_recordset(:batch::jsonb) AS p (id uuid, version integer, progress double precision, message text)
+WHERE t.id = p.id AND t.version = p.version AND t.state = 'running'
+RETURNING t.id;

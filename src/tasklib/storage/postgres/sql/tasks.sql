@@ -1,0 +1,103 @@
+-- fragment: columns
+t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.created_at, t.updated_at,
+    t.next_retry_at, t.locked_until, t.expires_at, t.cancel_requested_at, t.timeout_seconds, t.progress, t.priority,
+    t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count, t.args::text AS args, t.kwargs::text AS kwargs,
+    t.tags::text AS tags, t.headers::text AS headers, t.result::text AS result, t.history::text AS history, t.error,
+    t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
+
+-- fragment: matches
+(:states::jsonb IS NULL OR t.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb))))
+    AND (:delayed::boolean IS NULL
+        OR :delayed::boolean = (t.due_at IS NOT NULL AND t.due_at > coalesce(:now::timestamptz, now())))
+    AND (:retrying::boolean IS NULL OR :retrying::boolean = (t.state = 'failed' AND t.completed_at IS NULL))
+    AND (:name::text IS NULL OR t.name = :name::text)
+    AND (:tags::jsonb IS NULL OR t.tags @> :tags::jsonb)
+    AND (:ids::jsonb IS NULL OR t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)))
+    AND (:unique_key::text IS NULL OR t.unique_key = :unique_key::text)
+    AND (:concurrency_key::text IS NULL OR t.concurrency_key = :concurrency_key::text)
+    AND (:search::text IS NULL OR strpos(lower(t.kwargs::text), lower(:search::text)) > 0
+        OR strpos(lower(t.tags::text), lower(:search::text)) > 0
+        OR strpos(lower(coalesce(t.error, '')), lower(:search::text)) > 0)
+    AND (:created_after::timestamptz IS NULL OR t.created_at >= :created_after::timestamptz)
+    AND (:created_before::timestamptz IS NULL OR t.created_at < :created_before::timestamptz)
+    AND (:completed_before::timestamptz IS NULL OR t.completed_at < :completed_before::timestamptz)
+
+-- name: insert_tasks
+-- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
+INSERT INTO {schema}.tasks (
+    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+    unique_key, concurrency_key, headers, expires_at
+)
+SELECT
+    n.id, n.name, n.kwargs, coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))), c.now, c.now,
+    n.max_retries, n.timeout_seconds, coalesce(n.priority, 0), coalesce(n.tags, '{}'),
+    n.unique_key, n.concurrency_key, n.headers, n.expires_at AT TIME ZONE 'UTC'
+FROM
+    (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
+    jsonb_to_recordset(:batch::jsonb) AS n (
+        id uuid, name text, kwargs jsonb, run_at timestamp, delay double precision, max_retries integer,
+        timeout_seconds double precision, priority integer, tags jsonb, unique_key text, concurrency_key text,
+        headers jsonb, expires_at timestamp
+    )
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: find_live_keys
+-- The live task holding each unique key asked for, and the task of each id, whichever exists.
+SELECT t.id, t.name, t.live_key, t.state, k.id AS asked
+FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
+JOIN {schema}.tasks AS t ON t.id = k.id
+UNION
+SELECT t.id, t.name, t.live_key, t.state, k.id AS asked
+FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
+JOIN {schema}.tasks AS t ON t.name = k.name AND t.live_key = k.unique_key;
+
+-- name: replace_task
+-- Rewrite a waiting task in place under the same id; no row means that it is not waiting any more.
+UPDATE {schema}.tasks AS t
+SET state = 'pending', next_retry_at = NULL, kwargs = n.kwargs, max_retries = n.max_retries,
+    scheduled_at = coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))),
+    timeout_seconds = n.timeout_seconds, priority = coalesce(n.priority, 0), tags = coalesce(n.tags, '{}'),
+    concurrency_key = n.concurrency_key, headers = n.headers, expires_at = n.expires_at AT TIME ZONE 'UTC',
+    attempts = 0, retry_count = 0, error = NULL, updated_at = c.now
+FROM
+    (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
+    jsonb_to_recordset(:batch::jsonb) AS n (
+        id uuid, name text, kwargs jsonb, run_at timestamp, delay double precision, max_retries integer,
+        timeout_seconds double precision, priority integer, tags jsonb, unique_key text, concurrency_key text,
+        headers jsonb, expires_at timestamp
+    )
+WHERE t.name = n.name AND t.live_key = n.unique_key AND t.due_at IS NOT NULL
+RETURNING t.id;
+
+-- name: get_task
+-- One task by its id.
+SELECT {columns} FROM {schema}.tasks AS t WHERE t.id = :id::uuid;
+
+-- name: list_tasks
+-- Tasks matching the filter, newest first, from before a position on.
+-- plan: custom
+SELECT {columns}
+FROM {schema}.tasks AS t
+WHERE {matches} AND (:before::bigint IS NULL OR t.seq < :before::bigint)
+ORDER BY t.seq DESC
+LIMIT :limit::integer OFFSET :offset::integer;
+
+-- name: count_tasks
+-- How many tasks match the filter.
+-- plan: custom
+SELECT count(*) AS count FROM {schema}.tasks AS t WHERE {matches};
+
+-- name: count_by_state
+-- How many tasks stand where, by name, with the delayed and the retrying apart.
+SELECT
+    t.name, t.state, count(*) AS count,
+    count(*) FILTER (WHERE t.state = 'pending' AND t.due_at > coalesce(:now::timestamptz, now())) AS delayed,
+    count(*) FILTER (WHERE t.state = 'failed' AND t.due_at IS NOT NULL) AS retrying
+FROM {schema}.tasks AS t
+GROUP BY t.name, t.state;
+
+-- name: watch_task
+-- Say that somebody waits for the end of a task, so that whoever ends it notifies.
+UPDATE {schema}.tasks AS t SET watched = true
+WHERE t.id = :id::uuid AND NOT t.watched AND t.completed_at IS NULL;

@@ -1,0 +1,165 @@
+-- name: register_worker
+-- Make a worker instance known; it may claim from now on.
+WITH worker AS (
+    INSERT INTO {schema}.tasklib_workers (
+        instance, worker_id, host, pid, started_at, heartbeat_at, timeout_seconds, concurrency, names, info
+    )
+    SELECT
+        :instance::uuid, :worker_id::text, :host::text, :pid::integer, c.now, c.now, :timeout::float8,
+        :concurrency::integer, :names::jsonb, :info::jsonb
+    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+    RETURNING instance
+)
+INSERT INTO {schema}.tasklib_claims (instance) SELECT w.instance FROM worker AS w RETURNING instance;
+
+-- name: beat
+-- Say that a worker instance is alive; no row means that it was declared dead.
+UPDATE {schema}.tasklib_workers AS w
+SET heartbeat_at = coalesce(:now::timestamptz, now()), info = coalesce(:info::jsonb, w.info)
+WHERE w.instance = :instance::uuid
+RETURNING w.instance;
+
+-- name: forget_worker
+-- Remove a worker instance that stopped in order and holds nothing.
+WITH idle AS (DELETE FROM {schema}.tasklib_idle WHERE instance = :instance::uuid),
+claims AS (DELETE FROM {schema}.tasklib_claims WHERE instance = :instance::uuid)
+DELETE FROM {schema}.tasklib_workers WHERE instance = :instance::uuid RETURNING instance;
+
+-- name: declare_idle
+-- Ask to be woken by the next insert, for a bounded time.
+INSERT INTO {schema}.tasklib_idle (instance, until)
+SELECT :instance::uuid, now() + make_interval(secs => :seconds::float8)
+ON CONFLICT (instance) DO UPDATE SET until = excluded.until;
+
+-- name: declare_busy
+-- Stop being woken: the worker looks for work by itself.
+DELETE FROM {schema}.tasklib_idle WHERE instance = :instance::uuid;
+
+-- name: list_workers
+-- Every known worker instance with what it holds, newest heartbeat first.
+SELECT
+    w.instance, w.worker_id, w.host, w.pid, w.started_at, w.heartbeat_at, w.timeout_seconds, w.concurrency,
+    w.names::text AS names, w.info::text AS info,
+    extract(epoch FROM c.now - w.heartbeat_at)::float8 AS silent_for,
+    EXISTS (SELECT FROM {schema}.tasklib_idle AS i WHERE i.instance = w.instance AND i.until > now()) AS idle,
+    (
+        SELECT count(*) FROM {schema}.tasklib_claims AS h
+        CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+        JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+        WHERE h.instance = w.instance
+    ) AS running
+FROM {schema}.tasklib_workers AS w CROSS JOIN (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+ORDER BY w.heartbeat_at DESC, w.instance;
+
+-- name: list_held
+-- The running tasks an instance holds, as the database knows them.
+SELECT t.id, t.version
+FROM {schema}.tasklib_claims AS h
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+WHERE h.instance = :instance::uuid
+ORDER BY t.id;
+
+-- name: find_dead_workers
+-- Instances silent for longer than they allowed, locked so that one recoverer takes care of each.
+SELECT w.instance
+FROM {schema}.tasklib_workers AS w
+WHERE w.heartbeat_at + make_interval(secs => w.timeout_seconds) < coalesce(:now::timestamptz, now())
+ORDER BY w.instance
+FOR UPDATE SKIP LOCKED;
+
+-- name: find_stale_held
+-- Tasks noted as held whose worker is dead, or whose lease has passed.
+SELECT t.id, t.version
+FROM {schema}.tasklib_claims AS h
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+WHERE h.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
+    OR t.locked_until < coalesce(:now::timestamptz, now())
+ORDER BY t.id;
+
+-- name: find_stale_any
+-- Every running task whose lease has passed or whom no known worker holds, found by reading the whole table.
+SELECT t.id, t.version
+FROM {schema}.tasks AS t
+WHERE t.state = 'running' AND (
+    t.locked_until < coalesce(:now::timestamptz, now())
+    OR NOT EXISTS (
+        SELECT FROM {schema}.tasklib_claims AS h
+        CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+        WHERE held.seq = t.seq AND held.version = t.version
+            AND h.instance <> ALL (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
+    )
+)
+ORDER BY t.id;
+
+-- name: recover_tasks
+-- Take running tasks from a worker that is gone: cancelled if a person asked for it, buried if no attempt is left, else
+-- back to pending, at once the first time and by the back-off after that.
+WITH lost AS (
+    UPDATE {schema}.tasks AS t
+    SET state = CASE
+            WHEN t.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN t.retry_count >= t.max_retries THEN 'buried'
+            ELSE 'pending'
+        END,
+        completed_at = CASE
+            WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN c.now
+        END,
+        retry_count = t.retry_count + CASE
+            WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN 0 ELSE 1
+        END,
+        next_retry_at = CASE
+            WHEN t.cancel_requested_at IS NULL AND t.retry_count < t.max_retries AND t.lost_count > 0
+            THEN c.now + make_interval(secs => (:delays::jsonb ->> least(t.retry_count, 63))::float8
+                * (1 + :jitter::float8 * (2 * random() - 1)))
+        END,
+        lost_count = t.lost_count + 1,
+        finished_by = CASE
+            WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN t.worker_id
+        END,
+        error = l.error,
+        history = {append_lost},
+        updated_at = c.now, worker_id = NULL, locked_until = NULL
+    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+    CROSS JOIN LATERAL (
+        SELECT r.id, r.version, concat(
+            'WorkerLost: worker ', coalesce(x.worker_id, 'unknown'),
+            CASE WHEN w.instance IS NULL THEN ' is gone' ELSE concat(
+                ' on ', w.host, ' (pid ', w.pid, ') last answered at ',
+                to_char(w.heartbeat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+            ) END,
+            ' and lost the task in attempt ', x.attempts
+        ) AS error
+        FROM jsonb_to_recordset(:lost::jsonb) AS r (id uuid, version integer)
+        JOIN {schema}.tasks AS x ON x.id = r.id
+        LEFT JOIN LATERAL (
+            SELECT w.* FROM {schema}.tasklib_workers AS w WHERE w.worker_id = x.worker_id
+            ORDER BY w.heartbeat_at LIMIT 1
+        ) AS w ON true
+    ) AS l
+    WHERE t.id = l.id AND t.version = l.version AND t.state = 'running'
+    RETURNING t.id, t.state, t.watched
+)
+SELECT l.id, l.state,
+    CASE WHEN l.watched AND l.state <> 'pending' THEN pg_notify('{channel}', 'done:' || l.id)::text END AS notified
+FROM lost AS l;
+
+-- fragment: append_lost
+jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jsonb_build_array(jsonb_build_array(
+            t.attempts, t.started_at, c.now, t.worker_id, 'lost', l.error
+        ))
+
+-- name: remove_workers
+-- Forget instances that were found dead; an instance that wakes up again finds itself unknown and claims nothing.
+WITH idle AS (
+    DELETE FROM {schema}.tasklib_idle AS i
+    WHERE i.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
+),
+claims AS (
+    DELETE FROM {schema}.tasklib_claims AS h
+    WHERE h.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
+)
+DELETE FROM {schema}.tasklib_workers AS w
+WHERE w.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
+RETURNING w.instance;

@@ -1,0 +1,4 @@
+-- Run on every connection when it is opened.
+-- A claim collects here what it is about to take; a temporary table lives in memory and is never written to the file.
+PRAGMA temp_store = MEMORY;
+CREATE TEMPORARY TABLE IF NOT EXISTS tasklib_picked (ord INTEGER NOT NULL PRIMARY KEY, seq INTEGER NOT NULL);

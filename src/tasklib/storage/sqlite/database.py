@@ -1,0 +1,288 @@
+"""SQLite through the standard library: one connection that writes in turn, and others that read beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from tasklib.config import Config
+from tasklib.errors import ConfigurationError, DatabaseUnavailable, StorageError
+from tasklib.storage.database import Listener
+from tasklib.storage.drive import ROLLBACK, run_blocking, steps
+from tasklib.storage.sqlite import schema
+from tasklib.storage.sqlite.dialect import SqliteDialect, execute, translate
+from tasklib.storage.sqlite.gate import WriterGate
+from tasklib.storage.sqlite.watcher import SqliteWatcher
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
+
+OLDEST = (3, 40, 0)
+CHECKPOINT_BYTES = 4 << 20
+"""Size of the write-ahead log from which a commit also checkpoints."""
+READERS = 4
+
+_CONNECTION_SQL = (Path(__file__).parent / "connection.sql").read_text("utf-8")
+
+
+class SqliteDatabase:
+    """One SQLite file, or one database in memory."""
+
+    dialect = "sqlite"
+
+    def __init__(self, config: Config) -> None:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise ConfigurationError(
+                f"this Python links SQLite {sqlite3.sqlite_version}; tasklib needs 3.40 or newer: upgrade Python, or use "
+                "PostgreSQL"
+            )
+        self._config = config
+        self._path = _path_of(config.database_url)
+        lock_file = None if self._path is None else self._path.with_name(self._path.name + "-lock")
+        self._gate = WriterGate(lock_file, config.busy_timeout_seconds)
+        self._watcher = SqliteWatcher(None if self._path is None else self._connect)
+        self._open_lock = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] = []
+        self._threads: ThreadPoolExecutor | None = None
+        self._process = os.getpid()
+
+    def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
+        """Run an operation in this thread."""
+        session = _Session(self, self._opened())
+        try:
+            return run_blocking(steps(make(), translate), session.execute)
+        finally:
+            session.close()
+
+    async def arun(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
+        """Run an operation in a thread of its own pool."""
+        with self._open_lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="tasklib-sqlite")
+            threads = self._threads
+        return await asyncio.get_running_loop().run_in_executor(threads, self.run, make)
+
+    def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        """Run an operation inside the caller's transaction."""
+        self._opened()
+        from tasklib.storage.enlist import enlist
+
+        return enlist(connection, SqliteDialect()).run(make())
+
+    async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        """Run an operation inside the caller's transaction, awaiting."""
+        self._opened()
+        from tasklib.storage.enlist import enlist
+
+        return await enlist(connection, SqliteDialect()).arun(make())
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Watch the file for commits."""
+        self._opened()
+        return self._watcher.subscribe(listener)
+
+    def migrate(self) -> list[str]:
+        """Apply what is missing, whatever auto_migrate says."""
+        with self._open_lock:
+            if self._writer is not None:
+                return self._in_turn(self._writer)
+            connection = self._connect()
+            try:
+                return self._in_turn(connection)
+            finally:
+                connection.close()
+
+    def close(self) -> None:
+        """Close every connection; a database in memory is gone with it."""
+        self._watcher.close()
+        with self._open_lock:
+            threads, self._threads = self._threads, None
+            connections = [*self._readers, *([self._writer] if self._writer else [])]
+            self._readers, self._writer = [], None
+        if threads is not None:
+            threads.shutdown(wait=True)
+        if connections:
+            # The last connection to close checkpoints, which is a write like any other.
+            self._gate.acquire()
+            try:
+                for connection in connections:
+                    connection.close()
+            finally:
+                self._gate.release()
+
+    async def aclose(self) -> None:
+        """Close every connection without blocking the event loop."""
+        await asyncio.to_thread(self.close)
+
+    def _opened(self) -> sqlite3.Connection:
+        """The writer's connection, opened and its schema checked the first time."""
+        if self._writer is not None and self._process == os.getpid():
+            return self._writer
+        with self._open_lock:
+            if self._process != os.getpid():
+                # Connections do not survive a fork; closing them here would release the parent's locks.
+                self._writer, self._readers, self._threads, self._process = None, [], None, os.getpid()
+            if self._writer is None:
+                connection = self._connect()
+                try:
+                    if schema.needs_migration(connection, allowed=self._config.auto_migrate):
+                        self._in_turn(connection)
+                except sqlite3.Error as error:
+                    connection.close()
+                    raise translate(error) from error
+                except BaseException:
+                    connection.close()
+                    raise
+                self._writer = connection
+            return self._writer
+
+    def _in_turn(self, connection: sqlite3.Connection) -> list[str]:
+        self._gate.acquire()
+        try:
+            return schema.migrate(connection)
+        except sqlite3.Error as error:
+            raise translate(error) from error
+        finally:
+            self._gate.release()
+
+    def _connect(self) -> sqlite3.Connection:
+        target = ":memory:" if self._path is None else str(self._path)
+        try:
+            connection = sqlite3.connect(
+                target,
+                timeout=self._config.busy_timeout_seconds,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            if self._path is not None:
+                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+                if mode != "wal":
+                    raise StorageError(f"{self._path} cannot use a write-ahead log (got {mode}); is it on a network disk?")
+            # Commits survive a power cut; checkpoints are done in turn, see gate.py.
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.executescript(_CONNECTION_SQL)
+        except sqlite3.Error as error:
+            raise DatabaseUnavailable(
+                f"cannot open the SQLite file {target}: {error}; check that its folder exists and can be written, and that "
+                "it is a SQLite database"
+            ) from error
+        return connection
+
+    def _reader(self) -> sqlite3.Connection:
+        with self._open_lock:
+            return self._readers.pop() if self._readers else self._connect()
+
+    def _give_back(self, reader: sqlite3.Connection) -> None:
+        with self._open_lock:
+            if self._writer is not None and len(self._readers) < READERS:
+                self._readers.append(reader)
+                return
+        reader.close()
+
+    def _committed(self, writer: sqlite3.Connection) -> None:
+        """After every commit, still in turn: keep the write-ahead log short."""
+        if self._path is None:
+            return
+        try:
+            size = os.stat(f"{self._path}-wal").st_size
+        except OSError:
+            return
+        if size > CHECKPOINT_BYTES:
+            writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+class _Session:
+    """The connection side of one operation: reads beside the writer, and writes in turn."""
+
+    def __init__(self, database: SqliteDatabase, writer: sqlite3.Connection) -> None:
+        self._database = database
+        self._writer = writer
+        self._writing = False
+        self._changes = 0
+
+    def execute(self, statement: Statement) -> Sequence[Row]:
+        match statement.name:
+            case BEGIN.name:
+                self._begin()
+                return ()
+            case COMMIT.name:
+                self._end("COMMIT")
+                return ()
+            case ROLLBACK.name:
+                self._end("ROLLBACK")
+                return ()
+        if self._writing:
+            return execute(self._writer, statement.name, statement.params)
+        if self._database._path is None or SqliteDialect().statements[statement.name].writes:
+            return self._alone(statement)
+        return self._read(statement)
+
+    def close(self) -> None:
+        if self._writing:
+            self._end("ROLLBACK")
+
+    def _begin(self) -> None:
+        self._database._gate.acquire()
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self._database._gate.release()
+            raise
+        self._writing = True
+        self._changes = self._writer.total_changes
+
+    def _end(self, how: str) -> None:
+        changed = self._writer.total_changes != self._changes
+        try:
+            try:
+                self._writer.execute(how)
+                self._database._committed(self._writer)
+            except sqlite3.Error:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+        finally:
+            self._writing = False
+            self._database._gate.release()
+        if how == "COMMIT" and changed:
+            self._database._watcher.tell()
+
+    def _alone(self, statement: Statement) -> Sequence[Row]:
+        self._begin()
+        try:
+            rows = execute(self._writer, statement.name, statement.params)
+        except BaseException:
+            self._end("ROLLBACK")
+            raise
+        self._end("COMMIT")
+        return rows
+
+    def _read(self, statement: Statement) -> Sequence[Row]:
+        reader = self._database._reader()
+        try:
+            return execute(reader, statement.name, statement.params)
+        finally:
+            self._database._give_back(reader)
+
+
+def _path_of(url: str) -> Path | None:
+    """The file a URL names, or None for a database in memory."""
+    rest = unquote(url.partition("?")[0].removeprefix("sqlite:"))
+    if rest in ("///:memory:", "//:memory:", ":memory:", "//"):
+        return None
+    if not rest.startswith("///") or rest == "///":
+        raise ConfigurationError(
+            f"a SQLite URL is sqlite:///file.db (relative), sqlite:////absolute/file.db or sqlite:///:memory:, got {url!r}"
+        )
+    path = Path(rest.removeprefix("///")).absolute()
+    if not path.parent.is_dir():
+        raise DatabaseUnavailable(f"the folder {path.parent} of the SQLite file {path.name} does not exist; create it")
+    return path

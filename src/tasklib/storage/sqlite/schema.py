@@ -1,0 +1,65 @@
+"""Checking and migrating the tables of a SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+
+from tasklib.errors import ForeignTable, SchemaMissing, SchemaOutdated
+from tasklib.storage.migrate import Migration, missing
+
+CREATE_LEDGER = """
+CREATE TABLE IF NOT EXISTS tasklib_migrations (
+    version        INTEGER NOT NULL PRIMARY KEY,
+    name           TEXT    NOT NULL,
+    min_compatible INTEGER NOT NULL,
+    applied_at     TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
+);
+"""
+
+
+def needs_migration(connection: sqlite3.Connection, *, allowed: bool) -> bool:
+    """Whether migrations are missing; if they are and are not allowed, that is an error."""
+    pending = missing("sqlite", _applied(connection))
+    if pending and not allowed:
+        kind, state = (SchemaMissing, "has no tasklib tables") if len(pending) == 1 else (SchemaOutdated, "is outdated")
+        raise kind(
+            f"the SQLite file {state} (missing: {', '.join(m.name for m in pending)}) and auto_migrate is off; "
+            "run `tasklib migrate`"
+        )
+    return bool(pending)
+
+
+def migrate(connection: sqlite3.Connection) -> list[str]:
+    """Apply what is missing, each migration as a whole; the caller holds the writer's turn."""
+    applied = []
+    for migration in missing("sqlite", _applied(connection)):
+        _apply(connection, migration)
+        applied.append(migration.name)
+    return applied
+
+
+def _applied(connection: sqlite3.Connection) -> Mapping[int, int]:
+    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if "tasklib_migrations" in names:
+        return dict(connection.execute("SELECT version, min_compatible FROM tasklib_migrations").fetchall())
+    if "tasks" in names:
+        raise ForeignTable(
+            "the SQLite file already has a table `tasks` that is not tasklib's; it was not touched; "
+            "use another file, for example sqlite:///tasklib.db"
+        )
+    return {}
+
+
+def _apply(connection: sqlite3.Connection, migration: Migration) -> None:
+    ledger = CREATE_LEDGER if migration.version == 1 else ""
+    note = (
+        "INSERT INTO tasklib_migrations (version, name, min_compatible) "
+        f"VALUES ({migration.version}, '{migration.name}', {migration.min_compatible});"
+    )
+    try:
+        connection.executescript(f"BEGIN IMMEDIATE;\n{ledger}\n{migration.text}\n{note}\nCOMMIT;")
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.rollback()
+        raise

@@ -1,0 +1,55 @@
+-- name: retry_tasks
+-- Start tasks anew from zero attempts; only those in one of the states given.
+UPDATE tasks
+SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL,
+    result = NULL, error = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
+    finished_by = NULL, expires_at = NULL, updated_at = :now,
+    scheduled_at = min(scheduled_at, :now)
+WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND state IN (SELECT s.value FROM json_each(:states) AS s)
+RETURNING id;
+
+-- name: wake_workers
+-- Differs by necessity: idle workers see by themselves that the file has changed.
+SELECT NULL AS notified WHERE false;
+
+-- name: cancel_tasks
+-- Cancel waiting tasks at once and ask the workers of running ones to stop; says which it was for each.
+UPDATE tasks
+SET state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
+    completed_at = CASE WHEN state <> 'running' THEN :now END,
+    next_retry_at = NULL,
+    cancel_requested_at = coalesce(cancel_requested_at, :now), updated_at = :now
+WHERE id IN (SELECT i.value FROM json_each(:ids) AS i)
+    AND (state IN ('pending', 'running') OR (state = 'failed' AND next_retry_at IS NOT NULL))
+RETURNING id, state;
+
+-- name: delete_tasks
+-- Remove finished tasks.
+DELETE FROM tasks
+WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND completed_at IS NOT NULL
+RETURNING id;
+
+-- name: pick_matching
+-- The next tasks matching the filter after a position, in insertion order.
+SELECT t.id, t.seq, t.state, t.name, t.unique_key
+FROM tasks AS t
+WHERE {matches} AND t.seq > :after AND t.seq <= :until
+ORDER BY t.seq
+LIMIT :limit;
+
+-- name: last_position
+-- The newest insertion, where a bulk action that starts now shall end.
+SELECT coalesce(max(t.seq), 0) AS seq FROM tasks AS t;
+
+-- name: cleanup_tasks
+-- Remove a bounded number of finished tasks that ended before a moment.
+DELETE FROM temp.tasklib_picked;
+INSERT INTO temp.tasklib_picked (ord, seq)
+SELECT t.seq, t.seq
+FROM tasks AS t
+WHERE t.completed_at < :older_than AND t.state IN (SELECT s.value FROM json_each(:states) AS s)
+    AND (:name IS NULL OR t.name = :name) AND t.seq > :after AND t.seq <= :until
+ORDER BY t.seq
+LIMIT :limit;
+DELETE FROM tasks WHERE seq IN (SELECT p.seq FROM temp.tasklib_picked AS p);
+SELECT count(*) AS deleted, max(p.seq) AS last FROM temp.tasklib_picked AS p;

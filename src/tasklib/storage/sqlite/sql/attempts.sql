@@ -1,0 +1,174 @@
+-- name: claim_tasks
+-- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion.
+-- Differs by necessity: SQLite has no writing CTEs, so the same steps are five statements in one transaction, and no
+-- LATERAL, so each pair's head travels through json_each.  Nothing is written to the file when nothing is due.
+DELETE FROM temp.tasklib_picked;
+INSERT INTO temp.tasklib_picked (ord, seq)
+WITH RECURSIVE
+known AS MATERIALIZED (
+    SELECT n.value AS name
+    FROM tasklib_claims AS me CROSS JOIN json_each(:names) AS n
+    WHERE me.instance = :instance AND NOT EXISTS (
+        SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', n.value) AND c.paused_at IS NOT NULL
+    )
+),
+pair (name, priority) AS (
+    SELECT k.name, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
+        WHERE t.name = k.name AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM known AS k
+    UNION ALL
+    SELECT p.name, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
+        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM pair AS p WHERE p.priority IS NOT NULL
+),
+candidate AS MATERIALIZED (
+    SELECT p.priority, due.value ->> 0 AS due_at, due.value ->> 1 AS seq
+    FROM pair AS p CROSS JOIN json_each((
+        SELECT json_group_array(json_array(head.due_at, head.seq)) FROM (
+            SELECT t.due_at, t.seq FROM tasks AS t INDEXED BY tasks_claim
+            WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= :now
+            ORDER BY t.due_at, t.seq LIMIT :limit
+        ) AS head
+    )) AS due
+    WHERE p.priority IS NOT NULL
+)
+SELECT row_number() OVER (ORDER BY c.priority DESC, c.due_at, c.seq), c.seq
+FROM candidate AS c ORDER BY c.priority DESC, c.due_at, c.seq LIMIT :limit;
+UPDATE tasks
+SET state = CASE WHEN expires_at <= :now THEN 'cancelled' ELSE 'running' END,
+    completed_at = CASE WHEN expires_at <= :now THEN :now END,
+    error = CASE WHEN expires_at <= :now THEN 'Expired: not started before expires_at' ELSE error END,
+    attempts = attempts + CASE WHEN expires_at <= :now THEN 0 ELSE 1 END,
+    started_at = CASE WHEN expires_at <= :now THEN started_at ELSE :now END,
+    worker_id = CASE WHEN expires_at <= :now THEN NULL ELSE :worker_id END,
+    locked_until = CASE
+        WHEN expires_at <= :now THEN NULL
+        ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :lease))
+    END,
+    version = version + 1, next_retry_at = NULL, updated_at = :now
+WHERE seq IN (SELECT p.seq FROM temp.tasklib_picked AS p) AND due_at IS NOT NULL;
+UPDATE tasklib_claims
+SET seqs = (
+        SELECT json_group_array(h.seq) FROM (
+            SELECT value AS seq FROM json_each(:held_seqs)
+            UNION ALL
+            SELECT seq FROM (SELECT p.seq FROM temp.tasklib_picked AS p ORDER BY p.ord)
+        ) AS h
+    ),
+    versions = (
+        SELECT json_group_array(h.version) FROM (
+            SELECT value AS version FROM json_each(:held_versions)
+            UNION ALL
+            SELECT version FROM (
+                SELECT t.version FROM temp.tasklib_picked AS p JOIN tasks AS t ON t.seq = p.seq ORDER BY p.ord
+            )
+        ) AS h
+    )
+WHERE instance = :instance AND EXISTS (SELECT 1 FROM temp.tasklib_picked);
+WITH RECURSIVE pair (name, priority) AS (
+    SELECT k.value, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
+        WHERE t.name = k.value AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM json_each(:names) AS k
+    WHERE (SELECT count(*) FROM temp.tasklib_picked) < :limit
+    UNION ALL
+    SELECT p.name, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
+        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM pair AS p WHERE p.priority IS NOT NULL
+)
+SELECT
+    (
+        SELECT json_group_array(json_array(
+            t.id, t.seq, t.name, json(t.kwargs), t.version, t.attempts, t.retry_count, t.max_retries, t.timeout_seconds,
+            t.priority, json(t.tags), json(t.headers), t.scheduled_at, t.created_at, t.started_at, t.locked_until,
+            t.lost_count, t.unique_key, t.concurrency_key, t.expires_at
+        ))
+        FROM (SELECT p.seq FROM temp.tasklib_picked AS p ORDER BY p.ord) AS p
+        CROSS JOIN tasks AS t ON t.seq = p.seq
+        WHERE t.state = 'running'
+    ) AS tasks,
+    (SELECT count(*) FROM temp.tasklib_picked) AS seen,
+    0 AS expired,
+    (SELECT count(*) FROM tasklib_claims WHERE instance = :instance) AS registered,
+    (
+        SELECT (julianday(min(head.due_at)) - julianday(:now)) * 86400.0 FROM (
+            SELECT (
+                SELECT t.due_at FROM tasks AS t INDEXED BY tasks_claim
+                WHERE t.name = p.name AND t.priority = p.priority AND t.due_at > :now
+                ORDER BY t.due_at LIMIT 1
+            ) AS due_at
+            FROM pair AS p WHERE p.priority IS NOT NULL
+        ) AS head
+    ) AS next_due_in;
+
+-- name: complete_tasks
+-- End attempts in success; an attempt that is not the current one changes nothing and is left out of the answer.
+UPDATE tasks
+SET state = 'completed', result = e.value -> 'result',
+    completed_at = {ended_at}, started_at = {started_at}, updated_at = :now, finished_by = worker_id,
+    worker_id = NULL, locked_until = NULL, error = NULL, cancel_requested_at = NULL
+FROM json_each(:batch) AS e
+WHERE tasks.id = e.value ->> 'id' AND tasks.version = e.value ->> 'version' AND tasks.state = 'running'
+RETURNING tasks.id;
+
+-- fragment: started_at
+strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -(e.value ->> 'started_ago')))
+
+-- fragment: ended_at
+strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -(e.value ->> 'ended_ago')))
+
+-- name: end_attempts
+-- End attempts in any way but success: retry later, give up, snooze, release or cancel; fenced like complete_tasks.
+UPDATE tasks
+SET state = e.value ->> 'state',
+    completed_at = CASE WHEN e.value ->> 'terminal' THEN {ended_at} END,
+    next_retry_at = CASE WHEN e.value ->> 'delay' IS NOT NULL
+        THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', e.value ->> 'delay')) END,
+    started_at = CASE WHEN e.value ->> 'started_ago' IS NULL THEN started_at ELSE {started_at} END,
+    attempts = attempts - (e.value ->> 'refund'), retry_count = retry_count + (e.value ->> 'retried'),
+    error = coalesce(e.value ->> 'error', error),
+    history = CASE WHEN e.value ->> 'outcome' IS NULL THEN history ELSE json_insert(
+        CASE WHEN json_array_length(history) >= 20 THEN json_remove(history, '$[0]') ELSE coalesce(history, '[]') END,
+        '$[#]', json_array(
+            attempts, CASE WHEN e.value ->> 'started_ago' IS NULL THEN started_at ELSE {started_at} END, {ended_at},
+            worker_id, e.value ->> 'outcome', e.value ->> 'summary'
+        )
+    ) END,
+    progress = CASE WHEN e.value ->> 'terminal' THEN progress END,
+    cancel_requested_at = CASE WHEN e.value ->> 'terminal' THEN cancel_requested_at END,
+    finished_by = CASE WHEN e.value ->> 'terminal' THEN worker_id END,
+    updated_at = :now, worker_id = NULL, locked_until = NULL
+FROM json_each(:batch) AS e
+WHERE tasks.id = e.value ->> 'id' AND tasks.version = e.value ->> 'version' AND tasks.state = 'running'
+RETURNING tasks.id;
+
+-- name: renew_leases
+-- Move the lease of running attempts forward; those that are no longer current are left out of the answer.
+-- The answer also says for which of them a person has asked to cancel.
+UPDATE tasks
+SET locked_until = strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :lease))
+FROM json_each(:held) AS h
+WHERE tasks.id = h.value ->> 'id' AND tasks.version = h.value ->> 'version' AND tasks.state = 'running'
+RETURNING tasks.id, tasks.cancel_requested_at;
+
+-- name: find_cancel_requests
+-- Which of the attempts held should end because a person asked for it, or are no longer current.
+SELECT h.value ->> 'id' AS id, (t.id IS NULL OR t.version <> h.value ->> 'version' OR t.state <> 'running') AS lost
+FROM json_each(:held) AS h
+LEFT JOIN tasks AS t ON t.id = h.value ->> 'id'
+WHERE t.id IS NULL OR t.cancel_requested_at IS NOT NULL OR t.version <> h.value ->> 'version' OR t.state <> 'running';
+
+-- name: report_progress
+-- Keep the latest progress of running attempts.
+UPDATE tasks
+SET progress = p.value ->> 'progress', progress_message = p.value ->> 'message', updated_at = :now
+FROM json_each(:batch) AS p
+WHERE tasks.id = p.value ->> 'id' AND tasks.version = p.value ->> 'version' AND tasks.state = 'running'
+RETURNING tasks.id;

@@ -1,0 +1,99 @@
+-- fragment: columns
+t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.created_at, t.updated_at,
+    t.next_retry_at, t.locked_until, t.expires_at, t.cancel_requested_at, t.timeout_seconds, t.progress, t.priority,
+    t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count, t.args, t.kwargs, t.tags, t.headers, t.result,
+    t.history, t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
+
+-- fragment: matches
+(:states IS NULL OR t.state IN (SELECT s.value FROM json_each(:states) AS s))
+    AND (:delayed IS NULL OR :delayed = (t.due_at IS NOT NULL AND t.due_at > :now))
+    AND (:retrying IS NULL OR :retrying = (t.state = 'failed' AND t.completed_at IS NULL))
+    AND (:name IS NULL OR t.name = :name)
+    AND (:tags IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:tags) AS want
+        LEFT JOIN json_each(t.tags) AS have ON have.key = want.key AND have.value IS want.value AND have.type = want.type
+        WHERE have.key IS NULL
+    ))
+    AND (:ids IS NULL OR t.id IN (SELECT i.value FROM json_each(:ids) AS i))
+    AND (:unique_key IS NULL OR t.unique_key = :unique_key)
+    AND (:concurrency_key IS NULL OR t.concurrency_key = :concurrency_key)
+    AND (:search IS NULL OR instr(lower(t.kwargs), lower(:search)) > 0 OR instr(lower(t.tags), lower(:search)) > 0
+        OR instr(lower(coalesce(t.error, '')), lower(:search)) > 0)
+    AND (:created_after IS NULL OR t.created_at >= :created_after)
+    AND (:created_before IS NULL OR t.created_at < :created_before)
+    AND (:completed_before IS NULL OR t.completed_at < :completed_before)
+
+-- name: insert_tasks
+-- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
+INSERT INTO tasks (
+    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+    unique_key, concurrency_key, headers, expires_at
+)
+SELECT
+    n.value ->> 'id', n.value ->> 'name', n.value -> 'kwargs',
+    coalesce(n.value ->> 'run_at', CASE
+        WHEN coalesce(n.value ->> 'delay', 0) = 0 THEN :now
+        ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'delay'))
+    END),
+    :now, :now, n.value ->> 'max_retries', n.value ->> 'timeout_seconds', coalesce(n.value ->> 'priority', 0),
+    coalesce(n.value -> 'tags', '{}'), n.value ->> 'unique_key', n.value ->> 'concurrency_key',
+    n.value -> 'headers', n.value ->> 'expires_at'
+FROM json_each(:batch) AS n
+WHERE true
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: find_live_keys
+-- The live task holding each unique key asked for, and the task of each id, whichever exists.
+SELECT t.id, t.name, t.live_key, t.state, k.value ->> 'id' AS asked
+FROM json_each(:keys) AS k
+JOIN tasks AS t ON t.id = k.value ->> 'id'
+UNION
+SELECT t.id, t.name, t.live_key, t.state, k.value ->> 'id' AS asked
+FROM json_each(:keys) AS k
+JOIN tasks AS t ON t.name = k.value ->> 'name' AND t.live_key = k.value ->> 'unique_key';
+
+-- name: replace_task
+-- Rewrite a waiting task in place under the same id; no row means that it is not waiting any more.
+UPDATE tasks
+SET state = 'pending', next_retry_at = NULL, kwargs = n.value -> 'kwargs', max_retries = n.value ->> 'max_retries',
+    scheduled_at = coalesce(n.value ->> 'run_at', CASE
+        WHEN coalesce(n.value ->> 'delay', 0) = 0 THEN :now
+        ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'delay'))
+    END),
+    timeout_seconds = n.value ->> 'timeout_seconds', priority = coalesce(n.value ->> 'priority', 0),
+    tags = coalesce(n.value -> 'tags', '{}'), concurrency_key = n.value ->> 'concurrency_key',
+    headers = n.value -> 'headers', expires_at = n.value ->> 'expires_at',
+    attempts = 0, retry_count = 0, error = NULL, updated_at = :now
+FROM json_each(:batch) AS n
+WHERE tasks.name = n.value ->> 'name' AND tasks.live_key = n.value ->> 'unique_key' AND tasks.due_at IS NOT NULL
+RETURNING tasks.id;
+
+-- name: get_task
+-- One task by its id.
+SELECT {columns} FROM tasks AS t WHERE t.id = :id;
+
+-- name: list_tasks
+-- Tasks matching the filter, newest first, from before a position on.
+SELECT {columns}
+FROM tasks AS t
+WHERE {matches} AND (:before IS NULL OR t.seq < :before)
+ORDER BY t.seq DESC
+LIMIT :limit OFFSET :offset;
+
+-- name: count_tasks
+-- How many tasks match the filter.
+SELECT count(*) AS count FROM tasks AS t WHERE {matches};
+
+-- name: count_by_state
+-- How many tasks stand where, by name, with the delayed and the retrying apart.
+SELECT
+    t.name, t.state, count(*) AS count,
+    count(*) FILTER (WHERE t.state = 'pending' AND t.due_at > :now) AS delayed,
+    count(*) FILTER (WHERE t.state = 'failed' AND t.due_at IS NOT NULL) AS retrying
+FROM tasks AS t
+GROUP BY t.name, t.state;
+
+-- name: watch_task
+-- Differs by necessity: there is nobody to notify, a waiter looks whenever the file has changed.
+SELECT t.id FROM tasks AS t WHERE t.id = :id;

@@ -1,0 +1,126 @@
+-- name: register_worker
+-- Make a worker instance known; it may claim from now on.
+INSERT INTO tasklib_workers (
+    instance, worker_id, host, pid, started_at, heartbeat_at, timeout_seconds, concurrency, names, info
+)
+VALUES (:instance, :worker_id, :host, :pid, :now, :now, :timeout, :concurrency, :names, :info);
+INSERT INTO tasklib_claims (instance) VALUES (:instance) RETURNING instance;
+
+-- name: beat
+-- Say that a worker instance is alive; no row means that it was declared dead.
+UPDATE tasklib_workers
+SET heartbeat_at = :now, info = coalesce(:info, info)
+WHERE instance = :instance
+RETURNING instance;
+
+-- name: forget_worker
+-- Remove a worker instance that stopped in order and holds nothing.
+DELETE FROM tasklib_claims WHERE instance = :instance;
+DELETE FROM tasklib_workers WHERE instance = :instance RETURNING instance;
+
+-- name: declare_idle
+-- Differs by necessity: nobody needs to know, an idle worker watches the file.
+SELECT :instance AS instance, :seconds AS seconds;
+
+-- name: declare_busy
+-- Differs by necessity: see declare_idle.
+SELECT :instance AS instance;
+
+-- name: list_workers
+-- Every known worker instance with what it holds, newest heartbeat first.
+SELECT
+    w.instance, w.worker_id, w.host, w.pid, w.started_at, w.heartbeat_at, w.timeout_seconds, w.concurrency, w.names,
+    w.info, (julianday(:now) - julianday(w.heartbeat_at)) * 86400.0 AS silent_for,
+    held.running = 0 AS idle, held.running
+FROM tasklib_workers AS w
+JOIN (
+    SELECT h.instance, count(t.seq) AS running
+    FROM tasklib_claims AS h
+    LEFT JOIN json_each(h.seqs) AS held
+    LEFT JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+    GROUP BY h.instance
+) AS held ON held.instance = w.instance
+ORDER BY w.heartbeat_at DESC, w.instance;
+
+-- name: list_held
+-- The running tasks an instance holds, as the database knows them.
+SELECT t.id, t.version
+FROM tasklib_claims AS h
+CROSS JOIN json_each(h.seqs) AS held
+JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+WHERE h.instance = :instance
+ORDER BY t.id;
+
+-- name: find_dead_workers
+-- Instances silent for longer than they allowed.
+SELECT w.instance
+FROM tasklib_workers AS w
+WHERE (julianday(:now) - julianday(w.heartbeat_at)) * 86400.0 > w.timeout_seconds
+ORDER BY w.instance;
+
+-- name: find_stale_held
+-- Tasks noted as held whose worker is dead, or whose lease has passed.
+SELECT t.id, t.version
+FROM tasklib_claims AS h
+CROSS JOIN json_each(h.seqs) AS held
+JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+WHERE h.instance IN (SELECT d.value FROM json_each(:dead) AS d) OR t.locked_until < :now
+ORDER BY t.id;
+
+-- name: find_stale_any
+-- Every running task whose lease has passed or whom no known worker holds, found by reading the whole table.
+SELECT t.id, t.version
+FROM tasks AS t
+WHERE t.state = 'running' AND (
+    t.locked_until < :now
+    OR NOT EXISTS (
+        SELECT 1 FROM tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
+        WHERE held.value = t.seq AND t.version = h.versions ->> held.key
+            AND h.instance NOT IN (SELECT d.value FROM json_each(:dead) AS d)
+    )
+)
+ORDER BY t.id;
+
+-- name: recover_tasks
+-- Take running tasks from a worker that is gone: cancelled if a person asked for it, buried if no attempt is left, else
+-- back to pending, at once the first time and by the back-off after that.
+UPDATE tasks
+SET state = CASE
+        WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
+        WHEN retry_count >= max_retries THEN 'buried'
+        ELSE 'pending'
+    END,
+    completed_at = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN :now END,
+    retry_count = retry_count + CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN 0 ELSE 1 END,
+    next_retry_at = CASE
+        WHEN cancel_requested_at IS NULL AND retry_count < max_retries AND lost_count > 0
+        THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf(
+            '%+.3f seconds',
+            (:delays ->> min(retry_count, 63)) * (1 + :jitter * (abs(random() % 1000000) / 500000.0 - 1))
+        ))
+    END,
+    lost_count = lost_count + 1,
+    finished_by = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN worker_id END,
+    error = l.error,
+    history = json_insert(
+        CASE WHEN json_array_length(history) >= 20 THEN json_remove(history, '$[0]') ELSE coalesce(history, '[]') END,
+        '$[#]', json_array(attempts, started_at, :now, worker_id, 'lost', l.error)
+    ),
+    updated_at = :now, worker_id = NULL, locked_until = NULL
+FROM (
+    SELECT x.id, r.value ->> 'version' AS version, 'WorkerLost: worker ' || coalesce(x.worker_id, 'unknown')
+        || coalesce((
+            SELECT ' on ' || w.host || ' (pid ' || w.pid || ') last answered at '
+                || strftime('%Y-%m-%dT%H:%M:%fZ', w.heartbeat_at)
+            FROM tasklib_workers AS w WHERE w.worker_id = x.worker_id ORDER BY w.heartbeat_at LIMIT 1
+        ), ' is gone')
+        || ' and lost the task in attempt ' || x.attempts AS error
+    FROM json_each(:lost) AS r JOIN tasks AS x ON x.id = r.value ->> 'id'
+) AS l
+WHERE tasks.id = l.id AND tasks.version = l.version AND tasks.state = 'running'
+RETURNING tasks.id, tasks.state;
+
+-- name: remove_workers
+-- Forget instances that were found dead; an instance that wakes up again finds itself unknown and claims nothing.
+DELETE FROM tasklib_claims WHERE instance IN (SELECT d.value FROM json_each(:dead) AS d);
+DELETE FROM tasklib_workers WHERE instance IN (SELECT d.value FROM json_each(:dead) AS d) RETURNING instance;

@@ -1,0 +1,69 @@
+"""Noticing changes: at once those of this process, and within a poll those that other processes commit to the file."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+
+from tasklib.storage.database import Listener
+
+POLL_SECONDS = 0.02
+"""How often the file is asked for its change counter: a few microseconds each time, no file is read."""
+
+
+class SqliteWatcher:
+    """Subscribers are called with `changed` after every commit."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection] | None) -> None:
+        self._connect = connect
+        self._listeners: list[Listener] = []
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call the listener from now on; returns how to stop."""
+        with self._lock:
+            self._listeners.append(listener)
+            if self._connect is not None and self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="tasklib-sqlite-watch", daemon=True)
+                self._thread.start()
+
+        def unsubscribe() -> None:
+            with self._lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def tell(self) -> None:
+        """Call every subscriber."""
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener("changed")
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._closed.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(5)
+
+    def _watch(self) -> None:
+        assert self._connect is not None
+        connection = self._connect()
+        try:
+            seen = None
+            while not self._closed.wait(POLL_SECONDS):
+                if not self._listeners:
+                    continue
+                try:
+                    version = connection.execute("PRAGMA data_version").fetchone()
+                except sqlite3.OperationalError:
+                    continue
+                if version != seen:
+                    seen = version
+                    self.tell()
+        finally:
+            connection.close()

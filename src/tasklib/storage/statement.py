@@ -1,0 +1,88 @@
+"""Statements and operations: the vocabulary in which storage logic is written once for every driver.
+
+An operation is a generator.  It yields statements, receives the rows of each, and returns its result:
+
+    def get_task(task_id):
+        rows = yield Statement("get_task", {"id": str(task_id)})
+        return task_from_row(rows[0]) if rows else None
+
+A driver runs it on a connection, blocking or awaiting, ours or the caller's.  Yielding BEGIN first asks for one
+transaction around all that follows; without it each statement commits by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One named statement of the `.sql` files, with its parameters."""
+
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+Operation = Generator[Statement, Sequence[Row], T]
+
+BEGIN: Final = Statement("begin")
+"""Yielded first by an operation that must happen as a whole."""
+
+COMMIT: Final = Statement("commit")
+"""Yielded between the steps of a long operation: what was done so far stays, whatever happens next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """The text of one statement of one dialect."""
+
+    name: str
+    purpose: str
+    text: str
+    parameters: frozenset[str]
+    writes: bool
+    custom_plan: bool
+
+
+PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_SECTION = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
+_TOKEN = re.compile(r"\{(\w+)\}")
+_COMMENT = re.compile(r"--[^\n]*")
+
+
+@cache
+def load_sql(dialect: str) -> Mapping[str, Sql]:
+    """Every statement of a dialect's `sql/` folder by name; `{schema}` and `{channel}` are left for the driver."""
+    fragments: dict[str, str] = {}
+    bodies: dict[str, str] = {}
+    for file in sorted((Path(__file__).parent / dialect / "sql").glob("*.sql")):
+        parts = _SECTION.split(file.read_text("utf-8"))
+        for kind, name, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+            target = bodies if kind == "name" else fragments
+            if name in target:
+                raise ValueError(f"{dialect}/sql/{file.name}: {kind} {name} is defined twice")
+            target[name] = body.strip()
+    return {name: _sql(name, body, fragments) for name, body in bodies.items()}
+
+
+def _sql(name: str, body: str, fragments: Mapping[str, str]) -> Sql:
+    text = body
+    while any(token in fragments for token in _TOKEN.findall(text)):
+        text = _TOKEN.sub(lambda m: fragments.get(m[1], m[0]), text)
+    code = _COMMENT.sub("", text).strip()
+    return Sql(
+        name=name,
+        purpose=body.partition("\n")[0].removeprefix("-- "),
+        text=code,
+        parameters=frozenset(PARAMETER.findall(code)),
+        writes=re.search(r"\b(INSERT|DELETE|UPDATE)\b(?! SKIP)", re.sub(r"FOR (NO KEY )?UPDATE", "", code)) is not None,
+        custom_plan="\n-- plan: custom" in body,
+    )
