@@ -5,10 +5,12 @@ Exit status 0 means: formatted, linted, typed, layered, SQL valid, links alive, 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from tools.problems import ROOT
 
@@ -40,15 +42,20 @@ def main(names: list[str]) -> int:
 def run(name: str) -> bool:
     """True if the check passed; its output is printed whole, and only if it did not."""
     started = time.monotonic()
-    command = [sys.executable, "-m", *CHECKS[name]]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    mark = "ok    " if done.returncode == 0 else "FAILED"
-    print(
-        f"{mark} {name:10} {time.monotonic() - started:5.1f} s\n{done.stdout if done.returncode else ''}",
-        end="",
-        flush=True,
+    # `pyright --verifytypes` looks for the package with the first python on the PATH.
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        [sys.executable, "-m", *CHECKS[name]],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
-    return done.returncode == 0
+    passed = done.returncode == 0
+    mark, output = ("ok    ", "") if passed else ("FAILED", done.stdout)
+    print(f"{mark} {name:10} {time.monotonic() - started:5.1f} s\n{output}", end="", flush=True)
+    return passed
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tasklib.storage.statement import load_sql
 from tools.check_sql import find_problems
+from tools.problems import ROOT
 from tools.sql_files import read_statements
 
 GET = "-- name: get_task\n-- One task by its id.\nSELECT {columns} FROM %stasks WHERE id = :id%s;\n"
@@ -88,3 +90,15 @@ def test_only_real_parameters_count(storage: Path) -> None:
     [ping, _] = read_statements(storage / "postgres/sql")
     assert ping.parameters == {"d"}
     assert ping.purpose == "It takes :this not."
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
+def test_reads_the_files_as_the_library_does(dialect: str) -> None:
+    ours = {
+        statement.name: statement
+        for statement in read_statements(ROOT / "src/tasklib/storage" / dialect / "sql")
+    }
+    theirs = load_sql(dialect)
+    assert {name: (found.purpose, found.parameters) for name, found in ours.items()} == {
+        name: (found.purpose, found.parameters) for name, found in theirs.items()
+    }

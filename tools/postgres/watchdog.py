@@ -1,6 +1,6 @@
 """Ends a throwaway PostgreSQL server and deletes its directory once the process it was started for is gone.
 
-Usage: postgres_watchdog.py OWNER_PID DIRECTORY      (SIGTERM: do it now)
+Usage: watchdog.py OWNER_PID DIRECTORY      (SIGTERM: do it now)
 
 A process of its own, because nothing inside the owner survives SIGKILL. Standard library only.
 """
