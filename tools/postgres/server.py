@@ -118,6 +118,6 @@ class Server:
 def _is_running(process: psutil.Process) -> bool:
     """False also for a process that has ended and that nobody has collected yet."""
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
