@@ -33,7 +33,7 @@ class Resource:
 
 
 class WorkerState(SimpleNamespace):
-    """What start-up hooks leave for a worker's tasks, `state.db = …`; an unknown name says which are known."""
+    """What start-up hooks leave for a worker's tasks: `state.db = …`; an unknown name says what is known."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # copy, pickle and inspect ask for these
@@ -164,7 +164,7 @@ def current_context() -> TaskContext: ...
 @overload
 def current_context(default: _T, /) -> TaskContext | _T: ...
 def current_context(*default: Any) -> Any:
-    """The context of the task this code runs in; outside one the default, or a ContextError if none is given."""
+    """The context of the task this code runs in; outside one the default, or ContextError without one."""
     context = _current.get()
     if context is not None:
         return context

@@ -29,8 +29,8 @@
         ├── ResultError             the result cannot be stored as JSON, or is too large
         └── WorkerStuck             too many threads never came back
 
-A message says what was wrong, with which value, and what to do.  The data a program needs is on the
-exception.  `Retry`, `Snooze` and `Abort` are not errors but signals a task function raises to choose its ending.
+A message says what was wrong, with which value, and what to do; the data a program needs is on the exception.
+`Retry`, `Snooze` and `Abort` are not errors but signals a task function raises to choose its ending.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from uuid import UUID
 
 
 class _Picklable(Exception):
-    """Crosses to another process whatever its constructor takes; a plain Exception would pass it the message."""
+    """Survives pickling whatever its constructor takes; a plain Exception would be made from its message."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.args, self.__dict__)

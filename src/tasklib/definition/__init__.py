@@ -1,0 +1,26 @@
+"""Tasks as the program defines them: options, parameters, validation, and the registry of a queue."""
+
+from tasklib.definition.options import RESERVED_OPTIONS, Isolation, TaskOptions, check_name
+from tasklib.definition.registry import Registry
+from tasklib.definition.tasks import (
+    Accepts,
+    Call,
+    Definition,
+    FunctionDefinition,
+    HandlerDefinition,
+    default_name,
+)
+
+__all__ = [
+    "RESERVED_OPTIONS",
+    "Accepts",
+    "Call",
+    "Definition",
+    "FunctionDefinition",
+    "HandlerDefinition",
+    "Isolation",
+    "Registry",
+    "TaskOptions",
+    "check_name",
+    "default_name",
+]

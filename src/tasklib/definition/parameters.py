@@ -1,0 +1,227 @@
+"""The parameters of a function as a task sees them: what a caller gives, and what the worker fills in."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Annotated, Any, TypeAlias, Union, cast
+
+from tasklib.codec import shown
+from tasklib.context import Resource, TaskContext
+from tasklib.errors import TaskDefinitionError
+from tasklib.task import Task
+
+AnyFunction: TypeAlias = Callable[..., Any]
+
+
+class Role(Enum):
+    """Where the value of a parameter comes from."""
+
+    ARGUMENT = "the caller"
+    EXTRA = "the caller, under any other name"
+    CONTEXT = "the running attempt's TaskContext"
+    TASK = "the running Task"
+    RESOURCE = "the worker's state"
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """An annotation that names something not defined yet; it is looked up again at the first use."""
+
+    raw: Any
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter with its resolved annotation; one without an annotation takes anything."""
+
+    name: str
+    kind: inspect._ParameterKind
+    required: bool
+    annotation: Any
+    role: Role = Role.ARGUMENT
+    resource: str = ""
+
+
+def read_parameters(function: AnyFunction, task: str) -> tuple[Parameter, ...]:
+    """All parameters in order; one that can never be understood is a TaskDefinitionError."""
+    try:
+        raw = _signature(function).parameters.values()
+    except (ValueError, TypeError) as error:
+        raise TaskDefinitionError(f"task {task!r}: {shown(function)} does not say its parameters") from error
+    hints = _Hints(function, task)
+    return tuple(_parameter(hints, parameter) for parameter in raw)
+
+
+def resolve_again(function: AnyFunction, parameter: Parameter, task: str) -> Any:
+    """The parameter's annotation, now that all should be defined; if it is not, a TaskDefinitionError."""
+    if not isinstance(parameter.annotation, Unresolved):
+        return parameter.annotation
+    found = _Hints(function, task).resolve(parameter.name, parameter.annotation.raw)
+    if isinstance(found, Unresolved):
+        raise TaskDefinitionError(
+            f"task {task!r}: the annotation {found.raw} of parameter {parameter.name!r} cannot be resolved "
+            f"({found.reason}); import the type at run time, not only under TYPE_CHECKING, at module level"
+        )
+    return found
+
+
+def underlying(function: Any) -> Any:
+    """The function whose code and annotations count, inside partials, wrappers and callable objects."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = cast("Any", function).func
+        elif isinstance(function, types.MethodType):
+            function = function.__func__
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif hasattr(function, "__code__") or isinstance(function, type | types.BuiltinFunctionType):
+            return function
+        else:
+            return cast("Any", type(function)).__call__
+
+
+def _signature(function: AnyFunction) -> inspect.Signature:
+    if sys.version_info >= (
+        3,
+        14,
+    ):  # annotations are evaluated late there, and may name what is not defined yet
+        import annotationlib
+
+        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(function)
+
+
+def _parameter(hints: _Hints, raw: inspect.Parameter) -> Parameter:
+    annotation = hints.resolve(raw.name, raw.annotation)
+    variable = raw.kind in (raw.VAR_POSITIONAL, raw.VAR_KEYWORD)
+    parameter = Parameter(raw.name, raw.kind, raw.default is raw.empty and not variable, annotation)
+    if type(raw.default).__name__ == "FieldInfo":
+        raise TaskDefinitionError(
+            f"task {hints.task!r}: the default of parameter {raw.name!r} is a Pydantic Field, which a plain "
+            "call would pass on; write Annotated[type, Field(...)] = default"
+        )
+    if raw.kind is raw.VAR_KEYWORD:
+        return replace(parameter, role=Role.EXTRA)
+    role, resource = _injection(raw.name, hints.guess(annotation))
+    return replace(parameter, role=role, resource=resource)
+
+
+def _injection(name: str, annotation: Any) -> tuple[Role, str]:
+    """Where the value comes from, and which resource it is."""
+    for part in _parts(annotation):
+        if isinstance(part, Resource):
+            return Role.RESOURCE, part.name or name
+        if part is Resource:
+            return Role.RESOURCE, name
+        if part is TaskContext:
+            return Role.CONTEXT, ""
+        if part is Task:
+            return Role.TASK, ""
+    return Role.ARGUMENT, ""
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """The members of a union and the marks of an Annotated."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        yield from annotation.__metadata__
+        yield from _parts(annotation.__origin__)
+    elif origin is Union or origin is types.UnionType:
+        for member in typing.get_args(annotation):
+            yield from _parts(member)
+    else:
+        yield annotation
+
+
+class _Hints:
+    """Evaluates annotations one by one, so that an unknown name spoils only its own parameter."""
+
+    def __init__(self, function: AnyFunction, task: str) -> None:
+        self.task = task
+        self._target = underlying(function)
+
+    def resolve(self, name: str, raw: Any) -> Any:
+        """The annotation as a type; Unresolved if it names something unknown."""
+        if raw is inspect.Parameter.empty:
+            return Any
+        if isinstance(raw, type):
+            return raw
+        try:
+            found = _evaluate(raw, self._globals, self._locals)
+        except (NameError, AttributeError) as error:
+            return Unresolved(raw, str(error))
+        except Exception as error:
+            raise self._not_a_type(name, raw, error) from error
+        if isinstance(found, int | float | bytes | tuple | list | dict | set):
+            raise self._not_a_type(name, raw, "it is a value")
+        return found
+
+    def guess(self, annotation: Any) -> Any:
+        """An unresolved annotation with its unknown names taken for Any, to see what the worker must fill in.
+
+        `Annotated[Engine, Resource()]` works although Engine is imported for type checkers only.
+        """
+        if not isinstance(annotation, Unresolved):
+            return annotation
+        names = _Lenient({**vars(builtins), **self._globals, **self._locals})
+        try:
+            return _evaluate(annotation.raw, self._globals, names)
+        except Exception:  # noqa: BLE001  the real error is told when the annotation is needed
+            return Any
+
+    def _not_a_type(self, name: str, raw: Any, reason: object) -> TaskDefinitionError:
+        annotation = f"the annotation {shown(raw)} of parameter {name!r}"
+        return TaskDefinitionError(f"task {self.task!r}: {annotation} is not a type: {reason}")
+
+    @functools.cached_property
+    def _globals(self) -> dict[str, Any]:
+        return getattr(self._target, "__globals__", {})
+
+    @functools.cached_property
+    def _locals(self) -> dict[str, Any]:
+        type_parameters = {each.__name__: each for each in getattr(self._target, "__type_params__", ())}
+        return {**_enclosing_locals(self._target), **_closure(self._target), **type_parameters}
+
+
+class _Lenient(dict[str, Any]):
+    """A namespace in which every name means something."""
+
+    def __missing__(self, name: str) -> Any:
+        return {"TaskContext": TaskContext, "Task": Task, "Resource": Resource}.get(name, Any)
+
+
+def _evaluate(raw: Any, names: dict[str, Any], locals_: Mapping[str, Any]) -> Any:
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"it": raw}
+    return typing.get_type_hints(holder, names, locals_, include_extras=True)["it"]
+
+
+def _closure(target: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, cell in zip(target.__code__.co_freevars, target.__closure__ or (), strict=False):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return found
+
+
+def _enclosing_locals(target: Any) -> dict[str, Any]:
+    """The variables around a function that is being defined inside another one, where its types may live."""
+    outer, inside, _ = target.__qualname__.rpartition(".<locals>.")
+    frame = sys._getframe() if inside else None  # noqa: SLF001  inspect.currentframe() is the same, twice as slow
+    while frame is not None:
+        if frame.f_code.co_qualname == outer and frame.f_globals is target.__globals__:
+            return dict(frame.f_locals)
+        frame = frame.f_back
+    return {}

@@ -1,0 +1,357 @@
+"""What a task is: a name, a function, its options, and the way from a call to stored JSON and back."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from types import FunctionType
+from typing import Any, Literal, TypeAlias, cast
+
+from tasklib.codec import plain, shown
+from tasklib.context import TaskContext
+from tasklib.definition.options import RESERVED_OPTIONS, TaskOptions, check_name
+from tasklib.definition.parameters import (
+    AnyFunction,
+    Parameter,
+    Role,
+    read_parameters,
+    resolve_again,
+    underlying,
+)
+from tasklib.definition.validation import Validation, arguments_type
+from tasklib.errors import InvalidArguments, TaskDefinitionError
+from tasklib.task import Task
+
+Accepts: TypeAlias = Literal["arguments", "payload", "task", "nothing"]
+"""What a function is called with: named arguments, the payload as one value, the Task, or neither."""
+
+Call: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Definition(ABC):
+    """A function that is a task, and how it is called; make one with `for_function` or `for_handler`."""
+
+    __slots__ = ("accepts", "function", "is_async", "name", "options", "parameters")
+
+    accepts: Accepts
+    is_async: bool
+    """Whether calling the function gives something to await."""
+
+    def __init__(self, function: AnyFunction, name: str, options: TaskOptions | None) -> None:
+        _refuse_unsuitable(function, name)
+        self.function = function
+        self.name = name
+        self.options = options or TaskOptions()
+        self.is_async = _is_async(function)
+        self.parameters = self._read_parameters()
+
+    @staticmethod
+    def for_function(
+        function: AnyFunction, *, name: str | None = None, options: TaskOptions | None = None
+    ) -> FunctionDefinition:
+        """A function whose arguments are stored by name and arrive as their annotated types."""
+        return FunctionDefinition(
+            function, default_name(function) if name is None else check_name(name), options
+        )
+
+    @staticmethod
+    def for_handler(
+        name: str, handler: AnyFunction, options: TaskOptions | None = None, payload: Any = None
+    ) -> HandlerDefinition:
+        """A handler that takes the payload as one value, checked against `payload` or its own annotation."""
+        return HandlerDefinition(handler, check_name(name), options, payload)
+
+    @abstractmethod
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, limit: int | None = None) -> Any:
+        """What a submission with these arguments stores, as plain JSON; InvalidArguments if they misfit."""
+
+    @abstractmethod
+    def bind_payload(self, payload: Any, *, limit: int | None = None) -> Any:
+        """What a submission of this payload by name stores, as plain JSON; InvalidArguments if it misfits."""
+
+    @abstractmethod
+    def call_with(self, stored: Any, context: TaskContext) -> Call:
+        """What to call the function with, given the stored JSON: `function(*args, **kwargs)`."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Compile the types now instead of at first use; one that cannot work is a TaskDefinitionError."""
+
+    def call_arguments(self, task: Task, context: TaskContext) -> Call:
+        """What to call the function with for this task: `function(*args, **kwargs)`."""
+        return self.call_with(task.kwargs, context)
+
+    @property
+    def place(self) -> str:
+        """Where the function is defined, for messages: `app.tasks.send_email (app/tasks.py:12)`."""
+        code = getattr(underlying(self.function), "__code__", None)
+        where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+        return ".".join(self._identity()) + where
+
+    def same_function(self, other: Definition) -> bool:
+        """Whether both were made from the same place in the code, as after a module was loaded again."""
+        if "<lambda>" in self._identity()[1]:  # every lambda of a module has the same name
+            return self.place == other.place
+        return self._identity() == other._identity()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}: {self.place}>"
+
+    def _identity(self) -> tuple[str, str]:
+        function = underlying(self.function)
+        return str(getattr(function, "__module__", "")), str(getattr(function, "__qualname__", function))
+
+    def _read_parameters(self) -> tuple[Parameter, ...]:
+        return read_parameters(self.function, self.name)
+
+
+class FunctionDefinition(Definition):
+    """A function whose arguments are stored by name and arrive as their annotated types."""
+
+    __slots__ = ("_arguments", "_injected", "_positional", "_required", "argument_names")
+
+    def __init__(self, function: AnyFunction, name: str, options: TaskOptions | None) -> None:
+        super().__init__(function, name, options)
+        self.accepts = "arguments"
+        for each in self.parameters:
+            _refuse_positional(each, name)
+        arguments = [each for each in self.parameters if each.role is Role.ARGUMENT]
+        self.argument_names = tuple(each.name for each in arguments)
+        self._positional = tuple(each.name for each in arguments if each.kind is not each.kind.KEYWORD_ONLY)
+        self._required = any(each.required for each in arguments)
+        self._injected = tuple(each for each in self.parameters if each.role in _INJECTED)
+        self._arguments = Validation(name, self._arguments_type, self.argument_names)
+
+    def bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, limit: int | None = None
+    ) -> dict[str, Any]:
+        """The arguments of a call by name, only those given; defaults are applied when the task runs."""
+        given = self._by_name(args, kwargs) if args else kwargs
+        if not given and not self._required:
+            return {}
+        for each in self._injected:
+            if each.name in given:
+                raise InvalidArguments(self.name, [f"'{each.name}' is filled in by the worker; leave it out"])
+        return cast("dict[str, Any]", self._arguments.accept(given, limit))
+
+    def bind_payload(self, payload: Any, *, limit: int | None = None) -> dict[str, Any]:
+        """The payload as the named arguments of the function."""
+        if not isinstance(payload, Mapping):
+            raise InvalidArguments(self.name, [self._not_an_object(payload)])
+        return self.bind((), cast("Mapping[str, Any]", payload), limit=limit)
+
+    def arguments(self, stored: Any) -> dict[str, Any]:
+        """Stored arguments as their annotated types; InvalidArguments if they do not fit (any more)."""
+        if type(stored) is not dict:
+            raise InvalidArguments(self.name, [self._not_an_object(stored)], stored=True)
+        if not stored and not self._required:
+            return {}
+        return cast("dict[str, Any]", self._arguments.read(stored))
+
+    def injected(self, context: TaskContext) -> dict[str, Any]:
+        """What the worker fills in, by parameter name."""
+        return {each.name: _fill(each, context) for each in self._injected}
+
+    def call_with(self, stored: Any, context: TaskContext) -> Call:
+        """The stored arguments and what the worker fills in, all by name."""
+        kwargs = self.arguments(stored)
+        if self._injected:
+            kwargs.update(self.injected(context))
+        return (), kwargs
+
+    def prepare(self) -> None:
+        """Compile the argument types now instead of at first use."""
+        self._arguments.compile()
+
+    def shadowed_options(self) -> tuple[str, ...]:
+        """The arguments named like an option of `submit_task`, to be given through `.options().submit()`."""
+        return tuple(name for name in self.argument_names if name in RESERVED_OPTIONS)
+
+    def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if len(args) > len(self._positional):
+            takes = f"takes {len(self._positional)} ({', '.join(self._positional) or 'none'})"
+            raise InvalidArguments(
+                self.name, [f"{len(args)} positional arguments were given, but it {takes}"]
+            )
+        given = dict(zip(self._positional, args, strict=False))
+        twice = [f"'{name}' was given by position and by name" for name in given if name in kwargs]
+        if twice:
+            raise InvalidArguments(self.name, twice)
+        return given | dict(kwargs)
+
+    def _not_an_object(self, value: Any) -> str:
+        names = ", ".join(self.argument_names) or "none"
+        return f"its input must be an object of named arguments ({names}), got {shown(value)}"
+
+    def _arguments_type(self) -> Any:
+        arguments = [each for each in self.parameters if each.role is Role.ARGUMENT]
+        hints = {each.name: resolve_again(self.function, each, self.name) for each in arguments}
+        extra = [resolve_again(self.function, p, self.name) for p in self.parameters if p.role is Role.EXTRA]
+        return arguments_type(
+            self.name,
+            required={each.name: hints[each.name] for each in arguments if each.required},
+            optional={each.name: hints[each.name] for each in arguments if not each.required},
+            extra=extra[0] if extra else None,
+        )
+
+
+class HandlerDefinition(Definition):
+    """A handler that takes the payload as one value, or the Task where a parameter is annotated so."""
+
+    __slots__ = ("_filled", "_payload", "_taker")
+
+    def __init__(
+        self, handler: AnyFunction, name: str, options: TaskOptions | None, payload: Any = None
+    ) -> None:
+        super().__init__(handler, name, options)
+        self._taker = _payload_taker(self.parameters, name)
+        self._filled = tuple(each for each in self.parameters if each.role in _INJECTED)
+        self._payload = self._payload_validation(payload)
+        takes_task = any(each.role is Role.TASK for each in self._filled)
+        self.accepts = "payload" if self._taker else "task" if takes_task else "nothing"
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, limit: int | None = None) -> Any:
+        """The one positional argument, or else the keyword arguments, as the payload."""
+        if len(args) > 1 or (args and kwargs):
+            raise InvalidArguments(
+                self.name, ["a handler takes one payload, or keyword arguments as its payload"]
+            )
+        return self.bind_payload(args[0] if args else dict(kwargs), limit=limit)
+
+    def bind_payload(self, payload: Any, *, limit: int | None = None) -> Any:
+        """The payload as plain JSON, checked against its type where one is known."""
+        if self._payload is None:
+            return plain(payload, what=self.name, limit=limit)
+        return self._payload.accept(payload, limit)
+
+    def call_with(self, stored: Any, context: TaskContext) -> Call:
+        """The payload, as its type where one is known, and what the worker fills in."""
+        payload = stored if self._payload is None else self._payload.read(stored)
+        if self._taker is not None and not self._filled and self._taker.kind is not _KEYWORD_ONLY:
+            return (payload,), {}
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for each in self.parameters:
+            if each is not self._taker and each not in self._filled:
+                continue
+            value = payload if each is self._taker else _fill(each, context)
+            if each.kind in _BY_POSITION:
+                args.append(value)
+            else:
+                kwargs[each.name] = value
+        return tuple(args), kwargs
+
+    def prepare(self) -> None:
+        """Compile the payload type now instead of at first use."""
+        if self._payload is not None:
+            self._payload.compile()
+
+    def _read_parameters(self) -> tuple[Parameter, ...]:
+        try:
+            return super()._read_parameters()
+        except TaskDefinitionError:
+            if isinstance(underlying(self.function), FunctionType):
+                raise
+            # A built-in that does not say its parameters is called with the payload.
+            return (Parameter("payload", _POSITIONAL_ONLY, True, Any),)
+
+    def _payload_validation(self, declared: Any) -> Validation | None:
+        taker = self._taker
+        if declared is not None:
+            return Validation(self.name, lambda: declared)
+        if taker is None or taker.kind is _VAR_POSITIONAL or taker.annotation in _ANY_PAYLOAD:
+            return None
+        return Validation(self.name, lambda: resolve_again(self.function, taker, self.name))
+
+
+def default_name(function: AnyFunction) -> str:
+    """The task's name when none is given: the function's own."""
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise TaskDefinitionError(
+            f'{shown(function)} has no name of its own; give the task one: @task(name="...")'
+        )
+    return name
+
+
+def _refuse_unsuitable(function: Any, name: str) -> None:
+    problem = _unsuitable(function)
+    if problem:
+        raise TaskDefinitionError(f"task {name!r}: {problem}")
+
+
+def _unsuitable(function: Any) -> str | None:
+    if isinstance(function, type):
+        return f"{function.__qualname__} is a class; a task is a function, so write one that calls it"
+    if isinstance(function, classmethod) or not callable(function):
+        return f"{shown(cast('Any', function))} cannot be called; a task is a function"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return "a generator function has no result to store; return a list, or submit one task per item"
+    if _is_method(function):
+        return (
+            f"{function.__qualname__} is a method, and the object it belongs to cannot be stored; "
+            "use a function outside the class, or a @staticmethod"
+        )
+    return None
+
+
+def _is_method(function: Any) -> bool:
+    """Whether it was defined in a class body and would need an object as its first argument."""
+    if not isinstance(function, FunctionType):
+        return False
+    parent = function.__qualname__.rpartition(".")[0]
+    if not parent or parent.endswith("<locals>"):
+        return False
+    return function.__code__.co_varnames[: function.__code__.co_argcount][:1] in (("self",), ("cls",))
+
+
+def _is_async(function: Any) -> bool:
+    if inspect.iscoroutinefunction(function):
+        return True
+    return not isinstance(function, FunctionType) and inspect.iscoroutinefunction(
+        cast("Any", type(function)).__call__
+    )
+
+
+def _refuse_positional(parameter: Parameter, task: str) -> None:
+    if parameter.kind is _POSITIONAL_ONLY:
+        raise TaskDefinitionError(
+            f"task {task!r}: parameter {parameter.name!r} is positional-only, but arguments are stored "
+            "by name; remove the / after it"
+        )
+    if parameter.kind is _VAR_POSITIONAL:
+        raise TaskDefinitionError(
+            f"task {task!r}: arguments are stored by name, which *{parameter.name} has not; "
+            f"take a list instead: {parameter.name}: list[...]"
+        )
+
+
+def _payload_taker(parameters: Sequence[Parameter], name: str) -> Parameter | None:
+    """The parameter that gets the payload: the first one the worker does not fill in otherwise."""
+    takers = [each for each in parameters if each.role is Role.ARGUMENT]
+    needed = [each for each in takers[1:] if each.required]
+    if needed:
+        raise TaskDefinitionError(
+            f"handler of {name!r}: it is called with the payload alone, but also requires "
+            f"{needed[0].name!r}; give that a default, or define a task with named arguments by @task"
+        )
+    return takers[0] if takers else None
+
+
+def _fill(parameter: Parameter, context: TaskContext) -> Any:
+    match parameter.role:
+        case Role.CONTEXT:
+            return context
+        case Role.TASK:
+            return context.task
+        case _:
+            return getattr(context.state, parameter.resource)
+
+
+_INJECTED = (Role.CONTEXT, Role.TASK, Role.RESOURCE)
+_POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
+_VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
+_KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+_BY_POSITION = (_POSITIONAL_ONLY, _VAR_POSITIONAL)
+_ANY_PAYLOAD = (Any, object, dict, Mapping, dict[str, Any], Mapping[str, Any])
