@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from tasklib.errors import require_aware
+
 
 class Clock(Protocol):
     """Answers what moment a statement should call `now`."""
@@ -26,7 +28,7 @@ class ManualClock:
     """A clock that stands still until it is moved."""
 
     def __init__(self, start: datetime | None = None) -> None:
-        self._now = start or datetime.now(UTC)
+        self._now = datetime.now(UTC) if start is None else require_aware(start, "the clock's start")
 
     def now(self) -> datetime:
         """The moment the clock was last set to."""

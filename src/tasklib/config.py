@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Self
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from tasklib.errors import ConfigurationError
 from tasklib.retry import RETRY_CAP_SECONDS, Backoff
@@ -14,20 +16,43 @@ from tasklib.retry import RETRY_CAP_SECONDS, Backoff
 SCHEMES = ("postgresql", "postgres", "sqlite")
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class _Unset:
+    """Stands for a setting that was not given, so that one given with its default's value is told apart."""
+
+    default: Any
+
+    def __repr__(self) -> str:
+        return repr(self.default)
+
+
 def _setting(default: Any, check: Callable[[Any], bool], rule: str) -> Any:
-    return field(default=default, metadata={"check": check, "rule": rule})
+    return field(default=_Unset(default), metadata={"default": default, "check": check, "rule": rule})
 
 
-def _positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-
-
-def _not_negative(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _seconds(default: float | None) -> Any:
+    rule = "a number of seconds above 0" + (", or None" if default is None else "")
+    return _setting(default, lambda v: _number(v) and v > 0, rule)
+
+
+def _flag(default: bool) -> Any:
+    return _setting(default, lambda v: isinstance(v, bool), "true or false")
+
+
+def _bytes(default: int) -> Any:
+    return _setting(default, lambda v: _whole(v) and v > 0, "a whole number of bytes above 0")
+
+
+def _is_schema_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value.encode(errors="replace")) < 64 and value.isprintable()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -37,44 +62,50 @@ class Config:
     `database_url` is read from `TASKLIB_DATABASE_URL` or `DATABASE_URL` when it is not given.
     """
 
-    database_url: str = ""
-    max_retries: int = _setting(3, _whole, "a whole number, 0 or more")
-    base_retry_delay_seconds: float = _setting(5.0, _not_negative, "a number of seconds, 0 or more")
-    retry_backoff_multiplier: float = _setting(2.0, lambda v: _positive(v) and v >= 1, "a number, 1 or more")
-    lock_timeout_seconds: float = _setting(600, _positive, "a number of seconds above 0")
-    default_task_timeout_seconds: float | None = _setting(None, _positive, "a number of seconds above 0, or None")
-    worker_id: str | None = _setting(None, lambda v: isinstance(v, str) and v != "", "a non-empty string, or None")
-    max_retry_delay_seconds: float = _setting(RETRY_CAP_SECONDS, _positive, "a number of seconds above 0")
-    retry_jitter: float = _setting(0.2, lambda v: _not_negative(v) and v < 1, "a fraction from 0 to below 1")
-    worker_timeout_seconds: float = _setting(30.0, _positive, "a number of seconds above 0")
-    heartbeat_interval_seconds: float = _setting(5.0, _positive, "a number of seconds above 0")
-    poll_interval_seconds: float = _setting(1.0, _positive, "a number of seconds above 0")
-    db_schema: str | None = _setting(
-        None, lambda v: isinstance(v, str) and 0 < len(v.encode()) < 64 and "\0" not in v, "a PostgreSQL schema name"
+    database_url: str = _setting("", lambda v: isinstance(v, str), "a URL")
+    max_retries: int = _setting(3, lambda v: _whole(v) and 0 <= v < 2**31 - 1, "a whole number, 0 or more")
+    base_retry_delay_seconds: float = _setting(
+        5.0, lambda v: _number(v) and v >= 0, "a number of seconds, 0 or more"
     )
-    auto_migrate: bool = _setting(True, lambda v: isinstance(v, bool), "true or false")
+    retry_backoff_multiplier: float = _setting(2.0, lambda v: _number(v) and v >= 1, "a number, 1 or more")
+    lock_timeout_seconds: float = _seconds(600)
+    default_task_timeout_seconds: float | None = _seconds(None)
+    worker_id: str | None = _setting(
+        None, lambda v: isinstance(v, str) and v != "" and v.isprintable(), "a non-empty string, or None"
+    )
+    max_retry_delay_seconds: float = _seconds(RETRY_CAP_SECONDS)
+    retry_jitter: float = _setting(0.2, lambda v: _number(v) and 0 <= v < 1, "a fraction from 0 to below 1")
+    worker_timeout_seconds: float = _seconds(30.0)
+    heartbeat_interval_seconds: float = _seconds(5.0)
+    poll_interval_seconds: float = _seconds(1.0)
+    db_schema: str | None = _setting(None, _is_schema_name, "a PostgreSQL schema name, or None")
+    auto_migrate: bool = _flag(True)
     pool_size: int = _setting(10, lambda v: _whole(v) and v > 0, "a whole number above 0")
-    connect_timeout_seconds: float = _setting(10.0, _positive, "a number of seconds above 0")
-    busy_timeout_seconds: float = _setting(10.0, _positive, "a number of seconds above 0")
-    max_payload_bytes: int = _setting(1 << 20, lambda v: _whole(v) and v > 0, "a whole number of bytes above 0")
-    max_result_bytes: int = _setting(1 << 20, lambda v: _whole(v) and v > 0, "a whole number of bytes above 0")
-    prepare_statements: bool = _setting(True, lambda v: isinstance(v, bool), "true or false")
-    listen_url: str | None = _setting(None, lambda v: isinstance(v, str) and v != "", "a PostgreSQL URL, or None")
-
-    def __repr__(self) -> str:
-        changed = [f"{e.name}={getattr(self, e.name)!r}" for e in fields(self) if getattr(self, e.name) != e.default]
-        return f"Config({', '.join(changed)})".replace(self.database_url, redact_url(self.database_url))
+    connect_timeout_seconds: float = _seconds(10.0)
+    busy_timeout_seconds: float = _seconds(10.0)
+    max_payload_bytes: int = _bytes(1 << 20)
+    max_result_bytes: int = _bytes(1 << 20)
+    prepare_statements: bool = _flag(True)
+    listen_url: str | None = _setting(
+        None, lambda v: isinstance(v, str) and v.startswith("postgres"), "a PostgreSQL URL, or None"
+    )
 
     def __post_init__(self) -> None:
-        for entry in fields(self):
-            if _is_default(entry, getattr(self, entry.name)):
-                _set(self, entry.name, _from_environment(entry))
-        _set(self, "database_url", self.database_url or os.environ.get("DATABASE_URL", ""))
         self._read_url()
         for entry in fields(self):
+            if isinstance(getattr(self, entry.name), _Unset):
+                _set(self, entry.name, _from_environment(entry))
             _check(entry, getattr(self, entry.name))
         if self.heartbeat_interval_seconds > self.worker_timeout_seconds / 2:
             _set(self, "heartbeat_interval_seconds", self.worker_timeout_seconds / 4)
+
+    def __repr__(self) -> str:
+        given = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        changed = {
+            entry.name: given[entry.name] for entry in fields(self) if given[entry.name] != _default(entry)
+        }
+        texts = (f"{name}={_redacted(name, value)!r}" for name, value in changed.items())
+        return f"Config({', '.join(texts)})"
 
     @classmethod
     def of(cls, value: str | Config | None = None) -> Config:
@@ -82,8 +113,9 @@ class Config:
         return value if isinstance(value, Config) else cls(database_url=value or "")
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with some fields changed, validated again."""
-        return replace(self, **changes)
+        """A copy with some fields changed, validated again; a new URL's schema counts as a change."""
+        schema = _query(_split(changes.get("database_url") or "")).get("schema")
+        return replace(self, **({"db_schema": schema} if schema else {}) | changes)
 
     @property
     def is_sqlite(self) -> bool:
@@ -101,36 +133,38 @@ class Config:
         )
 
     def _read_url(self) -> None:
-        """Check the URL's form and move its `schema` parameter, which PostgreSQL would refuse, to `db_schema`."""
-        if not self.database_url:
+        """Find the URL, check its form, and move its `schema`, which libpq would refuse, to `db_schema`."""
+        url = _given(self.database_url) or _first_set("TASKLIB_DATABASE_URL", "DATABASE_URL")
+        if not url:
             raise ConfigurationError(
                 "no database is configured: pass database_url= or set DATABASE_URL, "
                 "for example sqlite:///tasks.db or postgresql://localhost/app"
             )
-        if not isinstance(self.database_url, str):
-            raise ConfigurationError(f"database_url must be a string, got {self.database_url!r}")
-        parts = urlsplit(self.database_url)
+        if not isinstance(url, str):
+            raise ConfigurationError(f"database_url must be a string, got {url!r}")
+        parts = _split(url)
         if parts.scheme not in SCHEMES:
             raise ConfigurationError(
-                f"database_url must start with postgresql:// or sqlite:///, got {redact_url(self.database_url)!r}"
+                f"database_url must start with postgresql:// or sqlite:///, got {redact_url(url)!r}"
             )
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        url = parts.scheme + url[len(parts.scheme) :]
+        query = _query(parts)
         schema = query.pop("schema", None)
-        if schema is None:
-            return
-        if parts.scheme == "sqlite":
-            raise ConfigurationError("SQLite has no schemas: remove ?schema= from the database_url, or use another file")
-        rest = "?" + urlencode(query) if query else ""
-        _set(self, "database_url", self.database_url.partition("?")[0] + rest)
-        _set(self, "db_schema", self.db_schema or schema)
+        if schema is not None:
+            if parts.scheme == "sqlite":
+                raise ConfigurationError(
+                    "SQLite has no schemas: remove ?schema= from the database_url, or use another file"
+                )
+            # libpq reads %20 as a space, but + as a plus.
+            url = url.partition("?")[0] + ("?" + urlencode(query, quote_via=quote) if query else "")
+            _set(self, "db_schema", _given(self.db_schema) or schema)
+        _set(self, "database_url", url)
 
 
 def redact_url(url: str) -> str:
-    """The URL with its password hidden, fit for a message or a log."""
-    parts = urlsplit(url)
-    if not parts.password:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")))
+    """The URL with its passwords hidden, fit for a message or a log, even if it is not a good URL."""
+    hidden = re.sub(r"(//[^:@/?]*):[^?]*@", r"\1:***@", url)
+    return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1***", hidden)
 
 
 def environment_names() -> Mapping[str, str]:
@@ -142,29 +176,63 @@ def _set(config: Config, name: str, value: Any) -> None:
     object.__setattr__(config, name, value)
 
 
-def _is_default(entry: Field[Any], value: Any) -> bool:
-    return entry.default is not MISSING and value == entry.default and type(value) is type(entry.default)
+def _given(value: Any) -> Any:
+    return None if isinstance(value, _Unset) else value
+
+
+def _default(entry: Field[Any]) -> Any:
+    return entry.metadata["default"]
+
+
+def _redacted(name: str, value: Any) -> Any:
+    return redact_url(value) if name.endswith("_url") and value else value
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise ConfigurationError(f"database_url {redact_url(url)!r} is not a URL: {error}") from None
+
+
+def _query(parts: SplitResult) -> dict[str, str]:
+    return dict(parse_qsl(parts.query, keep_blank_values=True))
+
+
+def _first_set(*names: str) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
 def _from_environment(entry: Field[Any]) -> Any:
-    text = os.environ.get(f"TASKLIB_{entry.name.upper()}")
+    variable = f"TASKLIB_{entry.name.upper()}"
+    text = _first_set(variable)
     if text is None:
-        return entry.default
+        return _default(entry)
     kind = str(entry.type)
     try:
-        if "bool" in kind:
-            return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
-        if kind.startswith("int"):
+        if kind == "bool":
+            return _FLAGS[text.strip().lower()]
+        if kind == "int":
             return int(text)
         return float(text) if kind.startswith("float") else text
     except (ValueError, KeyError) as error:
-        raise ConfigurationError(
-            f"TASKLIB_{entry.name.upper()}={text!r} is not {entry.metadata.get('rule', kind)}"
-        ) from error
+        raise ConfigurationError(f"{variable}={text!r} is not {entry.metadata['rule']}") from error
+
+
+_FLAGS = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
 
 
 def _check(entry: Field[Any], value: Any) -> None:
-    if "check" not in entry.metadata or (value is None and entry.default is None):
+    if value is None and _default(entry) is None:
         return
     if not entry.metadata["check"](value):
         raise ConfigurationError(f"{entry.name} must be {entry.metadata['rule']}, got {value!r}")

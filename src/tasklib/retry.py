@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from tasklib.errors import ConfigurationError
+
 RETRY_CAP_SECONDS = 6 * 3600.0
 
 
@@ -28,6 +30,13 @@ class Backoff:
     jitter: float = 0.2
     rng: Callable[[], float] = random.random
 
+    def __post_init__(self) -> None:
+        # Written so that NaN fails too.
+        if not (self.base >= 0 and self.multiplier >= 1 and self.cap >= 0 and 0 <= self.jitter <= 1):
+            raise ConfigurationError(
+                f"a backoff needs base >= 0, multiplier >= 1, cap >= 0 and jitter from 0 to 1, got {self}"
+            )
+
     def __call__(self, retry_count: int, error: BaseException | None = None) -> float:
         """The delay before retry number `retry_count + 1`."""
         return min(self.mean(retry_count) * (1 + self.jitter * (2 * self.rng() - 1)), self.cap)
@@ -35,6 +44,6 @@ class Backoff:
     def mean(self, retry_count: int) -> float:
         """The delay without its jitter."""
         try:
-            return min(self.base * self.multiplier**retry_count, self.cap)
+            return min(self.base * float(self.multiplier) ** retry_count, self.cap)
         except OverflowError:
-            return self.cap
+            return self.cap if self.base else 0.0

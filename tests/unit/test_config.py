@@ -1,0 +1,246 @@
+"""Settings: arguments first, then the environment, then defaults; each checked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from tasklib.config import Config, environment_names, redact_url
+from tasklib.errors import ConfigurationError
+
+URL = "sqlite:///tasks.db"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch):
+    for name in list(os.environ):
+        if name.startswith("TASKLIB_") or name == "DATABASE_URL":
+            monkeypatch.delenv(name)
+
+
+def test_the_defaults_are_those_of_seed_000():
+    config = Config(database_url=URL)
+
+    assert (
+        config.max_retries,
+        config.base_retry_delay_seconds,
+        config.retry_backoff_multiplier,
+        config.lock_timeout_seconds,
+        config.default_task_timeout_seconds,
+        config.worker_id,
+    ) == (3, 5.0, 2.0, 600, None, None)
+
+
+def test_without_any_url_the_error_says_where_one_is_looked_for():
+    with pytest.raises(ConfigurationError, match=r"database_url= or set DATABASE_URL"):
+        Config()
+
+
+def test_the_url_is_read_from_database_url(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DATABASE_URL", URL)
+
+    assert Config().database_url == URL
+
+
+def test_tasklib_database_url_wins_over_database_url(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///other.db")
+    monkeypatch.setenv("TASKLIB_DATABASE_URL", URL)
+
+    assert Config().database_url == URL
+
+
+def test_a_url_of_none_as_os_getenv_gives_it_falls_back_to_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DATABASE_URL", URL)
+    missing: Any = None
+
+    assert Config(database_url=missing).database_url == URL
+
+
+@pytest.mark.parametrize(
+    "name, text, value",
+    [
+        ("max_retries", "7", 7),
+        ("retry_jitter", "0.5", 0.5),
+        ("default_task_timeout_seconds", "12", 12.0),
+        ("auto_migrate", "No", False),
+        ("auto_migrate", "on", True),
+        ("worker_id", "w-1", "w-1"),
+        ("pool_size", "", 10),
+    ],
+)
+def test_a_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch, name: str, text: str, value: Any):
+    monkeypatch.setenv(environment_names()[name], text)
+
+    assert getattr(Config(database_url=URL), name) == value
+
+
+def test_an_argument_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TASKLIB_MAX_RETRIES", "7")
+
+    assert Config(database_url=URL, max_retries=1).max_retries == 1
+
+
+def test_an_argument_equal_to_the_default_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TASKLIB_MAX_RETRIES", "7")
+
+    assert Config(database_url=URL, max_retries=3).max_retries == 3
+
+
+def test_a_copy_does_not_read_the_environment_again(monkeypatch: pytest.MonkeyPatch):
+    config = Config(database_url=URL)
+    monkeypatch.setenv("TASKLIB_MAX_RETRIES", "7")
+
+    assert config.with_(pool_size=2).max_retries == 3
+
+
+@pytest.mark.parametrize(
+    "name, text", [("max_retries", "many"), ("auto_migrate", "maybe"), ("retry_jitter", "a bit")]
+)
+def test_a_variable_that_cannot_be_read_is_named_with_its_value(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str
+):
+    monkeypatch.setenv(environment_names()[name], text)
+
+    with pytest.raises(ConfigurationError, match=f"{environment_names()[name]}='{text}'"):
+        Config(database_url=URL)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("max_retries", -1),
+        ("max_retries", True),
+        ("max_retries", 1.5),
+        ("max_retries", 2**31),
+        ("lock_timeout_seconds", 0),
+        ("lock_timeout_seconds", float("inf")),
+        ("lock_timeout_seconds", "600"),
+        ("lock_timeout_seconds", None),
+        ("default_task_timeout_seconds", float("nan")),
+        ("retry_backoff_multiplier", 0.5),
+        ("retry_jitter", 1),
+        ("worker_id", ""),
+        ("worker_id", "a\0b"),
+        ("db_schema", ""),
+        ("db_schema", "x" * 64),
+        ("pool_size", 0),
+        ("max_payload_bytes", 0),
+        ("auto_migrate", 1),
+        ("listen_url", "sqlite:///x.db"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_by_name(name: str, value: Any):
+    with pytest.raises(ConfigurationError, match=f"{name} must be .*, got "):
+        Config(database_url=URL, **{name: value})
+
+
+@pytest.mark.parametrize("url", ["mysql://localhost/app", "tasks.db", "postgresql+psycopg://localhost/app"])
+def test_another_kind_of_database_is_refused(url: str):
+    with pytest.raises(ConfigurationError, match=r"must start with postgresql:// or sqlite:///"):
+        Config(database_url=url)
+
+
+def test_a_url_that_cannot_be_parsed_is_a_configuration_error():
+    with pytest.raises(ConfigurationError, match="is not a URL"):
+        Config(database_url="postgresql://[::1/app")
+
+
+def test_a_url_that_is_not_text_is_refused():
+    number: Any = 5
+
+    with pytest.raises(ConfigurationError, match="must be a string, got 5"):
+        Config(database_url=number)
+
+
+def test_the_scheme_may_be_written_in_capitals():
+    assert Config(database_url="SQLite:///tasks.db").is_sqlite
+
+
+def test_the_schema_of_the_url_becomes_db_schema():
+    config = Config(database_url="postgresql://localhost/app?schema=jobs")
+
+    assert (config.database_url, config.db_schema) == ("postgresql://localhost/app", "jobs")
+
+
+def test_other_parameters_of_the_url_stay_readable_for_libpq():
+    config = Config(database_url="postgresql://localhost/app?options=-c%20a%3Db&schema=jobs&sslmode=require")
+
+    assert config.database_url == "postgresql://localhost/app?options=-c%20a%3Db&sslmode=require"
+
+
+def test_db_schema_given_as_an_argument_wins_over_the_url():
+    assert Config(database_url="postgresql://localhost/app?schema=jobs", db_schema="mine").db_schema == "mine"
+
+
+def test_the_schema_of_the_url_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TASKLIB_DB_SCHEMA", "other")
+
+    assert Config(database_url="postgresql://localhost/app?schema=jobs").db_schema == "jobs"
+
+
+def test_a_copy_with_another_url_takes_that_urls_schema():
+    config = Config(database_url="postgresql://localhost/app?schema=jobs")
+
+    assert config.with_(database_url="postgresql://localhost/app?schema=new").db_schema == "new"
+
+
+def test_a_copy_keeps_the_schema_when_something_else_changes():
+    config = Config(database_url="postgresql://localhost/app?schema=jobs")
+
+    assert config.with_(max_retries=0).db_schema == "jobs"
+
+
+def test_sqlite_has_no_schema():
+    with pytest.raises(ConfigurationError, match="SQLite has no schemas"):
+        Config(database_url="sqlite:///tasks.db?schema=jobs")
+
+
+def test_a_heartbeat_too_slow_for_the_worker_timeout_is_made_faster():
+    assert Config(database_url=URL, worker_timeout_seconds=4).heartbeat_interval_seconds == 1
+
+
+def test_the_backoff_is_made_from_the_settings():
+    config = Config(database_url=URL, base_retry_delay_seconds=1, retry_jitter=0, max_retry_delay_seconds=3)
+
+    assert [config.backoff(n) for n in range(3)] == [1, 2, 3]
+
+
+def test_of_takes_a_url_or_a_config():
+    config = Config.of(URL)
+
+    assert (config.database_url, Config.of(config)) == (URL, config)
+
+
+@pytest.mark.parametrize(
+    "url, shown",
+    [
+        ("postgresql://me:secret@host/app", "postgresql://me:***@host/app"),
+        ("postgresql://:secret@host/app", "postgresql://:***@host/app"),
+        ("postgresql://me:sec@ret@host/app", "postgresql://me:***@host/app"),
+        ("postgresql://me:sec/ret@host/app", "postgresql://me:***@host/app"),
+        ("postgresql://host/app?user=me&password=secret", "postgresql://host/app?user=me&password=***"),
+        ("postgresql://host:5432/app", "postgresql://host:5432/app"),
+        ("sqlite:///tasks.db", "sqlite:///tasks.db"),
+    ],
+)
+def test_a_redacted_url_shows_no_password(url: str, shown: str):
+    assert redact_url(url) == shown
+
+
+def test_the_representation_hides_the_passwords_of_both_urls():
+    config = Config(
+        database_url="postgresql://me:one-secret@host/app", listen_url="postgresql://me:two-secret@host/app"
+    )
+
+    assert "secret" not in repr(config)
+
+
+def test_the_representation_names_only_what_was_changed():
+    assert repr(Config(database_url=URL, max_retries=1)) == f"Config(database_url={URL!r}, max_retries=1)"
+
+
+def test_every_field_has_its_environment_variable():
+    assert environment_names() == {entry.name: f"TASKLIB_{entry.name.upper()}" for entry in fields(Config)}
