@@ -96,12 +96,8 @@ def test_a_copy_does_not_read_the_environment_again(monkeypatch: pytest.MonkeyPa
     assert config.with_(pool_size=2).max_retries == 3
 
 
-@pytest.mark.parametrize(
-    "name, text", [("max_retries", "many"), ("auto_migrate", "maybe"), ("retry_jitter", "a bit")]
-)
-def test_a_variable_that_cannot_be_read_is_named_with_its_value(
-    monkeypatch: pytest.MonkeyPatch, name: str, text: str
-):
+@pytest.mark.parametrize("name, text", [("max_retries", "many"), ("auto_migrate", "maybe"), ("retry_jitter", "a bit")])
+def test_a_variable_that_cannot_be_read_is_named_with_its_value(monkeypatch: pytest.MonkeyPatch, name: str, text: str):
     monkeypatch.setenv(environment_names()[name], text)
 
     with pytest.raises(ConfigurationError, match=f"{environment_names()[name]}='{text}'"):
