@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -165,17 +165,26 @@ class TaskId(UUID):
 
 
 class TaskIds(Sequence[UUID]):
-    """The ids of a bulk submission, sixteen bytes each, in the order of submission."""
+    """The ids of a bulk submission in its order, sixteen bytes each, and how many rows were new.
 
-    __slots__ = ("_bytes", "created")
+    Made with `keep=False` it forgets the ids and only counts, for streams too long to remember.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_bytes", "_keep", "count", "created")
+
+    def __init__(self, *, keep: bool = True) -> None:
         self._bytes = bytearray()
+        self._keep = keep
+        self.count = 0
         self.created = 0
 
-    def append(self, task_id: UUID) -> None:
-        """Add one id at the end."""
-        self._bytes += task_id.bytes
+    def extend(self, ids: Iterable[TaskId]) -> None:
+        """Add the ids of one statement."""
+        for task_id in ids:
+            self.count += 1
+            self.created += task_id.created
+            if self._keep:
+                self._bytes += task_id.bytes
 
     def __len__(self) -> int:
         return len(self._bytes) // 16
@@ -193,13 +202,8 @@ class TaskIds(Sequence[UUID]):
     def __iter__(self) -> Iterator[UUID]:
         return (self[i] for i in range(len(self)))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
-        return f"<TaskIds: {len(self)} ids, {self.created} new>"
+        return f"<TaskIds: {self.count} tasks, {self.created} new>"
 
 
 @dataclass(frozen=True, slots=True)

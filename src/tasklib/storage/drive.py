@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
@@ -11,37 +12,44 @@ Steps = Generator[Statement, Sequence[Row], T]
 ROLLBACK: Final = Statement("rollback")
 
 
-def steps(operation: Operation[T], translate: Callable[[Exception], Exception], *, transactions: bool = True) -> Steps[T]:
+def steps(operation: Operation[T], translate: Callable[[Exception], Exception]) -> Steps[T]:
     """The statements to send for an operation, with BEGIN, COMMIT and ROLLBACK where they belong.
 
-    Database errors thrown in here reach the operation as ours, so that it can act on them.  With `transactions`
-    off, as on a connection that belongs to the caller, the operation never begins nor ends a transaction.
+    Database errors thrown in here reach the operation as ours, so that it can act on them.
     """
     opened = False
     try:
         statement = next(operation)
         while True:
             rows: Sequence[Row] = ()
-            if statement is BEGIN or statement is COMMIT:
-                if transactions and opened is (statement is COMMIT):
+            try:
+                if statement is not BEGIN and statement is not COMMIT:
+                    rows = yield statement
+                elif opened is (statement is COMMIT):
                     yield statement
                     opened = statement is BEGIN
+            except Exception as error:
+                statement = operation.throw(translate(error))
             else:
-                try:
-                    rows = yield statement
-                except Exception as error:
-                    statement = operation.throw(translate(error))
-                    continue
-            statement = operation.send(rows)
+                statement = operation.send(rows)
     except StopIteration as stop:
         if opened:
-            yield COMMIT
+            yield from _commit(translate)
         result: T = stop.value
         return result
     except Exception:
         if opened:
-            yield ROLLBACK
+            # What went wrong is the error to tell; a connection that cannot even roll back is discarded.
+            with suppress(Exception):
+                yield ROLLBACK
         raise
+
+
+def _commit(translate: Callable[[Exception], Exception]) -> Steps[None]:
+    try:
+        yield COMMIT
+    except Exception as error:
+        raise translate(error) from error
 
 
 def run_blocking(todo: Steps[T], execute: Callable[[Statement], Sequence[Row]]) -> T:
@@ -74,5 +82,3 @@ async def run_awaiting(todo: Steps[T], execute: Callable[[Statement], Awaitable[
     except StopIteration as stop:
         result: T = stop.value
         return result
-
-

@@ -17,7 +17,6 @@ from tasklib.errors import (
     PermissionDenied,
     SchemaMissing,
     StorageError,
-    TaskLibError,
 )
 from tasklib.storage.statement import PARAMETER, Sql, load_sql
 
@@ -58,22 +57,36 @@ def translate(error: Exception) -> Exception:
     if not isinstance(error, psycopg.Error):
         return error
     text = (error.diag.message_primary or str(error) or type(error).__name__).strip()
-    translated: TaskLibError
-    match error:
-        case pg.DiskFull() | pg.ConfigurationLimitExceeded():
-            translated = DatabaseFull(f"PostgreSQL has no room left: {text}; free space, nothing was stored")
-        case pg.InsufficientPrivilege():
-            translated = PermissionDenied(f"PostgreSQL refused: {text}; grant the role what it needs")
-        case pg.UndefinedTable() | pg.InvalidSchemaName():
-            translated = SchemaMissing(f"PostgreSQL says: {text}; run `tasklib migrate` on this database")
-        case pg.LockNotAvailable() | pg.QueryCanceled() | pg.TooManyConnections():
-            translated = DatabaseBusy(f"PostgreSQL did not answer in time: {text}")
-        case psycopg.OperationalError() | psycopg.InterfaceError() | pg.AdminShutdown() | pg.CrashShutdown():
-            translated = DatabaseUnavailable(f"PostgreSQL cannot be reached or went away: {text}")
-        case _:
-            translated = StorageError(f"PostgreSQL refused the statement: {text}")
+    if error.sqlstate is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        translated = _unavailable(text)
+    else:
+        translated = explain(error.sqlstate, text)
     translated.__cause__ = error
     return translated
+
+
+def explain(sqlstate: str | None, text: str) -> StorageError:
+    """The tasklib error for what the server answered, whichever driver it came through."""
+    match sqlstate or "":
+        case "53100" | "53400":  # disk_full, configuration_limit_exceeded
+            return DatabaseFull(f"PostgreSQL has no room left: {text}; free space, nothing was stored")
+        case "42501":  # insufficient_privilege
+            return PermissionDenied(f"PostgreSQL refused: {text}; grant the role what it needs")
+        case "42P01" | "3F000":  # undefined_table, invalid_schema_name
+            return SchemaMissing(f"PostgreSQL says: {text}; run `tasklib migrate` on this database")
+        case "55P03" | "57014" | "53300":  # lock_not_available, query_canceled, too_many_connections
+            return DatabaseBusy(f"PostgreSQL did not answer in time: {text}")
+        case "40001" | "40P01":  # serialization_failure, deadlock_detected
+            return DatabaseBusy(f"PostgreSQL undid the work, because others changed the same rows: {text}; try again")
+        # Connecting, resources, shutdown and I/O; the last two are timeouts that end the session.
+        case code if code[:2] in ("08", "28", "53", "57", "58") or code in ("25P03", "25P04"):
+            return _unavailable(text)
+        case _:
+            return StorageError(f"PostgreSQL refused the statement: {text}")
+
+
+def _unavailable(text: str) -> DatabaseUnavailable:
+    return DatabaseUnavailable(f"PostgreSQL cannot be reached or went away: {text}")
 
 
 def is_conflict(error: Exception) -> bool:

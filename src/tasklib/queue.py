@@ -1,0 +1,495 @@
+"""TaskQueue: the one object everything else is a face of."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, ParamSpec, TypeVar, overload
+from uuid import UUID
+
+from tasklib.clock import Clock, DatabaseClock
+from tasklib.codec import plain
+from tasklib.config import Config
+from tasklib.context import TaskContext, current_context
+from tasklib.definition import Definition, Registry, TaskOptions
+from tasklib.definition.options import check_name
+from tasklib.errors import ConfigurationError, TaskNotFound, require_aware
+from tasklib.storage import connect
+from tasklib.storage.database import Database
+from tasklib.storage.operations import actions, controls, tasks, workers
+from tasklib.storage.operations.controls import Pause
+from tasklib.storage.statement import Operation
+from tasklib.submission import Merger, SubmitOptions, TaskFunction, new_task
+from tasklib.task import NewTask, QueueStats, Task, TaskFilter, TaskId, TaskState, WorkerInfo
+from tasklib.twin import operation
+from tasklib.waiting import wait_async, wait_blocking
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Hook = Callable[..., Any]
+Tasks = list[Task]
+Id = UUID | str
+
+ENQUEUE_MAX_RETRIES = 2
+"""Tasks submitted by name get three attempts unless somebody says otherwise."""
+
+
+class TaskQueue:
+    """A queue of durable tasks in one database.
+
+    Every database operation has an awaiting twin with an `a` in front: `get` and `aget`, `cancel` and `acancel`.
+    """
+
+    def __init__(
+        self, database: str | Config | None = None, *, registry: Registry | None = None, clock: Clock | None = None
+    ) -> None:
+        self.config = Config.of(database)
+        self.registry = registry or Registry()
+        self.clock: Clock = clock or DatabaseClock()
+        self.startup_hooks: list[Hook] = []
+        self.shutdown_hooks: list[Hook] = []
+        self._database = connect(self.config)
+        self._merger = Merger(self._send)
+
+    @property
+    def database(self) -> Database:
+        """Where the tasks are kept."""
+        return self._database
+
+    def __repr__(self) -> str:
+        return f"<TaskQueue {self.config!r}>"
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
+    @overload
+    def task(
+        self, /, *, name: str | None = None, **options: Any
+    ) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
+    def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """Make a function a task: `@queue.task` or `@queue.task(max_retries=5, timeout_seconds=30)`."""
+
+        def decorate(plain_function: Callable[P, R]) -> TaskFunction[P, R]:
+            return define(self.registry, lambda: self, plain_function, name, options)
+
+        return decorate if function is None else decorate(function)
+
+    def register_handler(
+        self, name: str, handler: Callable[..., Any], *, payload: Any = None, **options: Any
+    ) -> None:
+        """Handle tasks submitted by name; the handler takes the payload, or the Task if its parameter says so."""
+        given = TaskOptions.for_task(name, **options)
+        self.registry.add(Definition.for_handler(name, handler, given, payload))
+
+    def unregister_handler(self, name: str) -> None:
+        """Stop handling tasks of a name here; they stay pending for others."""
+        self.registry.remove(name)
+
+    def on_startup(self, hook: Hook) -> Hook:
+        """Run a function when a worker starts; it may take the worker's state and put resources on it."""
+        self.startup_hooks.append(hook)
+        return hook
+
+    def on_shutdown(self, hook: Hook) -> Hook:
+        """Run a function when a worker stops, last registered first."""
+        self.shutdown_hooks.append(hook)
+        return hook
+
+    def enqueue(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        max_attempts: int | None = None,
+        run_after: datetime | None = None,
+        **options: Any,
+    ) -> TaskId:
+        """Store a task by name; no function of that name is needed here."""
+        new, connection = self._by_name(name, payload, max_attempts, run_after, options)
+        return self.submit_new([new], connection)[0]
+
+    async def aenqueue(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        max_attempts: int | None = None,
+        run_after: datetime | None = None,
+        **options: Any,
+    ) -> TaskId:
+        """The awaiting form of `enqueue`."""
+        new, connection = self._by_name(name, payload, max_attempts, run_after, options)
+        return await self.asubmit_one(new, connection)
+
+    def new_task(self, definition: Definition, kwargs: Any, options: SubmitOptions) -> NewTask:
+        """The row for a task of this queue, its arguments already plain JSON."""
+        return self._new(definition.name, kwargs, options, definition.options, self.config.max_retries)
+
+    def submit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]:
+        """Store rows made by `new_task`; on the caller's connection, in its transaction."""
+
+        def submit() -> Operation[list[TaskId]]:
+            return tasks.submit_tasks(new, self.clock.now())
+
+        return self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
+
+    async def asubmit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]:
+        """The awaiting form of `submit_new`."""
+
+        def submit() -> Operation[list[TaskId]]:
+            return tasks.submit_tasks(new, self.clock.now())
+
+        if connection is None:
+            return await self.database.arun(submit)
+        return await self.database.arun_on(connection, submit)
+
+    async def asubmit_one(self, new: NewTask, connection: Any = None) -> TaskId:
+        """Store one row, merged with others of the same moment."""
+        if connection is None:
+            return await self._merger.submit(new)
+        return (await self.asubmit_new([new], connection))[0]
+
+    @operation
+    def get(self, task_id: Id) -> Operation[Task | None]:
+        """The task with this id, or None."""
+        parsed = parse_id(task_id)
+        return None if parsed is None else (yield from tasks.get_task(parsed))
+
+    aget = get.twin
+
+    @operation
+    def list(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        before: Task | None = None,
+        **filters: Any,
+    ) -> Operation[Tasks]:
+        """Tasks matching the filters, newest first; `before` continues after the last task of a page."""
+        which = task_filter(state, name, filters)
+        position = None if before is None else before.seq
+        limit, offset = _whole("limit", limit), _whole("offset", offset)
+        return (yield from tasks.list_tasks(which, self.clock.now(), limit=limit, offset=offset, before=position))
+
+    alist = list.twin
+
+    @operation
+    def count(self, *, state: str | Iterable[str] | None = None, name: str | None = None, **filters: Any) -> Operation[int]:
+        """How many tasks match the filters."""
+        return (yield from tasks.count_tasks(task_filter(state, name, filters), self.clock.now()))
+
+    acount = count.twin
+
+    @operation
+    def stats(self) -> Operation[QueueStats]:
+        """How many tasks stand where, in all and by name."""
+        return (yield from tasks.count_by_state(self.clock.now()))
+
+    astats = stats.twin
+
+    def wait(self, task_id: Id, timeout: float | None = None) -> Task:
+        """The finished task, once it is; WaitTimeout if that takes longer than `timeout` seconds."""
+        return wait_blocking(self.database, require_id(task_id), timeout)
+
+    async def await_(self, task_id: Id, timeout: float | None = None) -> Task:
+        """The awaiting form of `wait`."""
+        return await wait_async(self.database, require_id(task_id), timeout)
+
+    @operation
+    def retry(self, task_id: Id) -> Operation[Task]:
+        """Start a failed, cancelled, buried or completed task anew, from zero attempts."""
+        return (yield from actions.retry_task(require_id(task_id), self.clock.now()))
+
+    aretry = retry.twin
+
+    @operation
+    def cancel(self, task_id: Id) -> Operation[Task]:
+        """Cancel a waiting task at once, or ask the worker of a running one to stop it."""
+        return (yield from actions.cancel_task(require_id(task_id), self.clock.now()))
+
+    acancel = cancel.twin
+
+    @operation
+    def delete(self, task_id: Id) -> Operation[bool]:
+        """Remove a finished task for good; True when it is gone."""
+        yield from actions.delete_task(require_id(task_id))
+        return True
+
+    adelete = delete.twin
+
+    @operation
+    def retry_many(
+        self, *, state: str | Iterable[str] | None = None, name: str | None = None, dry_run: bool = False, **filters: Any
+    ) -> Operation[int]:
+        """Start every matching task anew that may be; with `dry_run` only count the matches."""
+        return (yield from self._act(actions.retry_matching, actions.RETRYABLE, state, name, dry_run, filters))
+
+    aretry_many = retry_many.twin
+
+    @operation
+    def cancel_many(
+        self, *, state: str | Iterable[str] | None = None, name: str | None = None, dry_run: bool = False, **filters: Any
+    ) -> Operation[int]:
+        """Cancel every matching task that is not finished; with `dry_run` only count the matches."""
+        live = (TaskState.PENDING, TaskState.RUNNING, "retrying")
+        return (yield from self._act(actions.cancel_matching, live, state, name, dry_run, filters))
+
+    acancel_many = cancel_many.twin
+
+    @operation
+    def delete_many(
+        self, *, state: str | Iterable[str] | None = None, name: str | None = None, dry_run: bool = False, **filters: Any
+    ) -> Operation[int]:
+        """Remove every matching task that is finished; with `dry_run` only count the matches."""
+        return (yield from self._act(actions.delete_matching, actions.RETRYABLE, state, name, dry_run, filters))
+
+    adelete_many = delete_many.twin
+
+    @operation
+    def cleanup(
+        self,
+        *,
+        older_than: datetime | timedelta | float,
+        state: str | Iterable[str] = TaskState.COMPLETED,
+        name: str | None = None,
+    ) -> Operation[int]:
+        """Remove tasks that ended before a moment, or longer ago than a time span; completed ones unless told more."""
+        moment = older_than
+        if not isinstance(moment, datetime):
+            age = moment if isinstance(moment, timedelta) else timedelta(seconds=moment)
+            moment = (self.clock.now() or datetime.now(UTC)) - age
+        states = [TaskState(s) for s in _states(state)]
+        return (yield from actions.cleanup_tasks(require_aware(moment, "older_than"), states, name))
+
+    acleanup = cleanup.twin
+
+    @operation
+    def pause(self, name: str | None = None, *, by: str | None = None, reason: str | None = None) -> Operation[None]:
+        """Stop starting tasks, of one name or of all, on every worker; running ones finish.  Holds until `resume`."""
+        yield from controls.pause(name, by=by, reason=reason, now=self.clock.now())
+
+    apause = pause.twin
+
+    @operation
+    def resume(self, name: str | None = None) -> Operation[bool]:
+        """Start tasks again; False if nothing was paused under that name."""
+        return (yield from controls.resume(name))
+
+    aresume = resume.twin
+
+    @operation
+    def is_paused(self, name: str | None = None) -> Operation[bool]:
+        """Whether tasks of the name, or of all, are paused now."""
+        pauses = yield from controls.list_pauses()
+        return any(pause.name is None or pause.name == name for pause in pauses)
+
+    ais_paused = is_paused.twin
+
+    @operation
+    def pauses(self) -> Operation[Sequence[Pause]]:
+        """What is paused now, by whom and why."""
+        return (yield from controls.list_pauses())
+
+    apauses = pauses.twin
+
+    @operation
+    def workers(self) -> Operation[Sequence[WorkerInfo]]:
+        """Every worker instance known, the most recently heard first."""
+        return (yield from workers.list_workers(self.clock.now()))
+
+    aworkers = workers.twin
+
+    @operation
+    def recover_stale_tasks(self) -> Operation[int]:
+        """Take back every task whose worker is gone or whose lease has passed; returns how many."""
+        return (yield from workers.recover_tasks(self.config.backoff, self.clock.now(), thorough=True))
+
+    arecover_stale_tasks = recover_stale_tasks.twin
+
+    def process_batch(self, limit: int | None = None) -> int:
+        """Run what is due now once, in this process, and return how many tasks were run."""
+        return run_coroutine(lambda: self.aprocess_batch(limit))
+
+    async def aprocess_batch(self, limit: int | None = None) -> int:
+        """The awaiting form of `process_batch`."""
+        from tasklib.worker import Worker, WorkerSettings
+
+        return await Worker(self, WorkerSettings(concurrency=10, signals=False)).run_once(limit)
+
+    def run(self, concurrency: int = 1, **settings: Any) -> None:
+        """Work on this queue's tasks until the process is told to stop."""
+        run_coroutine(lambda: self.arun(concurrency, **settings))
+
+    async def arun(self, concurrency: int = 1, **settings: Any) -> None:
+        """The awaiting form of `run`; cancelling it drains and stops the worker."""
+        from tasklib.worker import Worker, WorkerSettings
+
+        settings.setdefault("poll_interval_seconds", self.config.poll_interval_seconds)
+        await Worker(self, WorkerSettings(concurrency=concurrency, **settings)).run()
+
+    def migrate(self) -> Sequence[str]:
+        """Bring the database's tables up to date; returns the names of the migrations applied."""
+        return self.database.migrate()
+
+    def close(self) -> None:
+        """Close every connection; the queue opens new ones if it is used again."""
+        self.database.close()
+
+    async def aclose(self) -> None:
+        """Close every connection from within an event loop."""
+        await self.database.aclose()
+
+    def __enter__(self) -> TaskQueue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> TaskQueue:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _send(self, new: Sequence[NewTask]) -> Sequence[TaskId]:
+        return await self.asubmit_new(new)
+
+    def _by_name(
+        self, name: str, payload: Any, max_attempts: int | None, run_after: datetime | None, options: Mapping[str, Any]
+    ) -> tuple[NewTask, Any]:
+        given = dict(options)
+        if max_attempts is not None:
+            given["max_retries"] = _attempts(max_attempts) - 1
+        if run_after is not None:
+            given["run_at"] = run_after
+        chosen = SubmitOptions().with_(**given)
+        definition = self.registry.get(check_name(name))
+        limit = self.config.max_payload_bytes
+        if definition is not None:
+            stored = definition.bind_payload({} if payload is None else payload, limit=limit)
+            known = definition.options
+        else:
+            stored = plain({} if payload is None else payload, what=name, limit=limit)
+            known = TaskOptions()
+        return self._new(name, stored, chosen, known, ENQUEUE_MAX_RETRIES), chosen.connection
+
+    def _new(self, name: str, kwargs: Any, options: SubmitOptions, task: TaskOptions, max_retries: int) -> NewTask:
+        running: TaskContext | None = current_context(None)
+        if running is not None:
+            options = options.with_(headers={**running.headers, **options.headers})
+        if task.expires_after is not None and options.expires_at is None:
+            start = options.run_at or self.clock.now() or datetime.now(UTC)
+            expires_at = start + timedelta(seconds=float(options.delay_seconds) + task.expires_after)  # type: ignore[arg-type]
+            options = options.with_(expires_at=expires_at)
+        timeout = self.config.default_task_timeout_seconds
+        return new_task(name, kwargs, options, task, max_retries=max_retries, timeout=timeout)
+
+    def _act(
+        self,
+        action: Callable[[TaskFilter, datetime | None], Operation[int]],
+        possible: Iterable[str],
+        state: str | Iterable[str] | None,
+        name: str | None,
+        dry_run: bool,
+        filters: Mapping[str, Any],
+    ) -> Operation[int]:
+        which = task_filter(state or possible, name, filters)
+        now = self.clock.now()
+        return (yield from tasks.count_tasks(which, now) if dry_run else action(which, now))
+
+
+def define(
+    registry: Registry,
+    queue: Callable[[], TaskQueue],
+    function: Callable[P, R],
+    name: str | None,
+    options: Mapping[str, Any],
+) -> TaskFunction[P, R]:
+    """Register a function as a task and give back the object that replaces it."""
+    given = TaskOptions.for_task(name or getattr(function, "__name__", repr(function)), **options)
+    definition = Definition.for_function(function, name=name, options=given)
+    registry.add(definition)
+    return TaskFunction(queue, definition, function)
+
+
+def parse_id(task_id: Id) -> UUID | None:
+    """The id as a UUID, or None if it cannot be one."""
+    if isinstance(task_id, UUID):
+        return task_id
+    try:
+        return UUID(str(task_id))
+    except ValueError:
+        return None
+
+
+def require_id(task_id: Id) -> UUID:
+    """The id as a UUID; something that cannot be one is the id of no task."""
+    parsed = parse_id(task_id)
+    if parsed is None:
+        raise TaskNotFound(task_id)
+    return parsed
+
+
+def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Mapping[str, Any]) -> TaskFilter:
+    """The filter of keyword arguments; an unknown state or filter is an error that lists the known ones."""
+    known = set(TaskFilter.__slots__) - {"states", "name"}
+    unknown = sorted(set(filters) - known)
+    if unknown:
+        raise ConfigurationError(f"no such filter: {', '.join(unknown)}; the filters are {', '.join(sorted(known))}")
+    ids = filters.get("ids")
+    parsed = None if ids is None else tuple(require_id(i) for i in ids)
+    return TaskFilter(**{**filters, "ids": parsed, "states": _states(state), "name": name})
+
+
+def run_coroutine(make: Callable[[], Coroutine[Any, Any, R]]) -> R:
+    """Run a coroutine to its end, blocking; inside a running event loop on a thread with its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(make())
+    outcome: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            outcome["value"] = asyncio.run(make())
+        except BaseException as error:
+            outcome["error"] = error
+
+    thread = threading.Thread(target=work, name="tasklib-run")
+    thread.start()
+    thread.join()
+    if "error" in outcome:
+        raise outcome["error"]
+    value: R = outcome["value"]
+    return value
+
+
+FILTER_STATES = (*TaskState, "delayed", "retrying")
+
+
+def _states(state: str | Iterable[str] | None) -> tuple[str, ...]:
+    if state is None:
+        return ()
+    states = (state,) if isinstance(state, str) else tuple(state)
+    for each in states:
+        if each not in FILTER_STATES:
+            raise ConfigurationError(f"no such state: {each!r}; the states are {', '.join(FILTER_STATES)}")
+    return tuple(str(each) for each in states)
+
+
+def _whole(name: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+        raise ConfigurationError(f"{name} must be a whole number, 0 or more, got {value!r}")
+    return value
+
+
+def _attempts(value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigurationError(f"max_attempts must be a whole number, 1 or more, got {value!r}")
+    return value
+
+

@@ -1,0 +1,78 @@
+"""One method, two forms: an operation written once becomes a blocking method and its awaiting twin.
+
+    class TaskQueue:
+        @operation
+        def get(self, task_id: UUID) -> Operation[Task | None]:
+            return (yield from tasks.get_task(task_id))
+
+        aget = get.twin
+
+`queue.get(id)` blocks, `await queue.aget(id)` does not, and both run the same generator.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from tasklib.storage.database import Database
+from tasklib.storage.statement import Operation
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class HasDatabase(Protocol):
+    """Whatever has operations needs a database to run them on."""
+
+    @property
+    def database(self) -> Database:
+        """Where the operations run."""
+        ...
+
+
+S = TypeVar("S", bound=HasDatabase)
+
+
+class operation(Generic[S, P, T]):  # noqa: N801  a decorator
+    """Turns a generator method into a blocking method; `.twin` is the awaiting form."""
+
+    def __init__(self, function: Callable[Concatenate[S, P], Operation[T]]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+        self.twin: _Twin[S, P, T] = _Twin(function)
+
+    @overload
+    def __get__(self, instance: None, owner: type[S]) -> Callable[Concatenate[S, P], T]: ...
+    @overload
+    def __get__(self, instance: S, owner: type[S]) -> Callable[P, T]: ...
+    def __get__(self, instance: S | None, owner: type[S]) -> Any:
+        function = self._function
+
+        @functools.wraps(function)
+        def blocking(target: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            return target.database.run(lambda: function(target, *args, **kwargs))
+
+        return blocking if instance is None else functools.partial(blocking, instance)
+
+
+class _Twin(Generic[S, P, T]):
+    """The awaiting form of an operation."""
+
+    def __init__(self, function: Callable[Concatenate[S, P], Operation[T]]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type[S]) -> Callable[Concatenate[S, P], Awaitable[T]]: ...
+    @overload
+    def __get__(self, instance: S, owner: type[S]) -> Callable[P, Awaitable[T]]: ...
+    def __get__(self, instance: S | None, owner: type[S]) -> Any:
+        function = self._function
+
+        @functools.wraps(function)
+        async def awaiting(target: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            return await target.database.arun(lambda: function(target, *args, **kwargs))
+
+        return awaiting if instance is None else functools.partial(awaiting, instance)

@@ -1,0 +1,84 @@
+"""Recording how attempts ended: a lone one at once, many together, each fenced by its version."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
+from tasklib.lifecycle import Ending
+from tasklib.storage.database import Database
+from tasklib.storage.operations import attempts
+from tasklib.storage.operations.attempts import Completion
+
+BATCH = 500
+MAX_BACKOFF_SECONDS = 5.0
+
+log = logging.getLogger("tasklib.worker")
+
+
+class Finisher:
+    """Writes endings while the worker goes on; what arrives during one write shares the next."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime | None]) -> None:
+        self._database = database
+        self._now = now
+        self._completions: list[Completion] = []
+        self._endings: list[Ending] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def add(self, ended: Completion | Ending) -> None:
+        """Record an ending soon."""
+        if isinstance(ended, Completion):
+            self._completions.append(ended)
+        else:
+            self._endings.append(ended)
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.ensure_future(self._write())
+
+    async def flush(self) -> None:
+        """Wait until everything added so far is recorded or refused."""
+        while self._writing is not None and not self._writing.done():
+            await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        while self._completions or self._endings:
+            if self._completions:
+                completions, self._completions = self._completions[:BATCH], self._completions[BATCH:]
+                await self._persist("complete", completions)
+            if self._endings:
+                endings, self._endings = self._endings[:BATCH], self._endings[BATCH:]
+                await self._persist("end", endings)
+
+    async def _persist(self, what: str, batch: Sequence[Completion] | Sequence[Ending]) -> None:
+        """Write one batch, however long the database is away: repeating is harmless, because every row is fenced."""
+        failures = 0
+        while True:
+            try:
+                refused = await self._send(batch)
+                break
+            except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("cannot record %d endings, trying until the database is back: %s", len(batch), error)
+                await asyncio.sleep(random.uniform(0.5, 1) * min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 7)))
+            except TaskLibError:
+                if len(batch) == 1:
+                    log.exception("cannot record the end of task %s; its lease will run out", batch[0].task_id)
+                    return
+                # One bad row must not take the others with it.
+                for single in batch:
+                    await self._persist(what, [single])  # type: ignore[list-item]
+                return
+        for task_id in refused:
+            log.warning("late write refused: task %s was no longer ours", task_id, extra={"task_id": task_id})
+
+    async def _send(self, batch: Sequence[Completion] | Sequence[Ending]) -> set[str]:
+        completions = [entry for entry in batch if isinstance(entry, Completion)]
+        if completions:
+            return await self._database.arun(lambda: attempts.complete_tasks(completions, self._now()))
+        endings = [entry for entry in batch if isinstance(entry, Ending)]
+        return await self._database.arun(lambda: attempts.end_attempts(endings, self._now()))

@@ -1,0 +1,50 @@
+"""How an attempt ended: an exception and the task's options decide what happens next.  Pure."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from tasklib.definition import TaskOptions
+from tasklib.errors import Abort, InvalidArguments, ResultError, Retry, Snooze, TaskTimeout, seconds_of
+from tasklib.lifecycle import Ending
+from tasklib.retry import RetryPolicy
+from tasklib.storage.rows import ClaimedTask
+
+_OURS = str(Path(__file__).parent)
+_FINAL = (Abort, ResultError, InvalidArguments)
+
+
+def ending_for(task: ClaimedTask, options: TaskOptions, error: BaseException, policy: RetryPolicy) -> Ending:
+    """The ending of an attempt that raised."""
+    if isinstance(error, Snooze):
+        return Ending.snooze(task.id, task.version, delay=error.delay)
+    text = describe(error)
+    outcome = "timeout" if isinstance(error, TaskTimeout) else "failed"
+    wanted = isinstance(error, Retry) or (not isinstance(error, _FINAL) and options.retries(error))
+    if not wanted or task.retry_count >= task.max_retries:
+        return Ending.give_up(task.id, task.version, error=text, outcome=outcome)
+    delay, note = _delay(task, error, options.retry_policy or policy, policy)
+    return Ending.retry_later(task.id, task.version, delay=delay, error=text + note, outcome=outcome)
+
+
+def describe(error: BaseException) -> str:
+    """The full traceback, without the worker's own frames at its top."""
+    return "".join(traceback.format_exception(type(error), error, _skip_ours(error.__traceback__))).rstrip()
+
+
+def _delay(task: ClaimedTask, error: BaseException, policy: RetryPolicy, default: RetryPolicy) -> tuple[float, str]:
+    """The delay before the next attempt; a policy of the user's that fails itself is said, and replaced for once."""
+    if isinstance(error, Retry) and error.delay is not None:
+        return error.delay, ""
+    try:
+        return seconds_of(policy(task.retry_count, error)), ""
+    except Exception as broken:
+        return default(task.retry_count, error), f"\n(its retry policy failed too: {type(broken).__name__}: {broken})"
+
+
+def _skip_ours(frames: TracebackType | None) -> TracebackType | None:
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
+        frames = frames.tb_next
+    return frames

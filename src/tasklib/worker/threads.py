@@ -1,0 +1,79 @@
+"""Threads for plain functions: as many as are needed at once, reused, and replaced when one never comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+
+
+class TaskThreads:
+    """Runs blocking calls; daemon threads, because a call that never ends must not keep the process alive."""
+
+    def __init__(self) -> None:
+        self._idle: list[queue.SimpleQueue[Job | None]] = []
+        self._lock = threading.Lock()
+        self._made = 0
+        self._closed = False
+
+    def run(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Start the call in a thread and give a future of its outcome; cancelling the future abandons the thread."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        with self._lock:
+            inbox = self._idle.pop() if self._idle else None
+        (inbox or self._make()).put((call, loop, future))
+        return future
+
+    def close(self) -> None:
+        """Let idle threads end; busy ones end after their call."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for inbox in idle:
+            inbox.put(None)
+
+    def _make(self) -> queue.SimpleQueue[Job | None]:
+        inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._made += 1
+        threading.Thread(target=self._work, args=(inbox,), name=f"tasklib-task-{self._made}", daemon=True).start()
+        return inbox
+
+    def _work(self, inbox: queue.SimpleQueue[Job | None]) -> None:
+        while (job := inbox.get()) is not None:
+            call, loop, future = job
+            value, error = None, None
+            try:
+                value = call()
+            except BaseException as raised:
+                error = raised
+            with self._lock:
+                ended = self._closed
+                if not ended:
+                    self._idle.append(inbox)
+            _deliver(loop, future, value, error)
+            del job, call, future, value, error
+            if ended:
+                return
+
+
+def _deliver(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    def settle() -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        elif isinstance(error, StopIteration | asyncio.CancelledError):
+            # Neither can travel through a future as what it is.
+            future.set_exception(RuntimeError(f"the task raised {type(error).__name__}"))
+        else:
+            future.set_exception(error)
+
+    try:
+        loop.call_soon_threadsafe(settle)
+    except RuntimeError:
+        pass  # The loop is closed: nobody waits for the outcome any more.
