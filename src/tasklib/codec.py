@@ -235,9 +235,7 @@ def _enter(container: object, path: Path, parents: tuple[int, ...]) -> tuple[int
     if id(container) in parents:
         raise _Refused(path, f"a {type(container).__name__} that contains itself cannot be written as JSON")
     if len(path) >= MAX_DEPTH:
-        raise _Refused(
-            path[:3], f"nested deeper than {MAX_DEPTH} levels below here; flatten it or store it as text"
-        )
+        raise _Refused(path[:3], f"nested deeper than {MAX_DEPTH} levels below here; flatten it or store it as text")
     return (*parents, id(container))
 
 

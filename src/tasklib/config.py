@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -31,7 +30,7 @@ def _setting(default: Any, check: Callable[[Any], bool], rule: str) -> Any:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e10 < value < 1e10
 
 
 def _whole(value: Any) -> bool:
@@ -64,9 +63,7 @@ class Config:
 
     database_url: str = _setting("", lambda v: isinstance(v, str), "a URL")
     max_retries: int = _setting(3, lambda v: _whole(v) and 0 <= v < 2**31 - 1, "a whole number, 0 or more")
-    base_retry_delay_seconds: float = _setting(
-        5.0, lambda v: _number(v) and v >= 0, "a number of seconds, 0 or more"
-    )
+    base_retry_delay_seconds: float = _setting(5.0, lambda v: _number(v) and v >= 0, "a number of seconds, 0 or more")
     retry_backoff_multiplier: float = _setting(2.0, lambda v: _number(v) and v >= 1, "a number, 1 or more")
     lock_timeout_seconds: float = _seconds(600)
     default_task_timeout_seconds: float | None = _seconds(None)
@@ -101,9 +98,7 @@ class Config:
 
     def __repr__(self) -> str:
         given = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        changed = {
-            entry.name: given[entry.name] for entry in fields(self) if given[entry.name] != _default(entry)
-        }
+        changed = {entry.name: given[entry.name] for entry in fields(self) if given[entry.name] != _default(entry)}
         texts = (f"{name}={_redacted(name, value)!r}" for name, value in changed.items())
         return f"Config({', '.join(texts)})"
 

@@ -119,9 +119,7 @@ class InvalidTransition(TaskLibError):
         self.task_id = task_id
         self.state = state
         self.action = action
-        super().__init__(
-            f"cannot {action} task {task_id}: it is {state}; {action} is possible when it is {allowed}"
-        )
+        super().__init__(f"cannot {action} task {task_id}: it is {state}; {action} is possible when it is {allowed}")
 
 
 class UniqueConflict(TaskLibError):
@@ -158,8 +156,7 @@ class WaitTimeout(TaskLibError, TimeoutError):
         self.task_id = task_id
         self.state = state
         super().__init__(
-            f"task {task_id} was still {state} after {timeout:g} s; "
-            "it goes on: wait again, or ask queue.explain(id)"
+            f"task {task_id} was still {state} after {timeout:g} s; it goes on: wait again, or ask queue.explain(id)"
         )
 
 
@@ -234,9 +231,7 @@ class WorkerStuck(ExecutionError):
 class Retry(_Picklable):
     """Raised by a task: end this attempt as failed and try again after `delay` (else: as the policy says)."""
 
-    def __init__(
-        self, delay: float | timedelta | None = None, reason: str = "the task asked for a retry"
-    ) -> None:
+    def __init__(self, delay: float | timedelta | None = None, reason: str = "the task asked for a retry") -> None:
         self.delay = None if delay is None else seconds_of(delay)
         super().__init__(reason)
 
@@ -260,9 +255,7 @@ def seconds_of(delay: float | timedelta) -> float:
     """The delay in seconds; a negative or non-finite one is an error."""
     seconds: Any = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e10:
-        raise ConfigurationError(
-            f"a delay is a number of seconds or a timedelta, not negative; got {delay!r}"
-        )
+        raise ConfigurationError(f"a delay is a number of seconds or a timedelta, not negative; got {delay!r}")
     return float(seconds)
 
 
@@ -270,7 +263,6 @@ def require_aware(moment: datetime, what: str) -> datetime:
     """The moment itself; a datetime without a time zone is an error, because it could mean two instants."""
     if moment.tzinfo is None:
         raise ConfigurationError(
-            f"{what} needs a time zone, got the naive {moment.isoformat()}; "
-            "use datetime.now(timezone.utc) or similar"
+            f"{what} needs a time zone, got the naive {moment.isoformat()}; use datetime.now(timezone.utc) or similar"
         )
     return moment

@@ -113,6 +113,7 @@ def test_a_variable_that_cannot_be_read_is_named_with_its_value(monkeypatch: pyt
         ("max_retries", 2**31),
         ("lock_timeout_seconds", 0),
         ("lock_timeout_seconds", float("inf")),
+        pytest.param("lock_timeout_seconds", 10**400, id="giant"),
         ("lock_timeout_seconds", "600"),
         ("lock_timeout_seconds", None),
         ("default_task_timeout_seconds", float("nan")),

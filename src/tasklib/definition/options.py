@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, Self, TypeAlias, cast, get_args
@@ -113,9 +112,7 @@ def _is_whole(value: Any, least: int, most: int = MAX_INTEGER) -> bool:
 
 
 def _is_seconds(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and 0 < value < 1e10
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e10
 
 
 def _are_errors(value: Any) -> bool:

@@ -80,7 +80,5 @@ class Registry:
 
     def _replace(self, definitions: dict[str, Definition]) -> None:
         # New dictionaries, so that a reader in another thread never sees one change under it.
-        by_any_name = {
-            name: each for each in definitions.values() for name in (each.name, *each.options.aliases)
-        }
+        by_any_name = {name: each for each in definitions.values() for name in (each.name, *each.options.aliases)}
         self._definitions, self._by_any_name = definitions, by_any_name

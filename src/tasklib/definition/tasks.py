@@ -51,9 +51,7 @@ class Definition(ABC):
         function: AnyFunction, *, name: str | None = None, options: TaskOptions | None = None
     ) -> FunctionDefinition:
         """A function whose arguments are stored by name and arrive as their annotated types."""
-        return FunctionDefinition(
-            function, default_name(function) if name is None else check_name(name), options
-        )
+        return FunctionDefinition(function, default_name(function) if name is None else check_name(name), options)
 
     @staticmethod
     def for_handler(
@@ -123,9 +121,7 @@ class FunctionDefinition(Definition):
         self._injected = tuple(each for each in self.parameters if each.role in _INJECTED)
         self._arguments = Validation(name, self._arguments_type, self.argument_names)
 
-    def bind(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, limit: int | None = None
-    ) -> dict[str, Any]:
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, limit: int | None = None) -> dict[str, Any]:
         """The arguments of a call by name, only those given; defaults are applied when the task runs."""
         given = self._by_name(args, kwargs) if args else kwargs
         if not given and not self._required:
@@ -171,9 +167,7 @@ class FunctionDefinition(Definition):
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if len(args) > len(self._positional):
             takes = f"takes {len(self._positional)} ({', '.join(self._positional) or 'none'})"
-            raise InvalidArguments(
-                self.name, [f"{len(args)} positional arguments were given, but it {takes}"]
-            )
+            raise InvalidArguments(self.name, [f"{len(args)} positional arguments were given, but it {takes}"])
         given = dict(zip(self._positional, args, strict=False))
         twice = [f"'{name}' was given by position and by name" for name in given if name in kwargs]
         if twice:
@@ -201,9 +195,7 @@ class HandlerDefinition(Definition):
 
     __slots__ = ("_filled", "_payload", "_taker")
 
-    def __init__(
-        self, handler: AnyFunction, name: str, options: TaskOptions | None, payload: Any = None
-    ) -> None:
+    def __init__(self, handler: AnyFunction, name: str, options: TaskOptions | None, payload: Any = None) -> None:
         super().__init__(handler, name, options)
         self._taker = _payload_taker(self.parameters, name)
         self._filled = tuple(each for each in self.parameters if each.role in _INJECTED)
@@ -214,9 +206,7 @@ class HandlerDefinition(Definition):
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, limit: int | None = None) -> Any:
         """The one positional argument, or else the keyword arguments, as the payload."""
         if len(args) > 1 or (args and kwargs):
-            raise InvalidArguments(
-                self.name, ["a handler takes one payload, or keyword arguments as its payload"]
-            )
+            raise InvalidArguments(self.name, ["a handler takes one payload, or keyword arguments as its payload"])
         return self.bind_payload(args[0] if args else dict(kwargs), limit=limit)
 
     def bind_payload(self, payload: Any, *, limit: int | None = None) -> Any:
@@ -269,9 +259,7 @@ def default_name(function: AnyFunction) -> str:
     """The task's name when none is given: the function's own."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise TaskDefinitionError(
-            f'{shown(function)} has no name of its own; give the task one: @task(name="...")'
-        )
+        raise TaskDefinitionError(f'{shown(function)} has no name of its own; give the task one: @task(name="...")')
     return name
 
 
@@ -309,9 +297,7 @@ def _is_method(function: Any) -> bool:
 def _is_async(function: Any) -> bool:
     if inspect.iscoroutinefunction(function):
         return True
-    return not isinstance(function, FunctionType) and inspect.iscoroutinefunction(
-        cast("Any", type(function)).__call__
-    )
+    return not isinstance(function, FunctionType) and inspect.iscoroutinefunction(cast("Any", type(function)).__call__)
 
 
 def _refuse_positional(parameter: Parameter, task: str) -> None:

@@ -136,9 +136,7 @@ def _compile(task: str, kind: Any) -> _Compiled:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
     except Exception as error:
-        raise TaskDefinitionError(
-            f"task {task!r}: {_culprit(kind)} cannot be checked: {_advice(error)}"
-        ) from error
+        raise TaskDefinitionError(f"task {task!r}: {_culprit(kind)} cannot be checked: {_advice(error)}") from error
     return _Compiled(
         validate=adapter.validator.validate_python,
         validate_json=adapter.validator.validate_json,
@@ -173,7 +171,10 @@ def _members(kind: Any) -> dict[str, Any]:
     """The annotations of a TypedDict, without Required and NotRequired; empty for other types."""
     if not hasattr(kind, "__total__"):
         return {}
-    return {name: typing.get_args(hint)[0] for name, hint in kind.__annotations__.items()}
+    return {
+        name: typing.get_args(hint)[0] if typing.get_origin(hint) in _QUALIFIERS else hint
+        for name, hint in kind.__annotations__.items()
+    }
 
 
 def _is_simple(kind: Any) -> bool:
@@ -186,5 +187,6 @@ def _is_simple(kind: Any) -> bool:
     return origin in _SIMPLE_CONTAINERS and all(map(_is_simple, typing.get_args(kind)))
 
 
+_QUALIFIERS: Final = (typing.Required, typing.NotRequired)
 _SIMPLE: Final = (str, int, float, bool, type(None), Any, dict, list)
 _SIMPLE_CONTAINERS: Final = (list, dict, Union, types.UnionType)
