@@ -1,67 +1,97 @@
 """Durable background tasks on the database you already have: a SQLite file to start, PostgreSQL to scale."""
 
-from tasklib.clock import ManualClock
-from tasklib.config import Config
-from tasklib.context import Resource, TaskContext, WorkerState, current_context
-from tasklib.default import (
-    default_queue,
-    get_registered_tasks,
-    get_task,
-    init,
-    list_tasks,
-    submit_task,
-    task,
-)
-from tasklib.errors import (
-    Abort,
-    ClaimLost,
-    ConfigurationError,
-    DatabaseBusy,
-    DatabaseFull,
-    DatabaseUnavailable,
-    ForeignTable,
-    InvalidArguments,
-    InvalidPayload,
-    InvalidTransition,
-    NotInitialized,
-    PermissionDenied,
-    ResultError,
-    Retry,
-    SchemaError,
-    SchemaMissing,
-    SchemaOutdated,
-    SchemaTooNew,
-    Snooze,
-    StorageError,
-    TaskDefinitionError,
-    TaskLibError,
-    TaskNotFound,
-    TaskNotRegistered,
-    TaskTimeout,
-    UniqueConflict,
-    WaitTimeout,
-    WorkerLost,
-    WorkerStuck,
-)
-from tasklib.queue import TaskQueue
-from tasklib.retry import Backoff
-from tasklib.task import (
-    Attempt,
-    QueueStats,
-    Task,
-    TaskId,
-    TaskIds,
-    TaskState,
-    WorkerInfo,
-    has_error,
-    has_result,
-    is_completed,
-    is_failed,
-    is_pending,
-    is_running,
-    is_terminal,
-)
-from tasklib.task_worker import TaskWorker
+# Public names are loaded when they are first used: `import tasklib` and `tasklib --help` answer at once, and a program
+# that only submits never loads the worker.
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasklib.clock import ManualClock
+    from tasklib.config import Config
+    from tasklib.context import Resource, TaskContext, WorkerState, current_context
+    from tasklib.default import (
+        default_queue,
+        get_registered_tasks,
+        get_task,
+        init,
+        list_tasks,
+        submit_task,
+        task,
+    )
+    from tasklib.errors import (
+        Abort,
+        ClaimLost,
+        ConfigurationError,
+        DatabaseBusy,
+        DatabaseFull,
+        DatabaseUnavailable,
+        ForeignTable,
+        InvalidArguments,
+        InvalidPayload,
+        InvalidTransition,
+        NotInitialized,
+        PermissionDenied,
+        ResultError,
+        Retry,
+        SchemaError,
+        SchemaMissing,
+        SchemaOutdated,
+        SchemaTooNew,
+        Snooze,
+        StorageError,
+        TaskDefinitionError,
+        TaskLibError,
+        TaskNotFound,
+        TaskNotRegistered,
+        TaskTimeout,
+        UniqueConflict,
+        WaitTimeout,
+        WorkerLost,
+        WorkerStuck,
+    )
+    from tasklib.queue import TaskQueue
+    from tasklib.retry import Backoff
+    from tasklib.task import (
+        Attempt,
+        QueueStats,
+        Task,
+        TaskId,
+        TaskIds,
+        TaskState,
+        WorkerInfo,
+        has_error,
+        has_result,
+        is_completed,
+        is_failed,
+        is_pending,
+        is_running,
+        is_terminal,
+    )
+    from tasklib.task_worker import TaskWorker
+else:
+    from importlib import import_module
+
+    import tasklib.task  # noqa: F401  loaded first, so that the function `task` below stays in the module's place
+
+    def task(function=None, /, *, name=None, **options):
+        """Make a function a task of the default queue: `@task` or `@task(max_retries=5, timeout_seconds=30)`."""
+        from tasklib.default import task as define
+
+        return define(name=name, **options) if function is None else define(function, name=name, **options)
+
+    def __getattr__(name):
+        if name in __all__:
+            # The lightest first: a name is found before what is heavier is loaded.
+            for module in ("errors", "task", "config", "retry", "clock", "context", "queue", "default", "task_worker"):
+                home = import_module(f"{__name__}.{module}")
+                if hasattr(home, name):
+                    value = globals()[name] = getattr(home, name)
+                    return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
 
 __version__ = "0.1.0"
 
