@@ -46,7 +46,7 @@ class TaskQueue:
         self, database: str | Config | None = None, *, registry: Registry | None = None, clock: Clock | None = None
     ) -> None:
         self.config = Config.of(database)
-        self.registry = registry or Registry()
+        self.registry = Registry() if registry is None else registry  # one without tasks yet is empty, so false
         self.clock: Clock = clock or DatabaseClock()
         self.startup_hooks: list[Hook] = []
         self.shutdown_hooks: list[Hook] = []
