@@ -48,7 +48,17 @@ class WorkerState(SimpleNamespace):
 class TaskContext:
     """The attempt that is running now; a parameter annotated with this class receives it."""
 
-    __slots__ = ("_cancelled", "_connection", "_event", "_log", "_report", "_task", "_worker_id", "state")
+    __slots__ = (
+        "_cancelled",
+        "_connection",
+        "_database",
+        "_event",
+        "_log",
+        "_report",
+        "_task",
+        "_worker_id",
+        "state",
+    )
 
     def __init__(
         self,
@@ -64,6 +74,7 @@ class TaskContext:
         self._worker_id = worker_id
         self._report = report
         self._connection = connection
+        self._database: object = None
         self._cancelled = False
         self._event: threading.Event | None = None
         self._log: TaskLogger | None = None
@@ -105,7 +116,7 @@ class TaskContext:
         """Wait in this thread until the work should end, at most `timeout` seconds; True if it should."""
         if self._event is None:
             self._event = threading.Event()
-        if self._cancelled:  # asked after the event is visible, so that _cancel() cannot fall between
+        if self._cancelled:  # asked after the event is visible, so that ask_to_end() cannot fall between
             return True
         return self._event.wait(timeout)
 
@@ -140,7 +151,15 @@ class TaskContext:
             )
         return self._connection
 
-    def _cancel(self) -> None:
+    def join(self, database: object, connection: Any) -> None:
+        """Run inside an open transaction of this database; called by the worker."""
+        self._database, self._connection = database, connection
+
+    def transaction_of(self, database: object) -> Any:
+        """The open transaction if it is one of this database, else None."""
+        return self._connection if self._database is database else None
+
+    def ask_to_end(self) -> None:
         """Tell the work to end; called by the worker."""
         self._cancelled = True
         if self._event is not None:

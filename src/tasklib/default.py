@@ -84,7 +84,7 @@ async def submit_task(
         priority=priority,
         tags=tags,
     )
-    submitter: Submitter[Any] = Submitter(queue, find_definition(queue, func), options)
+    submitter: Submitter[...] = Submitter(queue, find_definition(queue, func), options)
     return await submitter.asubmit(**kwargs)
 
 

@@ -6,15 +6,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 from uuid import UUID
 
 from tasklib.clock import Clock, DatabaseClock
 from tasklib.codec import plain
 from tasklib.config import Config
 from tasklib.context import TaskContext, current_context
-from tasklib.definition import Definition, Registry, TaskOptions
-from tasklib.definition.options import check_name
+from tasklib.definition import Definition, Registry, TaskOptions, check_name, default_name
 from tasklib.errors import ConfigurationError, TaskNotFound, require_aware
 from tasklib.storage import connect
 from tasklib.storage.database import Database
@@ -31,6 +30,20 @@ R = TypeVar("R")
 Hook = Callable[..., Any]
 Tasks = list[Task]
 Id = UUID | str
+
+
+class Filters(TypedDict, total=False):
+    """What `list`, `count` and the bulk actions can filter by, beside state and name."""
+
+    tags: Mapping[str, Any] | None
+    ids: Iterable[Id] | None
+    unique_key: str | None
+    concurrency_key: str | None
+    search: str | None
+    created_after: datetime | None
+    created_before: datetime | None
+    completed_before: datetime | None
+
 
 ENQUEUE_MAX_RETRIES = 2
 """Tasks submitted by name get three attempts unless somebody says otherwise."""
@@ -64,9 +77,7 @@ class TaskQueue:
     @overload
     def task(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
     @overload
-    def task(
-        self, /, *, name: str | None = None, **options: Any
-    ) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
+    def task(self, /, *, name: str | None = None, **options: Any) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
     def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
         """Make a function a task: `@queue.task` or `@queue.task(max_retries=5, timeout_seconds=30)`."""
 
@@ -75,9 +86,7 @@ class TaskQueue:
 
         return decorate if function is None else decorate(function)
 
-    def register_handler(
-        self, name: str, handler: Callable[..., Any], *, payload: Any = None, **options: Any
-    ) -> None:
+    def register_handler(self, name: str, handler: Callable[..., Any], *, payload: Any = None, **options: Any) -> None:
         """Handle tasks submitted by name; the handler takes the payload, or the Task if its parameter says so."""
         given = TaskOptions.for_task(name, **options)
         self.registry.add(Definition.for_handler(name, handler, given, payload))
@@ -127,7 +136,8 @@ class TaskQueue:
         return self._new(definition.name, kwargs, options, definition.options, self.config.max_retries)
 
     def submit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]:
-        """Store rows made by `new_task`; on the caller's connection, in its transaction."""
+        """Store rows made by `new_task`: on the caller's connection, or in a transactional task, in its transaction."""
+        connection = self._joined(connection)
 
         def submit() -> Operation[list[TaskId]]:
             return tasks.submit_tasks(new, self.clock.now())
@@ -136,6 +146,7 @@ class TaskQueue:
 
     async def asubmit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]:
         """The awaiting form of `submit_new`."""
+        connection = self._joined(connection)
 
         def submit() -> Operation[list[TaskId]]:
             return tasks.submit_tasks(new, self.clock.now())
@@ -146,7 +157,7 @@ class TaskQueue:
 
     async def asubmit_one(self, new: NewTask, connection: Any = None) -> TaskId:
         """Store one row, merged with others of the same moment."""
-        if connection is None:
+        if self._joined(connection) is None:
             return await self._merger.submit(new)
         return (await self.asubmit_new([new], connection))[0]
 
@@ -167,7 +178,7 @@ class TaskQueue:
         limit: int = 100,
         offset: int = 0,
         before: Task | None = None,
-        **filters: Any,
+        **filters: Unpack[Filters],
     ) -> Operation[Tasks]:
         """Tasks matching the filters, newest first; `before` continues after the last task of a page."""
         which = task_filter(state, name, filters)
@@ -178,7 +189,9 @@ class TaskQueue:
     alist = list.twin
 
     @operation
-    def count(self, *, state: str | Iterable[str] | None = None, name: str | None = None, **filters: Any) -> Operation[int]:
+    def count(
+        self, *, state: str | Iterable[str] | None = None, name: str | None = None, **filters: Unpack[Filters]
+    ) -> Operation[int]:
         """How many tasks match the filters."""
         return (yield from tasks.count_tasks(task_filter(state, name, filters), self.clock.now()))
 
@@ -223,7 +236,12 @@ class TaskQueue:
 
     @operation
     def retry_many(
-        self, *, state: str | Iterable[str] | None = None, name: str | None = None, dry_run: bool = False, **filters: Any
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[Filters],
     ) -> Operation[int]:
         """Start every matching task anew that may be; with `dry_run` only count the matches."""
         return (yield from self._act(actions.retry_matching, actions.RETRYABLE, state, name, dry_run, filters))
@@ -232,7 +250,12 @@ class TaskQueue:
 
     @operation
     def cancel_many(
-        self, *, state: str | Iterable[str] | None = None, name: str | None = None, dry_run: bool = False, **filters: Any
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[Filters],
     ) -> Operation[int]:
         """Cancel every matching task that is not finished; with `dry_run` only count the matches."""
         live = (TaskState.PENDING, TaskState.RUNNING, "retrying")
@@ -242,7 +265,12 @@ class TaskQueue:
 
     @operation
     def delete_many(
-        self, *, state: str | Iterable[str] | None = None, name: str | None = None, dry_run: bool = False, **filters: Any
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[Filters],
     ) -> Operation[int]:
         """Remove every matching task that is finished; with `dry_run` only count the matches."""
         return (yield from self._act(actions.delete_matching, actions.RETRYABLE, state, name, dry_run, filters))
@@ -306,7 +334,8 @@ class TaskQueue:
     @operation
     def recover_stale_tasks(self) -> Operation[int]:
         """Take back every task whose worker is gone or whose lease has passed; returns how many."""
-        return (yield from workers.recover_tasks(self.config.backoff, self.clock.now(), thorough=True))
+        recovery = yield from workers.recover_tasks(self.config.backoff, self.clock.now(), thorough=True)
+        return recovery.tasks
 
     arecover_stale_tasks = recover_stale_tasks.twin
 
@@ -355,6 +384,11 @@ class TaskQueue:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    def _joined(self, connection: Any) -> Any:
+        """The connection to submit on: the one given, or that of the transactional task of this queue running here."""
+        running: TaskContext | None = current_context(None) if connection is None else None
+        return connection if running is None else running.transaction_of(self.database)
+
     async def _send(self, new: Sequence[NewTask]) -> Sequence[TaskId]:
         return await self.asubmit_new(new)
 
@@ -395,7 +429,7 @@ class TaskQueue:
         state: str | Iterable[str] | None,
         name: str | None,
         dry_run: bool,
-        filters: Mapping[str, Any],
+        filters: Filters,
     ) -> Operation[int]:
         which = task_filter(state or possible, name, filters)
         now = self.clock.now()
@@ -410,8 +444,8 @@ def define(
     options: Mapping[str, Any],
 ) -> TaskFunction[P, R]:
     """Register a function as a task and give back the object that replaces it."""
-    given = TaskOptions.for_task(name or getattr(function, "__name__", repr(function)), **options)
-    definition = Definition.for_function(function, name=name, options=given)
+    named = name or default_name(function)
+    definition = Definition.for_function(function, name=named, options=TaskOptions.for_task(named, **options))
     registry.add(definition)
     return TaskFunction(queue, definition, function)
 
@@ -434,15 +468,25 @@ def require_id(task_id: Id) -> UUID:
     return parsed
 
 
-def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Mapping[str, Any]) -> TaskFilter:
+def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Filters) -> TaskFilter:
     """The filter of keyword arguments; an unknown state or filter is an error that lists the known ones."""
-    known = set(TaskFilter.__slots__) - {"states", "name"}
-    unknown = sorted(set(filters) - known)
+    known = Filters.__annotations__
+    unknown = sorted(set(filters) - set(known))
     if unknown:
         raise ConfigurationError(f"no such filter: {', '.join(unknown)}; the filters are {', '.join(sorted(known))}")
     ids = filters.get("ids")
-    parsed = None if ids is None else tuple(require_id(i) for i in ids)
-    return TaskFilter(**{**filters, "ids": parsed, "states": _states(state), "name": name})
+    return TaskFilter(
+        states=_states(state),
+        name=name,
+        tags=filters.get("tags"),
+        ids=None if ids is None else tuple(require_id(each) for each in ids),
+        unique_key=filters.get("unique_key"),
+        concurrency_key=filters.get("concurrency_key"),
+        search=filters.get("search"),
+        created_after=filters.get("created_after"),
+        created_before=filters.get("created_before"),
+        completed_before=filters.get("completed_before"),
+    )
 
 
 def run_coroutine(make: Callable[[], Coroutine[Any, Any, R]]) -> R:
@@ -456,7 +500,7 @@ def run_coroutine(make: Callable[[], Coroutine[Any, Any, R]]) -> R:
     def work() -> None:
         try:
             outcome["value"] = asyncio.run(make())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  raised again in the calling thread
             outcome["error"] = error
 
     thread = threading.Thread(target=work, name="tasklib-run")
@@ -481,15 +525,13 @@ def _states(state: str | Iterable[str] | None) -> tuple[str, ...]:
     return tuple(str(each) for each in states)
 
 
-def _whole(name: str, value: int) -> int:
+def _whole(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
         raise ConfigurationError(f"{name} must be a whole number, 0 or more, got {value!r}")
     return value
 
 
-def _attempts(value: int) -> int:
+def _attempts(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigurationError(f"max_attempts must be a whole number, 1 or more, got {value!r}")
     return value
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -63,7 +63,9 @@ class SubmitOptions:
         known = {entry.name for entry in fields(self)}
         unknown = sorted(set(changes) - known)
         if unknown:
-            raise ConfigurationError(f"no such option: {', '.join(unknown)}; the options are {', '.join(sorted(known))}")
+            raise ConfigurationError(
+                f"no such option: {', '.join(unknown)}; the options are {', '.join(sorted(known))}"
+            )
         return replace(self, **changes)
 
 
@@ -244,7 +246,7 @@ class _Lane:
             return
         try:
             ids = await self._send([new for new, _ in batch])
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  each caller gets it
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)
@@ -264,7 +266,7 @@ def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
         yield chunk
 
 
-async def _each(rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]) -> Any:
+async def _each(rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]) -> AsyncIterator[Any]:
     if isinstance(rows, AsyncIterable):
         async for row in rows:
             yield row

@@ -170,18 +170,18 @@ class TaskIds(Sequence[UUID]):
     Made with `keep=False` it forgets the ids and only counts, for streams too long to remember.
     """
 
-    __slots__ = ("_bytes", "_keep", "count", "created")
+    __slots__ = ("_bytes", "_keep", "created", "total")
 
     def __init__(self, *, keep: bool = True) -> None:
         self._bytes = bytearray()
         self._keep = keep
-        self.count = 0
+        self.total = 0
         self.created = 0
 
     def extend(self, ids: Iterable[TaskId]) -> None:
         """Add the ids of one statement."""
         for task_id in ids:
-            self.count += 1
+            self.total += 1
             self.created += task_id.created
             if self._keep:
                 self._bytes += task_id.bytes
@@ -203,7 +203,7 @@ class TaskIds(Sequence[UUID]):
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"<TaskIds: {self.count} tasks, {self.created} new>"
+        return f"<TaskIds: {self.total} tasks, {self.created} new>"
 
 
 @dataclass(frozen=True, slots=True)

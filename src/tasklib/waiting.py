@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -29,7 +30,7 @@ def wait_blocking(database: Database, task_id: UUID, timeout: float | None) -> T
         steps = _wait(task_id, timeout)
         step = next(steps)
         while True:
-            if isinstance(step, float):
+            if isinstance(step, int | float):
                 woken.wait(step)
                 woken.clear()
                 step = steps.send(None)
@@ -55,11 +56,9 @@ async def wait_async(database: Database, task_id: UUID, timeout: float | None) -
         steps = _wait(task_id, timeout)
         step = next(steps)
         while True:
-            if isinstance(step, float):
-                try:
+            if isinstance(step, int | float):
+                with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), step)
-                except TimeoutError:
-                    pass
                 woken.clear()
                 step = steps.send(None)
             else:

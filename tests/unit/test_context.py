@@ -72,14 +72,14 @@ def test_the_first_attempt_is_one_even_where_nothing_was_claimed():
 def test_a_context_is_not_cancelled_until_the_worker_says_so():
     ctx = TaskContext(A_TASK)
     before = ctx.cancelled
-    ctx._cancel()
+    ctx.ask_to_end()
 
     assert (before, ctx.cancelled) == (False, True)
 
 
 def test_waiting_for_a_cancel_ends_at_once_when_it_came_before():
     ctx = TaskContext(A_TASK)
-    ctx._cancel()
+    ctx.ask_to_end()
 
     assert ctx.wait_cancelled(timeout=30)
 
@@ -89,7 +89,7 @@ def test_waiting_for_a_cancel_ends_when_it_comes():
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(ctx.wait_cancelled(timeout=30)))
     thread.start()
-    ctx._cancel()
+    ctx.ask_to_end()
     thread.join(timeout=30)
 
     assert answers == [True]

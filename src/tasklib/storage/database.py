@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
 from tasklib.storage.statement import Operation, T
 
 Listener = Callable[[str], None]
 """Called from some thread with what happened: `new`, `done:<id>`, `cancel`, or `changed` when it is not known."""
+
+
+class Transaction(Protocol):
+    """A transaction that the user's code and our operations share."""
+
+    @property
+    def connection(self) -> Any:
+        """The driver's own connection: psycopg's, blocking or not, or sqlite3's."""
+        ...
+
+    def run(self, make: Callable[[], Operation[T]]) -> T:
+        """Run an operation inside it."""
+        ...
+
+    async def arun(self, make: Callable[[], Operation[T]]) -> T:
+        """Run an operation inside it, awaiting."""
+        ...
 
 
 class Database(Protocol):
@@ -30,6 +48,14 @@ class Database(Protocol):
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """The same for the caller's asynchronous connection."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """An open transaction for the user's own writes, committed at the end of the block."""
+        ...
+
+    def atransaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """The same without blocking the event loop."""
         ...
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:

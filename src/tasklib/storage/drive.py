@@ -28,7 +28,7 @@ def steps(operation: Operation[T], translate: Callable[[Exception], Exception]) 
                 elif opened is (statement is COMMIT):
                     yield statement
                     opened = statement is BEGIN
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 the operation decides what it means
                 statement = operation.throw(translate(error))
             else:
                 statement = operation.send(rows)
@@ -59,7 +59,7 @@ def run_blocking(todo: Steps[T], execute: Callable[[Statement], Sequence[Row]]) 
         while True:
             try:
                 rows = execute(statement)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 the steps decide what it means
                 statement = todo.throw(error)
             else:
                 statement = todo.send(rows)
@@ -75,7 +75,7 @@ async def run_awaiting(todo: Steps[T], execute: Callable[[Statement], Awaitable[
         while True:
             try:
                 rows = await execute(statement)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 the steps decide what it means
                 statement = todo.throw(error)
             else:
                 statement = todo.send(rows)

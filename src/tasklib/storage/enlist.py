@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from tasklib.errors import ConfigurationError, SchemaMissing
 from tasklib.storage.drive import ROLLBACK, run_awaiting, steps
 from tasklib.storage.sqlite import dialect as sqlite
-from tasklib.storage.statement import BEGIN, COMMIT, PARAMETER, Operation, Row, Statement, T
+from tasklib.storage.statement import BEGIN, COMMIT, PARAMETER, Operation, Row, Statement, T, pyformat
 
 if TYPE_CHECKING:
     from tasklib.storage.postgres.dialect import PostgresDialect
@@ -73,7 +73,8 @@ class Enlisted:
         rows: Sequence[Row] = ()
         try:
             for text, params in self._texts(statement):
-                rows = await self._link.send(text, params) or rows
+                found = await self._link.send(text, params)
+                rows = rows if found is None else found
         except Exception as error:
             if not _is_autocommit(statement, error):
                 raise
@@ -88,7 +89,7 @@ class Enlisted:
             yield from ((text, ()) for text in _SAVEPOINT[name])
         elif isinstance(self._dialect, sqlite.SqliteDialect):
             for part in sqlite.parts(name):
-                yield _pyformat(part) if style == "pyformat" else part, sqlite.bind(statement.params)
+                yield pyformat(part) if style == "pyformat" else part, sqlite.bind(statement.params)
         elif style == "pyformat":
             yield self._dialect.pyformat[name], statement.params
         else:
@@ -111,11 +112,6 @@ _NO_TRANSACTION: Final = "25P01"
 def _is_autocommit(statement: Statement, error: Exception) -> bool:
     """True if the error only says that PostgreSQL has no transaction open to put a savepoint in."""
     return statement.name in _SAVEPOINT and _sqlstate(_origin(error)) == _NO_TRANSACTION
-
-
-@cache
-def _pyformat(text: str) -> str:
-    return PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))
 
 
 @cache
@@ -152,6 +148,11 @@ def _translate(error: Exception) -> Exception:
             translated = postgres.translate(origin)
         else:
             translated = postgres.explain(sqlstate, str(origin).partition("\n")[0])
+    elif _is_a(error, "django.core.exceptions.SynchronousOnlyOperation"):
+        translated = ConfigurationError(
+            "a Django connection cannot be used on an event loop: call submit(), not asubmit(), "
+            "in the function that sync_to_async runs"
+        )
     if isinstance(translated, SchemaMissing):
         translated = SchemaMissing(
             f"the connection given does not see the queue's tables: {origin}; "
@@ -182,8 +183,8 @@ _Send = Callable[[str, Any], Awaitable[Sequence[Row] | None]]
 class _Link:
     """What there is to know of a connection: its database, how to write parameters, and how to send a text.
 
-    `send` is a coroutine function for every connection, but that of a blocking one never waits.  It gives no rows
-    as None or empty.
+    `send` is a coroutine function for every connection, but that of a blocking one never waits.  It gives None for
+    a text that has no rows to give.
     """
 
     database: str
@@ -256,7 +257,7 @@ def _sqlite3(connection: sqlite3.Connection) -> _Link:
         finally:
             cursor.close()
 
-    return _Link("sqlite", "named", send, asynchronous=False, closed=_is_closed(lambda: connection.in_transaction and False))
+    return _Link("sqlite", "named", send, asynchronous=False, closed=_is_closed(lambda: connection.total_changes < 0))
 
 
 def _aiosqlite(connection: Any) -> _Link:
@@ -266,7 +267,7 @@ def _aiosqlite(connection: Any) -> _Link:
             await cursor.execute(text, params)
             return _records(cursor, await cursor.fetchall())
 
-    return _Link("sqlite", "named", send, asynchronous=True, closed=_is_closed(lambda: connection.in_transaction and False))
+    return _Link("sqlite", "named", send, asynchronous=True, closed=_is_closed(lambda: connection.total_changes < 0))
 
 
 def _django(connection: Any) -> _Link:

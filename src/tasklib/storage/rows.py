@@ -72,8 +72,19 @@ def task_from_row(row: Row) -> Task:
 class ClaimedTask:
     """A task this process has just claimed; cheap to make, and a full Task on demand."""
 
-    __slots__ = ("attempts", "fields", "id", "kwargs", "lost_count", "max_retries", "name", "retry_count", "seq")
-    __slots__ += ("timeout_seconds", "version")
+    __slots__ = (
+        "attempts",
+        "fields",
+        "id",
+        "kwargs",
+        "lost_count",
+        "max_retries",
+        "name",
+        "retry_count",
+        "seq",
+        "timeout_seconds",
+        "version",
+    )
 
     def __init__(self, fields: Sequence[Any]) -> None:
         self.fields = fields

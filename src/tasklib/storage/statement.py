@@ -86,3 +86,9 @@ def _sql(name: str, body: str, fragments: Mapping[str, str]) -> Sql:
         writes=re.search(r"\b(INSERT|DELETE|UPDATE)\b(?! SKIP)", re.sub(r"FOR (NO KEY )?UPDATE", "", code)) is not None,
         custom_plan="\n-- plan: custom" in body,
     )
+
+
+@cache
+def pyformat(text: str) -> str:
+    """The text with its parameters as `%(name)s`."""
+    return PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))

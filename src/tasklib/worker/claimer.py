@@ -1,43 +1,164 @@
-"""How many tasks to claim: free slots, and a buffer that the measured durations allow.  Pure."""
+"""Claiming: as much as fits in hand, at once when something new is due, and not at all when nothing is."""
 
 from __future__ import annotations
 
-BUFFER_SECONDS = 0.1
-"""A claimed task waits in the buffer at most about this long."""
-SLOW_SECONDS = 0.05
-"""Tasks slower than this are not claimed ahead at all."""
-MAX_BUFFER = 500
-SMOOTHING = 0.2
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
+
+from tasklib.errors import TaskLibError
+from tasklib.lifecycle import Ending
+from tasklib.storage.database import Database
+from tasklib.storage.operations import attempts, workers
+from tasklib.storage.operations.attempts import Claimed
+from tasklib.worker.claim_size import ClaimSize
+from tasklib.worker.finisher import Finisher
+from tasklib.worker.hand import Hand
+
+CONTENDED_SECONDS = 0.002
+MAX_BACKOFF_SECONDS = 2.0
+IDLE_FOR_SECONDS = 60.0
+"""How long one declaration of idleness holds; it is renewed before that."""
+
+log = logging.getLogger("tasklib.worker")
 
 
-class ClaimSize:
-    """Sizes the next claim from how long tasks have lately taken."""
+class Claimer:
+    """The loop that fills the hand until it is told to stop."""
 
-    def __init__(self, concurrency: int, prefetch: int | None) -> None:
-        self._concurrency = concurrency
-        self._prefetch = prefetch
-        self._duration: float | None = None
+    def __init__(
+        self,
+        database: Database,
+        hand: Hand,
+        finisher: Finisher,
+        size: ClaimSize,
+        *,
+        instance: UUID,
+        worker_id: str,
+        names: Callable[[], list[str]],
+        lease_seconds: float,
+        poll_seconds: float,
+        may_claim: Callable[[], bool],
+        now: Callable[[], datetime | None],
+    ) -> None:
+        self._database = database
+        self._hand = hand
+        self._finisher = finisher
+        self._size = size
+        self._instance = instance
+        self._worker_id = worker_id
+        self._names = names
+        self._lease = lease_seconds
+        self._poll = poll_seconds
+        self._may_claim = may_claim
+        self._now = now
+        self._woken = asyncio.Event()
+        self._stopping = False
+        self._idle_until = 0.0
+        self.unregistered = False
+        """Set when a claim was refused because this instance was declared dead."""
 
-    def took(self, seconds: float) -> None:
-        """Note how long a task ran."""
-        if self._duration is None or seconds > self._duration * 10:
-            # A slow one counts at once: better to claim too few for a moment than to let tasks wait in a buffer.
-            self._duration = seconds
-        else:
-            self._duration += SMOOTHING * (seconds - self._duration)
+    def wake(self) -> None:
+        """Look for work now; from within the event loop."""
+        self._woken.set()
 
-    @property
-    def buffer(self) -> int:
-        """How many tasks to hold beyond those running."""
-        if self._prefetch is not None:
-            return self._prefetch
-        if self._duration is None or self._duration > SLOW_SECONDS:
+    def stop(self) -> None:
+        """End the loop soon."""
+        self._stopping = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Claim until stopped, or until this instance turns out to be declared dead."""
+        failures = 0
+        while not self._stopping and not self.unregistered:
+            self._hand.start_waiting()
+            wanted = self._wanted()
+            try:
+                if wanted == 0:
+                    await self._declare_busy()
+                    await self._sleep(self._poll)
+                    continue
+                self._woken.clear()
+                claimed = await self.claim(wanted)
+                if len(claimed.tasks) == wanted:
+                    await self._declare_busy()
+                if failures:
+                    await self._release_strays()
+                    log.info("the database is back")
+                    failures = 0
+                await self._take(claimed)
+            except TaskLibError as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("cannot claim tasks, trying until the database is back: %s", error)
+                await self._sleep(min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 8)) * random.uniform(0.5, 1))
+
+    async def claim(self, limit: int) -> Claimed:
+        """Claim up to `limit` tasks now."""
+        held = [(task.seq, task.version) for task in self._hand.held()]
+        names = self._names()
+        return await self._database.arun(
+            lambda: attempts.claim_tasks(
+                instance=self._instance,
+                worker_id=self._worker_id,
+                names=names,
+                limit=limit,
+                lease_seconds=self._lease,
+                held=held,
+                now=self._now(),
+            ),
+            # A claim whose answer was lost may have claimed: it is not sent again, its tasks are found and given back.
+            repeatable=False,
+        )
+
+    def _wanted(self) -> int:
+        if self._stopping or not self._may_claim():
             return 0
-        return min(MAX_BUFFER, int(BUFFER_SECONDS / max(self._duration, 1e-5) * self._concurrency))
+        return self._size.next_claim(len(self._hand.running), len(self._hand.buffer))
 
-    def next_claim(self, running: int, buffered: int) -> int:
-        """How many tasks to ask for now; 0 while the buffer is still half full, so that claims stay large."""
-        free = self._concurrency - running
-        if buffered > self.buffer // 2 and buffered >= free:
-            return 0
-        return max(0, free + self.buffer - buffered)
+    async def _take(self, claimed: Claimed) -> None:
+        self.unregistered = not claimed.registered
+        if claimed.tasks:
+            self._hand.buffer.extend(claimed.tasks)
+        elif claimed.contended:
+            await asyncio.sleep(random.uniform(0, CONTENDED_SECONDS))
+        elif not self._woken.is_set():
+            await self._wait_for_work(claimed)
+
+    async def _wait_for_work(self, claimed: Claimed) -> None:
+        """Sleep until something is due.  Idleness is declared first and then looked once more, so that a task
+        inserted in between is either seen or announced."""
+        if time.monotonic() > self._idle_until - self._poll:
+            await self._database.arun(lambda: workers.declare_idle(self._instance, IDLE_FOR_SECONDS))
+            self._idle_until = time.monotonic() + IDLE_FOR_SECONDS
+            return
+        due = claimed.next_due_in
+        await self._sleep(self._poll if due is None else min(self._poll, max(0.0, due)))
+
+    async def _declare_busy(self) -> None:
+        """Spare producers the price of waking a worker that has enough to do."""
+        if self._idle_until:
+            self._idle_until = 0.0
+            await self._database.arun(lambda: workers.declare_busy(self._instance))
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep until woken, at most this long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+        self._woken.clear()
+
+    async def _release_strays(self) -> None:
+        """Give back tasks that a claim took although its answer never arrived, and those given up in the outage."""
+        await self._finisher.flush()
+        held = await self._database.arun(lambda: workers.list_held(self._instance))
+        ours = {task.id for task in self._hand.held()}
+        for task_id, version in held:
+            if task_id not in ours:
+                self._finisher.add(Ending.release(task_id, version))

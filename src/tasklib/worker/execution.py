@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import logging
 import time
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tasklib.codec import encode_result
-from tasklib.context import TaskContext, WorkerState, activate
+from tasklib.context import TaskContext, WorkerState
 from tasklib.definition import Definition, TaskOptions
 from tasklib.errors import TaskNotRegistered, TaskTimeout
 from tasklib.lifecycle import Ending
@@ -19,11 +18,12 @@ from tasklib.retry import RetryPolicy
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.outcome import ending_for
-from tasklib.worker.threads import TaskThreads
+from tasklib.worker.places import COMMITTED, Places, Work
 
 UNWIND_SECONDS = 5.0
-"""How long a coroutine may take to end after it was cancelled; then it is abandoned and said to be."""
+"""How long work may take to end after it was stopped; then it is abandoned and said to be."""
 
+Ended = Completion | Ending | None
 log = logging.getLogger("tasklib.worker")
 
 
@@ -32,19 +32,19 @@ class Execution:
 
     def __init__(self, runner: Runner, task: ClaimedTask) -> None:
         self.task = task
-        self.runner = runner
-        self.started = 0.0
         self.cancelled = False
         self.released = False
         self.fenced = False
+        self.started = time.monotonic()
+        self._runner = runner
+        self._stop = asyncio.Event()
         self.context = TaskContext(
             functools.partial(task.task, runner.worker_id),
             state=runner.state,
             worker_id=runner.worker_id,
             report=functools.partial(runner.report, task),
         )
-        self._work: asyncio.Future[Any] | None = None
-        self._stop = asyncio.Event()
+        self.ending: asyncio.Task[None] = asyncio.ensure_future(self._run())
 
     def cancel(self) -> None:
         """End the work because a person asked for it."""
@@ -57,33 +57,39 @@ class Execution:
         self._end()
 
     def fence(self) -> None:
-        """End the work because the task is no longer ours; whatever comes of it is refused anyway."""
+        """End the work because the task is no longer ours; nothing that comes of it is written."""
         self.fenced = True
         self._end()
 
-    async def run(self) -> Completion | Ending | None:
-        """Run the attempt to its end; None if there is nothing left to write."""
-        self.started = time.monotonic()
+    def _end(self) -> None:
+        self.context.ask_to_end()
+        self._stop.set()
+
+    async def _run(self) -> None:
+        ended: Ended = None
         try:
-            result = await self._bounded()
-            if self.fenced:
+            ended = await self._attempt()
+        finally:
+            self._runner.ended(self, None if self.fenced else ended)
+
+    async def _attempt(self) -> Ended:
+        try:
+            definition = self._runner.find(self.task.name)
+            if definition is None:
+                raise TaskNotRegistered(self.task.name)
+            result = await self._bounded(definition)
+            if result is COMMITTED:
                 return None
-            text = encode_result(result, limit=self.runner.max_result_bytes)
+            if isinstance(result, Completion | Ending):
+                return result
+            text = encode_result(result, limit=self._runner.max_result_bytes)
             return Completion(self.task.id, self.task.version, text, self.started, time.monotonic())
         except _Stopped:
             return self._stopped()
-        except Exception as error:
-            if self.cancelled or self.released or self.fenced:
-                return self._stopped()
-            return self._failed(error)
+        except Exception as error:  # noqa: BLE001  whatever the user's function raised
+            return self._stopped() if self._stop.is_set() else self._failed(error)
 
-    def _end(self) -> None:
-        self.context._cancel()
-        self._stop.set()
-
-    def _stopped(self) -> Ending | None:
-        if self.fenced:
-            return None
+    def _stopped(self) -> Ending:
         if self.cancelled:
             ending = Ending.cancel(self.task.id, self.task.version)
         else:
@@ -91,78 +97,54 @@ class Execution:
         return ending.between(self.started, time.monotonic())
 
     def _failed(self, error: Exception) -> Ending:
-        definition = self.runner.find(self.task.name)
+        definition = self._runner.find(self.task.name)
         options = definition.options if definition is not None else TaskOptions()
-        ending = ending_for(self.task, options, error, self.runner.retry_policy)
-        log.log(
-            logging.INFO if ending.error is None else logging.WARNING,
-            "task %s %s attempt %d ended: %s (%s)",
-            self.task.name,
-            self.task.id,
-            self.task.attempts,
-            ending.event.value,
-            type(error).__name__,
-            extra={"task_id": self.task.id, "task_name": self.task.name, "attempt": self.task.attempts},
-        )
+        ending = ending_for(self.task, options, error, self._runner.retry_policy)
         return ending.between(self.started, time.monotonic())
 
-    async def _bounded(self) -> Any:
+    async def _bounded(self, definition: Definition) -> Any:
         """The function's result, or TaskTimeout, or _Stopped; in each case the work has ended or was abandoned."""
-        definition = self.runner.find(self.task.name)
-        if definition is None:
-            raise TaskNotRegistered(self.task.name)
-        args, kwargs = definition.call_with(self.task.kwargs, self.context)
-        work = self._work = self._start(definition, args, kwargs)
+        work = self._runner.places.start(definition, self.task, self.context)
         stop = asyncio.ensure_future(self._stop.wait())
         try:
-            timeout = self.task.timeout_seconds
-            await asyncio.wait({work, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                return work.result()
-            timed_out = not self._stop.is_set()
-            if timed_out:
-                self.context._cancel()
-            return await self._unwind(definition, work, timed_out)
+            await asyncio.wait(
+                {work.outcome, stop}, timeout=self.task.timeout_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             stop.cancel()
-
-    async def _unwind(self, definition: Definition, work: asyncio.Future[Any], timed_out: bool) -> Any:
-        """End work that must stop: a coroutine is cancelled, a thread is asked, and waited for if a person asked."""
-        if definition.is_async:
-            work.cancel()
-            await asyncio.wait({work}, timeout=UNWIND_SECONDS)
-            if not work.done():
-                log.error("task %s %s swallowed its cancellation and was abandoned", self.task.name, self.task.id)
-        elif not timed_out and not self.released and not self.fenced:
-            # A thread cannot be ended from outside: it is asked through ctx.cancelled, and its end is awaited.
-            await asyncio.wait({work}, timeout=self._remaining())
-            timed_out = not work.done()
+        if work.outcome.done():
+            return work.outcome.result()
+        if self._stop.is_set():
+            await self._unwind(work)
         else:
-            self.runner.abandon(self, work)
-        if work.done() and not work.cancelled() and not timed_out and work.exception() is None:
-            return work.result()
-        if timed_out:
-            assert self.task.timeout_seconds is not None
-            raise TaskTimeout(self.task.timeout_seconds)
+            self.context.ask_to_end()
+            await self._overtime(work)
+        if _succeeded(work.outcome):
+            return work.outcome.result()
         raise _Stopped
 
-    def _remaining(self) -> float | None:
-        timeout = self.task.timeout_seconds
-        return None if timeout is None else max(0.0, self.started + timeout - time.monotonic())
+    async def _overtime(self, work: Work) -> None:
+        """End work that ran past its timeout; whatever it returns now is too late."""
+        work.end()
+        if work.ends_surely:
+            await asyncio.wait({work.outcome}, timeout=UNWIND_SECONDS)
+        if not work.outcome.done():
+            self._runner.abandon(self, work)
+        assert self.task.timeout_seconds is not None
+        raise TaskTimeout(self.task.timeout_seconds)
 
-    def _start(self, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
-        if definition.is_async:
-            return asyncio.ensure_future(self._call_async(definition, args, kwargs))
-        context = contextvars.copy_context()
-        return self.runner.threads.run(functools.partial(context.run, self._call, definition, args, kwargs))
-
-    def _call(self, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with activate(self.context):
-            return definition.function(*args, **kwargs)
-
-    async def _call_async(self, definition: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with activate(self.context):
-            return await definition.function(*args, **kwargs)
+    async def _unwind(self, work: Work) -> None:
+        """End work that was stopped from outside.  A thread cannot be ended: it is asked, and waited for if a person
+        asked, because the task is cancelled only when its work has ended."""
+        work.end()
+        if work.ends_surely:
+            await asyncio.wait({work.outcome}, timeout=UNWIND_SECONDS)
+        elif not self.released and not self.fenced:
+            timeout = self.task.timeout_seconds
+            left = None if timeout is None else max(0.0, self.started + timeout - time.monotonic())
+            await asyncio.wait({work.outcome}, timeout=left)
+        if not work.outcome.done():
+            self._runner.abandon(self, work)
 
 
 class Runner:
@@ -174,34 +156,43 @@ class Runner:
         find: Callable[[str], Definition | None],
         worker_id: str,
         state: WorkerState,
+        places: Places,
         retry_policy: RetryPolicy,
         max_result_bytes: int,
         report: Callable[[ClaimedTask, float, str | None], None],
+        ended: Callable[[Execution, Ended], None],
     ) -> None:
         self.find = find
         self.worker_id = worker_id
         self.state = state
+        self.places = places
         self.retry_policy = retry_policy
         self.max_result_bytes = max_result_bytes
         self.report = report
-        self.threads = TaskThreads()
+        self.ended = ended
         self.stuck: set[asyncio.Future[Any]] = set()
 
-    def abandon(self, execution: Execution, work: asyncio.Future[Any]) -> None:
-        """Leave a thread that does not end; it is counted until it comes back."""
+    def abandon(self, execution: Execution, work: Work) -> None:
+        """Leave work that does not end; it is counted until it comes back."""
         log.error(
-            "task %s %s does not end; its thread is abandoned and its late result will be refused",
+            "task %s %s does not end; its %s is abandoned and its late result will be refused",
             execution.task.name,
             execution.task.id,
+            work.place,
+            extra={"task_id": execution.task.id, "task_name": execution.task.name},
         )
-        self.stuck.add(work)
-        work.add_done_callback(self._returned)
+        self.stuck.add(work.outcome)
+        work.outcome.add_done_callback(self._returned)
 
-    def _returned(self, work: asyncio.Future[Any]) -> None:
-        self.stuck.discard(work)
-        if not work.cancelled():
-            work.exception()  # Looked at, so that asyncio does not complain that nobody did.
+    def _returned(self, outcome: asyncio.Future[Any]) -> None:
+        self.stuck.discard(outcome)
+        if not outcome.cancelled():
+            outcome.exception()  # Looked at, so that asyncio does not complain that nobody did.
 
 
 class _Stopped(Exception):
     """The work ended because it was told to."""
+
+
+def _succeeded(outcome: asyncio.Future[Any]) -> bool:
+    return outcome.done() and not outcome.cancelled() and outcome.exception() is None

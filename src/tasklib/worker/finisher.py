@@ -48,18 +48,19 @@ class Finisher:
         while self._completions or self._endings:
             if self._completions:
                 completions, self._completions = self._completions[:BATCH], self._completions[BATCH:]
-                await self._persist("complete", completions)
+                await self._persist(completions)
             if self._endings:
                 endings, self._endings = self._endings[:BATCH], self._endings[BATCH:]
-                await self._persist("end", endings)
+                await self._persist(endings)
 
-    async def _persist(self, what: str, batch: Sequence[Completion] | Sequence[Ending]) -> None:
+    async def _persist(self, batch: Sequence[Completion] | Sequence[Ending]) -> None:
         """Write one batch, however long the database is away: repeating is harmless, because every row is fenced."""
         failures = 0
         while True:
             try:
-                refused = await self._send(batch)
-                break
+                for task_id in await self._send(batch):
+                    log.warning("late write refused: task %s was no longer ours", task_id, extra={"task_id": task_id})
+                return
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
                 failures += 1
                 if failures == 1:
@@ -70,11 +71,9 @@ class Finisher:
                     log.exception("cannot record the end of task %s; its lease will run out", batch[0].task_id)
                     return
                 # One bad row must not take the others with it.
-                for single in batch:
-                    await self._persist(what, [single])  # type: ignore[list-item]
+                for position in range(len(batch)):
+                    await self._persist(batch[position : position + 1])
                 return
-        for task_id in refused:
-            log.warning("late write refused: task %s was no longer ours", task_id, extra={"task_id": task_id})
 
     async def _send(self, batch: Sequence[Completion] | Sequence[Ending]) -> set[str]:
         completions = [entry for entry in batch if isinstance(entry, Completion)]

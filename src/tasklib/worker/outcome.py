@@ -40,7 +40,7 @@ def _delay(task: ClaimedTask, error: BaseException, policy: RetryPolicy, default
         return error.delay, ""
     try:
         return seconds_of(policy(task.retry_count, error)), ""
-    except Exception as broken:
+    except Exception as broken:  # noqa: BLE001  the user's own policy
         return default(task.retry_count, error), f"\n(its retry policy failed too: {type(broken).__name__}: {broken})"
 
 

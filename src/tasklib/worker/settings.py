@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
 
 from tasklib.errors import ConfigurationError
 
@@ -19,21 +22,42 @@ class WorkerSettings:
     """Tasks claimed ahead; None lets the measured durations decide."""
     grace_seconds: float = 30.0
     """How long running tasks may go on after the worker was told to stop."""
+    only: tuple[str, ...] = ()
+    """Patterns such as `email.*`; with any, only tasks whose name matches one are claimed."""
+    max_stuck_threads: int = 10
+    """With this many threads that never came back, the worker drains and ends with WorkerStuck."""
     signals: bool = True
     """Whether SIGTERM and SIGINT stop the worker."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.concurrency, int) or isinstance(self.concurrency, bool) or self.concurrency < 1:
-            raise ConfigurationError(f"concurrency must be a whole number, 1 or more, got {self.concurrency!r}")
-        if not _is_seconds(self.poll_interval_seconds) or self.poll_interval_seconds <= 0:
-            raise ConfigurationError(
-                f"poll_interval_seconds must be a number of seconds above 0, got {self.poll_interval_seconds!r}"
-            )
-        if self.prefetch is not None and (not isinstance(self.prefetch, int) or self.prefetch < 0):
-            raise ConfigurationError(f"prefetch must be a whole number, 0 or more, or None, got {self.prefetch!r}")
-        if not _is_seconds(self.grace_seconds):
-            raise ConfigurationError(f"grace_seconds must be a number of seconds, got {self.grace_seconds!r}")
+        for name, (fits, rule) in _RULES.items():
+            value = getattr(self, name)
+            if not fits(value):
+                raise ConfigurationError(f"{name} must be {rule}, got {value!r}")
+
+    def wants(self, name: str) -> bool:
+        """Whether this worker runs tasks of the name."""
+        return not self.only or any(fnmatchcase(name, pattern) for pattern in self.only)
 
 
-def _is_seconds(value: object) -> bool:
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_seconds(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
+
+
+def _are_patterns(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(each, str) and each for each in value)
+
+
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "concurrency": (lambda v: _is_count(v, 1), "a whole number, 1 or more"),
+    "poll_interval_seconds": (lambda v: _is_seconds(v) and v > 0, "a number of seconds above 0"),
+    "prefetch": (lambda v: v is None or _is_count(v, 0), "a whole number, 0 or more, or None"),
+    "grace_seconds": (_is_seconds, "a number of seconds, 0 or more"),
+    "only": (_are_patterns, "a tuple of name patterns"),
+    "max_stuck_threads": (lambda v: _is_count(v, 1), "a whole number, 1 or more"),
+    "signals": (lambda v: isinstance(v, bool), "true or false"),
+}

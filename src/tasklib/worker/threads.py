@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -49,7 +50,7 @@ class TaskThreads:
             value, error = None, None
             try:
                 value = call()
-            except BaseException as raised:
+            except BaseException as raised:  # noqa: BLE001  it travels to whoever awaits the outcome
                 error = raised
             with self._lock:
                 ended = self._closed
@@ -61,7 +62,9 @@ class TaskThreads:
                 return
 
 
-def _deliver(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+def _deliver(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: Any, error: BaseException | None
+) -> None:
     def settle() -> None:
         if future.done():
             return
@@ -73,7 +76,6 @@ def _deliver(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value
         else:
             future.set_exception(error)
 
-    try:
+    # A loop that is closed by now has nobody waiting for the outcome.
+    with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(settle)
-    except RuntimeError:
-        pass  # The loop is closed: nobody waits for the outcome any more.

@@ -1,4 +1,4 @@
-"""The worker: registers, claims, runs and finishes tasks until it is told to stop."""
+"""The worker: puts its services together, and lives from registration to sign-off."""
 
 from __future__ import annotations
 
@@ -6,406 +6,306 @@ import asyncio
 import inspect
 import logging
 import os
-import random
-import signal
 import socket
-import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from tasklib.context import WorkerState
-from tasklib.errors import TaskLibError
-from tasklib.lifecycle import Ending
-from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import Claimed, Completion
+from tasklib.errors import TaskLibError, WorkerStuck
+from tasklib.lifecycle import Ending, Event
+from tasklib.storage.operations import workers
+from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.claimer import ClaimSize
-from tasklib.worker.execution import Execution, Runner
+from tasklib.worker.attendant import LeaseKeeper, Watch
+from tasklib.worker.claim_size import ClaimSize
+from tasklib.worker.claimer import Claimer
+from tasklib.worker.execution import Ended, Execution, Runner
 from tasklib.worker.finisher import Finisher
-from tasklib.worker.liveness import Heartbeat
+from tasklib.worker.hand import Hand
+from tasklib.worker.heartbeat import Heartbeat
+from tasklib.worker.places import Places
+from tasklib.worker.reaper import Reaper
 from tasklib.worker.settings import WorkerSettings
+from tasklib.worker.signals import StopSignals
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
 
-CANCEL_CHECK_SECONDS = 1.0
-PROGRESS_SECONDS = 0.5
-IDLE_MARGIN_SECONDS = 5.0
-MAX_BACKOFF_SECONDS = 5.0
-CONTENDED_SECONDS = 0.002
+STOP_CLAIMING = 2 / 3
+GIVE_UP = 0.9
+"""Parts of the worker timeout without a heartbeat after which no more is claimed, and what runs is ended."""
+BATCH = 100
 
 log = logging.getLogger("tasklib.worker")
 
 
 class Worker:
-    """One worker instance; `run` it once."""
+    """One worker; `run` it once."""
 
     def __init__(self, queue: TaskQueue, settings: WorkerSettings) -> None:
+        config = queue.config
+        self.worker_id = config.worker_id or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
+        self.state = WorkerState()
         self._queue = queue
         self._database = queue.database
         self._settings = settings
-        self.worker_id = queue.config.worker_id or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
-        self.instance: UUID = uuid4()
-        self.state = WorkerState()
+        self._size = ClaimSize(settings.concurrency, settings.prefetch)
+        self._hand = Hand(settings.concurrency, self._start)
+        self._finisher = Finisher(self._database, queue.clock.now)
+        self._watch = Watch(self._database, self._hand, now=queue.clock.now)
+        self._places = Places(self._database, max_result_bytes=config.max_result_bytes, now=queue.clock.now)
         self._runner = Runner(
             find=queue.registry.get,
             worker_id=self.worker_id,
             state=self.state,
-            retry_policy=queue.config.backoff,
-            max_result_bytes=queue.config.max_result_bytes,
-            report=self._note_progress,
+            places=self._places,
+            retry_policy=config.backoff,
+            max_result_bytes=config.max_result_bytes,
+            report=self._watch.note_progress,
+            ended=self._ended,
         )
-        self._finisher = Finisher(self._database, queue.clock.now)
-        self._size = ClaimSize(settings.concurrency, settings.prefetch)
-        self._buffer: deque[ClaimedTask] = deque()
-        self._running: dict[str, tuple[Execution, asyncio.Task[None]]] = {}
-        self._progress: dict[str, tuple[str, int, float, str | None]] = {}
-        self._woken = asyncio.Event()
-        self._stopping = asyncio.Event()
+        self._claimer: Claimer | None = None
+        self._stopping = False
         self._hurry = asyncio.Event()
-        self._dead = asyncio.Event()
         self._done = 0
 
     async def run(self) -> None:
-        """Work until `stop` is called, a signal arrives, or the surrounding task is cancelled; then drain."""
-        async with _Signals(self.stop, enabled=self._settings.signals):
+        """Work until `stop` is called, a signal arrives, or the surrounding task is cancelled; then drain.
+
+        Raises WorkerStuck, after draining, when too many threads never came back.
+        """
+        async with StopSignals(self.stop, enabled=self._settings.signals):
             await self._with_hooks(self._work)
+        if len(self._runner.stuck) >= self._settings.max_stuck_threads:
+            raise WorkerStuck(f"{len(self._runner.stuck)} threads never came back from timed-out tasks; start anew")
 
     async def run_once(self, limit: int | None) -> int:
         """Run what is due now, each task once, and return how many were run."""
-        await self._with_hooks(lambda: self._work_once(limit))
+        await self._with_hooks(lambda: self._as_instance(lambda claimer: self._batch(claimer, limit)))
         return self._done
 
     def stop(self) -> None:
         """Stop claiming and drain; called a second time, stop now."""
-        if self._stopping.is_set():
+        if self._stopping:
             self._hurry.set()
-        self._stopping.set()
-        self._woken.set()
+        self._stopping = True
+        if self._claimer is not None:
+            self._claimer.stop()
 
     async def _with_hooks(self, work: Callable[[], Awaitable[None]]) -> None:
         await _call_hooks(self._queue.startup_hooks, self.state)
         try:
             await work()
         finally:
-            self._runner.threads.close()
+            self._places.close()
             await _call_hooks(reversed(self._queue.shutdown_hooks), self.state)
 
     async def _work(self) -> None:
+        """Live as one instance after the other: one that is declared dead ends, and the worker goes on as a new one."""
         loop = asyncio.get_running_loop()
 
         def wake(event: str) -> None:
-            if event in ("new", "changed", "cancel") and not loop.is_closed():
-                loop.call_soon_threadsafe(self._woken.set)
+            if not event.startswith("done") and not loop.is_closed():
+                loop.call_soon_threadsafe(self._wake)
 
-        await self._register()
         unsubscribe = await asyncio.to_thread(self._database.subscribe, wake)
-        heartbeat = self._start_heartbeat(loop)
-        helpers = [asyncio.ensure_future(each) for each in (self._keep_leases(), self._watch(), self._recover())]
         try:
-            await self._claim_forever()
+            while not self._stopping:
+                await self._as_instance(Claimer.run)
+        finally:
+            unsubscribe()
+
+    async def _as_instance(self, work: Callable[[Claimer], Awaitable[None]]) -> None:
+        """Register, work, drain and sign off."""
+        instance = uuid4()
+        await self._database.arun(
+            lambda: workers.register_worker(self._registration(instance), self._queue.clock.now())
+        )
+        log.info("worker %s started, %d names known", self.worker_id, len(self._names()))
+        heartbeat = self._heartbeat(instance)
+        claimer = self._claimer = self._make_claimer(instance, heartbeat)
+        reaper = self._reaper(heartbeat)
+        lease = self._queue.config.lock_timeout_seconds
+        services = (
+            LeaseKeeper(self._database, self._hand, lease_seconds=lease, now=self._queue.clock.now),
+            self._watch,
+            reaper,
+        )
+        if self._stopping:
+            claimer.stop()
+        heartbeat.start()
+        for service in services:
+            service.start()
+        try:
+            await self._quietly(reaper.first_sweep)
+            await work(claimer)
         except asyncio.CancelledError:
-            self._stopping.set()
-            await asyncio.shield(asyncio.ensure_future(self._drain()))
+            self._stopping = True
+            await asyncio.shield(asyncio.ensure_future(self._end_instance(claimer)))
             raise
         else:
-            await self._drain()
+            await self._end_instance(claimer)
         finally:
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
-            unsubscribe()
+            for service in services:
+                await service.stop()
             await asyncio.to_thread(heartbeat.stop)
-            await self._forget()
+            await self._quietly(lambda: self._database.arun(lambda: workers.forget_worker(instance)))
+            log.info("worker %s stopped", self.worker_id)
 
-    async def _work_once(self, limit: int | None) -> None:
-        await self._register()
-        heartbeat = self._start_heartbeat(asyncio.get_running_loop())
-        helper = asyncio.ensure_future(self._keep_leases())
+    async def _batch(self, claimer: Claimer, limit: int | None) -> None:
+        """Claim and run until nothing is due that has not run here already."""
         seen: set[str] = set()
-        try:
-            while limit is None or self._done < limit:
-                batch = 100 if limit is None else min(100, limit - self._done)
-                claimed = await self._claim(batch)
-                fresh = [task for task in claimed.tasks if task.id not in seen]
-                for repeated in (task for task in claimed.tasks if task.id in seen):
-                    self._finisher.add(Ending.release(repeated.id, repeated.version))
-                if not fresh and not claimed.contended:
-                    break
-                seen.update(task.id for task in fresh)
-                self._buffer.extend(fresh)
-                while self._buffer or self._running:
-                    self._start_buffered()
-                    await asyncio.wait([work for _, work in self._running.values()], return_when=asyncio.FIRST_COMPLETED)
-                await self._finisher.flush()
-        finally:
-            helper.cancel()
-            await self._drain()
-            await asyncio.to_thread(heartbeat.stop)
-            await self._forget()
+        while limit is None or len(seen) < limit:
+            claimed = await claimer.claim(BATCH if limit is None else min(BATCH, limit - len(seen)))
+            fresh = [task for task in claimed.tasks if task.id not in seen]
+            for again in (task for task in claimed.tasks if task.id in seen):
+                self._finisher.add(Ending.release(again.id, again.version))
+            if not fresh and not claimed.contended:
+                return
+            seen.update(task.id for task in fresh)
+            self._hand.buffer.extend(fresh)
+            while self._hand.buffer or self._hand.running:
+                self._hand.start_waiting()
+                endings = [execution.ending for execution in self._hand.running.values()]
+                await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+            await self._finisher.flush()
 
-    async def _register(self) -> None:
-        registration = Registration(
-            instance=self.instance,
+    async def _end_instance(self, claimer: Claimer) -> None:
+        """Nothing stays behind: what is not ours is dropped, the rest finished within the grace or given back."""
+        if claimer.unregistered:
+            self._hand.drop([task.id for task in self._hand.held()])
+        for task in self._hand.buffer:
+            self._finisher.add(Ending.release(task.id, task.version))
+        self._hand.buffer.clear()
+        await self._let_finish(self._settings.grace_seconds)
+        for execution in list(self._hand.running.values()):
+            execution.release()
+        if self._hand.running:
+            await asyncio.wait([execution.ending for execution in self._hand.running.values()])
+        await self._finisher.flush()
+
+    async def _let_finish(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        while self._hand.running and not hurry.done() and (left := deadline - time.monotonic()) > 0:
+            endings = {execution.ending for execution in self._hand.running.values()}
+            await asyncio.wait({*endings, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+
+    def _start(self, task: ClaimedTask) -> Execution:
+        return Execution(self._runner, task)
+
+    def _ended(self, execution: Execution, ended: Ended) -> None:
+        """An attempt is over: record it, and use the free slot."""
+        self._hand.running.pop(execution.task.id, None)
+        if ended is not None:
+            self._finisher.add(ended)
+        if not (isinstance(ended, Ending) and ended.event is Event.RELEASE):
+            self._done += 1
+        if isinstance(ended, Completion):
+            self._size.took(ended.ended - ended.started)
+        else:
+            self._tell(execution, ended)
+        if len(self._runner.stuck) >= self._settings.max_stuck_threads:
+            log.error("%d threads never came back; this worker drains and stops", len(self._runner.stuck))
+            self.stop()
+        self._wake()
+
+    def _tell(self, execution: Execution, ended: Ended) -> None:
+        task = execution.task
+        outcome = ended.event.value if isinstance(ended, Ending) else "nothing to record"
+        failed = isinstance(ended, Ending) and ended.error is not None
+        reason = ended.error.rpartition("\n")[2] if isinstance(ended, Ending) and ended.error else ""
+        log.log(
+            logging.WARNING if failed else logging.INFO,
+            "task %s %s attempt %d: %s%s",
+            task.name,
+            task.id,
+            task.attempts,
+            outcome,
+            f" ({reason})" if reason else "",
+            extra={"task_id": task.id, "task_name": task.name, "attempt": task.attempts, "worker_id": self.worker_id},
+        )
+
+    def _wake(self) -> None:
+        if self._claimer is not None:
+            self._claimer.wake()
+
+    def _names(self) -> list[str]:
+        return [name for name in self._queue.registry.names() if self._settings.wants(name)]
+
+    def _registration(self, instance: UUID) -> Registration:
+        return Registration(
+            instance=instance,
             worker_id=self.worker_id,
             host=socket.gethostname(),
             pid=os.getpid(),
             timeout_seconds=self._queue.config.worker_timeout_seconds,
             concurrency=self._settings.concurrency,
-            names=tuple(self._queue.registry.names()),
+            names=tuple(self._names()),
         )
-        await self._database.arun(lambda: workers.register_worker(registration, self._queue.clock.now()))
-        log.info("worker %s started with %d tasks known", self.worker_id, len(registration.names))
 
-    async def _forget(self) -> None:
-        try:
-            await self._database.arun(lambda: workers.forget_worker(self.instance))
-        except TaskLibError as error:
-            log.warning("could not sign off; others will notice: %s", error)
-        log.info("worker %s stopped", self.worker_id)
+    def _heartbeat(self, instance: UUID) -> Heartbeat:
+        loop = asyncio.get_running_loop()
 
-    def _start_heartbeat(self, loop: asyncio.AbstractEventLoop) -> Heartbeat:
         def declared_dead() -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._dead.set)
-                loop.call_soon_threadsafe(self._woken.set)
+                loop.call_soon_threadsafe(self._declared_dead)
 
-        heartbeat = Heartbeat(
+        return Heartbeat(
             self._database,
-            self.instance,
+            instance,
             interval_seconds=self._queue.config.heartbeat_interval_seconds,
+            timeout_seconds=self._queue.config.worker_timeout_seconds,
             now=self._queue.clock.now,
             declared_dead=declared_dead,
         )
-        heartbeat.start()
-        return heartbeat
 
-    async def _claim_forever(self) -> None:
-        failures = 0
-        while not self._stopping.is_set():
-            if self._dead.is_set():
-                await self._start_over()
-            self._start_buffered()
-            wanted = self._size.next_claim(len(self._running), len(self._buffer))
-            if wanted == 0:
-                await self._sleep(self._settings.poll_interval_seconds)
-                continue
-            self._woken.clear()
-            try:
-                claimed = await self._claim(wanted)
-                if failures:
-                    await self._release_strays()
-                    log.info("the database is back")
-                failures = 0
-            except TaskLibError as error:
-                failures += 1
-                if failures == 1:
-                    log.warning("cannot claim tasks, trying until the database is back: %s", error)
-                backoff = min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 8))
-                await self._sleep(backoff * random.uniform(0.5, 1))
-                continue
-            if not claimed.registered:
-                self._dead.set()
-            elif claimed.tasks:
-                self._buffer.extend(claimed.tasks)
-            elif claimed.contended:
-                await asyncio.sleep(random.uniform(0, CONTENDED_SECONDS))
-            else:
-                await self._idle(claimed.next_due_in)
+    def _declared_dead(self) -> None:
+        if self._claimer is not None:
+            self._claimer.unregistered = True
+            self._hand.drop([task.id for task in self._hand.held()])
+            self._claimer.wake()
 
-    async def _claim(self, limit: int) -> Claimed:
-        held = [(task.seq, task.version) for task in self._held()]
-        names = self._queue.registry.names()
-        return await self._database.arun(
-            lambda: attempts.claim_tasks(
-                instance=self.instance,
-                worker_id=self.worker_id,
-                names=names,
-                limit=limit,
-                lease_seconds=self._queue.config.lock_timeout_seconds,
-                held=held,
-                now=self._queue.clock.now(),
-            ),
-            # A claim whose answer was lost may have claimed: it is not sent again, its tasks are found and given back.
-            repeatable=False,
+    def _make_claimer(self, instance: UUID, heartbeat: Heartbeat) -> Claimer:
+        return Claimer(
+            self._database,
+            self._hand,
+            self._finisher,
+            self._size,
+            instance=instance,
+            worker_id=self.worker_id,
+            names=self._names,
+            lease_seconds=self._queue.config.lock_timeout_seconds,
+            poll_seconds=self._settings.poll_interval_seconds,
+            may_claim=lambda: self._lives(heartbeat),
+            now=self._queue.clock.now,
         )
 
-    async def _idle(self, next_due_in: float | None) -> None:
-        """Nothing is due: ask to be woken, look once more, and sleep until something is."""
-        if self._woken.is_set():
-            return
-        poll = self._settings.poll_interval_seconds
-        await self._declare(lambda: workers.declare_idle(self.instance, poll * 2 + IDLE_MARGIN_SECONDS))
-        self._woken.clear()
-        claimed = await self._claim(max(1, self._size.next_claim(len(self._running), len(self._buffer))))
-        if claimed.tasks:
-            self._buffer.extend(claimed.tasks)
-        else:
-            due = claimed.next_due_in if claimed.next_due_in is not None else next_due_in
-            await self._sleep(poll if due is None else min(poll, max(0.0, due)))
+    def _lives(self, heartbeat: Heartbeat) -> bool:
+        """Whether others still count on this instance; when they are about to take over, its work is ended first."""
+        silence = heartbeat.silence
+        if silence >= GIVE_UP:
+            self._hand.drop([task.id for task in self._hand.held()])
+        return silence < STOP_CLAIMING
 
-    async def _declare(self, operation: Callable[[], Any]) -> None:
-        await self._database.arun(operation)
+    def _reaper(self, heartbeat: Heartbeat) -> Reaper:
+        return Reaper(
+            self._database,
+            interval_seconds=self._queue.config.worker_timeout_seconds / 3,
+            backoff=self._queue.config.backoff,
+            may_judge=lambda: heartbeat.is_steady,
+            now=self._queue.clock.now,
+        )
 
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep until woken, at most this long."""
+    async def _quietly(self, step: Callable[[], Awaitable[Any]]) -> None:
         try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
-        self._woken.clear()
-
-    def _start_buffered(self) -> None:
-        while self._buffer and len(self._running) < self._settings.concurrency and not self._stopping.is_set():
-            task = self._buffer.popleft()
-            execution = Execution(self._runner, task)
-            self._running[task.id] = (execution, asyncio.ensure_future(self._execute(execution)))
-
-    async def _execute(self, execution: Execution) -> None:
-        task = execution.task
-        try:
-            ended = await execution.run()
-            if ended is not None:
-                self._finisher.add(ended)
-            self._done += not isinstance(ended, Ending) or ended.event.value != "release"
-            if isinstance(ended, Completion):
-                self._size.took(ended.ended - ended.started)
-        finally:
-            self._running.pop(task.id, None)
-            self._progress.pop(task.id, None)
-            self._woken.set()
-
-    async def _drain(self) -> None:
-        """Give back what has not begun, let the rest finish within the grace, then end it and give it back too."""
-        self._stopping.set()
-        for task in self._buffer:
-            self._finisher.add(Ending.release(task.id, task.version))
-        self._buffer.clear()
-        deadline = time.monotonic() + self._settings.grace_seconds
-        while self._running and not self._hurry.is_set() and time.monotonic() < deadline:
-            hurry = asyncio.ensure_future(self._hurry.wait())
-            works = {work for _, work in self._running.values()}
-            await asyncio.wait({*works, hurry}, timeout=deadline - time.monotonic(), return_when=asyncio.FIRST_COMPLETED)
-            hurry.cancel()
-        for execution, _ in list(self._running.values()):
-            execution.release()
-        if self._running:
-            await asyncio.wait([work for _, work in self._running.values()])
-        await self._finisher.flush()
-
-    async def _start_over(self) -> None:
-        """This instance was declared dead: nothing it holds is ours any more; go on as a new one."""
-        self._buffer.clear()
-        for execution, _ in list(self._running.values()):
-            execution.fence()
-        await self._finisher.flush()
-        self.instance = uuid4()
-        await self._register()
-        self._dead.clear()
-        self._start_heartbeat(asyncio.get_running_loop())
-
-    async def _release_strays(self) -> None:
-        """Give back tasks that a claim took although its answer never arrived."""
-        held = await self._database.arun(lambda: workers.list_held(self.instance))
-        ours = {task.id for task in self._held()}
-        for task_id, version in held:
-            if task_id not in ours:
-                self._finisher.add(Ending.release(task_id, version))
-
-    async def _keep_leases(self) -> None:
-        """Move the leases forward well before they end."""
-        lease = self._queue.config.lock_timeout_seconds
-        while True:
-            await asyncio.sleep(lease / 3)
-            held = [(task.id, task.version) for task in self._held()]
-            try:
-                lost, _ = await self._database.arun(
-                    lambda held=held: attempts.renew_leases(held, lease_seconds=lease, now=self._queue.clock.now())
-                )
-            except TaskLibError as error:
-                log.warning("cannot renew leases: %s", error)
-                continue
-            self._fence(lost)
-
-    async def _watch(self) -> None:
-        """See within a second that a running task shall be cancelled, and keep progress visible."""
-        while True:
-            await asyncio.sleep(min(CANCEL_CHECK_SECONDS, PROGRESS_SECONDS))
-            if not self._running:
-                continue
-            try:
-                await self._write_progress()
-                held = [(e.task.id, e.task.version) for e, _ in self._running.values() if not e.cancelled]
-                if not held:
-                    continue
-                lost, cancelled = await self._database.arun(lambda held=held: attempts.find_cancel_requests(held))
-            except TaskLibError:
-                continue  # The claimer reports an absent database; here the next look will do.
-            self._fence(lost)
-            for task_id in cancelled:
-                if task_id in self._running:
-                    self._running[task_id][0].cancel()
-
-    async def _recover(self) -> None:
-        """Take over from workers that are gone; any worker does, no leader is needed."""
-        interval = self._queue.config.worker_timeout_seconds / 3
-        thorough = True
-        while True:
-            try:
-                recovered = await self._database.arun(
-                    lambda thorough=thorough: workers.recover_tasks(
-                        self._queue.config.backoff, self._queue.clock.now(), thorough=thorough
-                    )
-                )
-                thorough = False
-                if recovered:
-                    log.warning("recovered %d tasks from workers that are gone", recovered)
-            except TaskLibError:
-                pass  # The claimer reports an absent database; here the next round will do.
-            await asyncio.sleep(interval * random.uniform(0.8, 1.2))
-
-    async def _write_progress(self) -> None:
-        reports, self._progress = self._progress, {}
-        if reports:
-            await self._database.arun(
-                lambda: attempts.report_progress(list(reports.values()), self._queue.clock.now())
-            )
-
-    def _note_progress(self, task: ClaimedTask, fraction: float, message: str | None) -> None:
-        self._progress[task.id] = (task.id, task.version, fraction, message)
-
-    def _fence(self, lost: Iterable[str]) -> None:
-        for task_id in lost:
-            if task_id in self._running:
-                log.warning("task %s was taken from this worker; its work is ended", task_id)
-                self._running[task_id][0].fence()
-            self._buffer = deque(task for task in self._buffer if task.id != task_id)
-
-    def _held(self) -> list[ClaimedTask]:
-        return [*self._buffer, *(execution.task for execution, _ in self._running.values())]
-
-
-class _Signals:
-    """SIGTERM and SIGINT call a function while the block runs; only in the main thread, where signals arrive."""
-
-    def __init__(self, handle: Callable[[], None], *, enabled: bool) -> None:
-        self._handle = handle
-        self._enabled = enabled and threading.current_thread() is threading.main_thread()
-
-    async def __aenter__(self) -> None:
-        if self._enabled:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, self._handle)
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._enabled:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().remove_signal_handler(number)
+            await step()
+        except TaskLibError as error:
+            log.warning("%s", error)
 
 
 async def _call_hooks(hooks: Iterable[Callable[..., Any]], state: WorkerState) -> None:

@@ -84,9 +84,7 @@ def delete_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
     return (yield from _in_steps(which, now, delete))
 
 
-def cleanup_tasks(
-    older_than: datetime, states: Sequence[TaskState], name: str | None = None
-) -> Operation[int]:
+def cleanup_tasks(older_than: datetime, states: Sequence[TaskState], name: str | None = None) -> Operation[int]:
     """Remove tasks that ended before a moment, a bounded number in each transaction."""
     deleted, after = 0, 0
     until = (yield Statement("last_position"))[0]["seq"]
@@ -166,4 +164,3 @@ def _reread(task_id: UUID) -> Operation[Task]:
 def _ids(ids: Sequence[UUID]) -> str:
     # Sorted, so that two actions over the same tasks lock them in the same order.
     return dumps(sorted(str(task_id) for task_id in ids))
-

@@ -114,9 +114,7 @@ def find_cancel_requests(held: Iterable[tuple[str, int]]) -> Operation[tuple[set
     return lost, {str(row["id"]) for row in rows} - lost
 
 
-def report_progress(
-    reports: Iterable[tuple[str, int, float, str | None]], now: datetime | None
-) -> Operation[None]:
+def report_progress(reports: Iterable[tuple[str, int, float, str | None]], now: datetime | None) -> Operation[None]:
     """Keep the latest progress of running attempts."""
     batch = [
         {"id": task_id, "version": version, "progress": fraction, "message": message}

@@ -84,16 +84,11 @@ def watch_task(task_id: UUID) -> Operation[Task | None]:
 
 def filter_params(which: TaskFilter, now: datetime | None) -> dict[str, Any]:
     """The parameters of the `matches` fragment."""
-    states = [s for s in which.states if s not in ("delayed", "retrying")]
-    delayed, retrying = "delayed" in which.states, "retrying" in which.states
-    if delayed:
-        states.append(TaskState.PENDING)
-    if retrying:
-        states.append(TaskState.FAILED)
+    states = [str(s) for s in which.states if s not in ("delayed", "retrying")]
     return {
-        "states": dumps([str(s) for s in states]) if states else None,
-        "delayed": True if delayed else None,
-        "retrying": True if retrying else None,
+        "states": dumps(states) if states else None,
+        "delayed": True if "delayed" in which.states else None,
+        "retrying": True if "retrying" in which.states else None,
         "name": which.name,
         "tags": dumps(dict(which.tags)) if which.tags else None,
         "ids": None if which.ids is None else dumps([str(i) for i in which.ids]),
@@ -109,7 +104,12 @@ def filter_params(which: TaskFilter, now: datetime | None) -> dict[str, Any]:
 
 def _columns(new: NewTask) -> dict[str, Any]:
     """The task as one object of the JSON batch; what is left out gets its default in the statement."""
-    columns: dict[str, Any] = {"id": str(new.id), "name": new.name, "kwargs": new.kwargs, "max_retries": new.max_retries}
+    columns: dict[str, Any] = {
+        "id": str(new.id),
+        "name": new.name,
+        "kwargs": new.kwargs,
+        "max_retries": new.max_retries,
+    }
     if new.run_at is not None:
         columns["run_at"] = moment_text(new.run_at)
     elif new.delay_seconds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from uuid import UUID
 from tasklib.codec import dumps
 from tasklib.retry import Backoff
 from tasklib.storage.rows import worker_from_row
-from tasklib.storage.statement import BEGIN, Operation, Statement
+from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 from tasklib.task import TaskState, WorkerInfo
 
 
@@ -81,27 +81,55 @@ def list_held(instance: UUID) -> Operation[list[tuple[str, int]]]:
     return [(str(row["id"]), row["version"]) for row in rows]
 
 
-def recover_tasks(backoff: Backoff, now: datetime | None, *, thorough: bool = False) -> Operation[int]:
-    """Take back the tasks of dead workers and those whose lease has passed; returns how many.
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What a recovery did."""
+
+    tasks: int
+    """Tasks taken back."""
+    fleet: int
+    """Worker instances known."""
+
+
+def recover_tasks(
+    backoff: Backoff, now: datetime | None, *, leases: bool = True, thorough: bool = False
+) -> Operation[Recovery]:
+    """Take back the tasks of dead workers, and with `leases` those whose lease has passed.
 
     `thorough` reads the whole table and also finds running tasks that no known worker holds.
     """
     yield BEGIN
+    fleet: int = (yield Statement("count_workers"))[0]["count"]
     dead = [str(row["instance"]) for row in (yield Statement("find_dead_workers", {"now": now}))]
-    find = "find_stale_any" if thorough else "find_stale_held"
-    stale = yield Statement(find, {"dead": dumps(dead), "now": now})
-    recovered = 0
-    if stale:
-        lost = dumps([{"id": str(row["id"]), "version": row["version"]} for row in stale])
-        delays = dumps([backoff.mean(n) for n in range(64)])
-        rows = yield Statement("recover_tasks", {"lost": lost, "delays": delays, "jitter": backoff.jitter, "now": now})
-        recovered = len(rows)
-        if any(row["state"] == TaskState.PENDING for row in rows):
-            yield Statement("wake_workers")
+    stale: list[Row] = []
+    if thorough:
+        stale += yield Statement("find_stale_any", {"dead": dumps(dead), "now": now})
+    else:
+        if dead:
+            stale += yield Statement("find_held_by", {"dead": dumps(dead)})
+        if leases:
+            stale += yield Statement("find_expired_held", {"now": now})
+    recovered = yield from _take_back(stale, backoff, now)
     if dead:
-        yield from _remove(dead)
-    return recovered
+        yield Statement("remove_workers", {"dead": dumps(dead)})
+    return Recovery(recovered, fleet)
 
 
-def _remove(dead: Iterable[str]) -> Operation[None]:
-    yield Statement("remove_workers", {"dead": dumps(list(dead))})
+def recover_orphans(backoff: Backoff, now: datetime | None) -> Operation[Recovery]:
+    """Take back tasks whose lease has passed and whom no known worker holds, dead or alive."""
+    yield BEGIN
+    stale = yield Statement("find_orphans", {"now": now})
+    return Recovery((yield from _take_back(stale, backoff, now)), 0)
+
+
+def _take_back(stale: Sequence[Row], backoff: Backoff, now: datetime | None) -> Operation[int]:
+    """Let lost tasks run again, or end, as their attempts allow; fenced like every other write."""
+    lost = {str(row["id"]): row["version"] for row in stale}
+    if not lost:
+        return 0
+    batch = dumps([{"id": task_id, "version": version} for task_id, version in sorted(lost.items())])
+    delays = dumps([backoff.mean(n) for n in range(64)])
+    rows = yield Statement("recover_tasks", {"lost": batch, "delays": delays, "jitter": backoff.jitter, "now": now})
+    if any(row["state"] == TaskState.PENDING for row in rows):
+        yield Statement("wake_workers")
+    return len(rows)

@@ -1,4 +1,4 @@
-"""PostgreSQL through psycopg: a blocking pool, one asynchronous pool per event loop, and the caller's own connection."""
+"""PostgreSQL through psycopg: a blocking pool, an asynchronous pool per event loop, and the caller's own connection."""
 
 from __future__ import annotations
 
@@ -6,29 +6,37 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, finalize
 
 import psycopg
 from psycopg import AsyncClientCursor, AsyncConnection, ClientCursor, Connection
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from tasklib.config import Config, redact_url
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable, TaskLibError
-from tasklib.storage.database import Listener
+from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.drive import ROLLBACK, run_awaiting, run_blocking, steps
 from tasklib.storage.postgres.dialect import PostgresDialect, is_conflict, translate
 from tasklib.storage.postgres.listener import PostgresListener
 from tasklib.storage.postgres.schema import current_schema, ensure_schema
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
 
+if TYPE_CHECKING:
+    from tasklib.storage.enlist import Enlisted
+
 CONFLICT_TRIES = 5
 SESSION = (
     # Our statements are planned once and run often; compiling them, or planning them anew each time, costs more than
     # running them.  A default isolation chosen for the application is not for the queue's own statements.
     "SET jit = off; SET plan_cache_mode = force_generic_plan; SET default_transaction_isolation = 'read committed'"
+)
+BEGIN_FOR_USER = (
+    # The user's statements are planned as the server's settings say, not as ours.
+    b"BEGIN; SET LOCAL jit TO DEFAULT; SET LOCAL plan_cache_mode TO DEFAULT"
 )
 KEYWORDS = {BEGIN.name: "BEGIN", COMMIT.name: "COMMIT", ROLLBACK.name: "ROLLBACK"}
 
@@ -43,7 +51,7 @@ class PostgresDatabase:
         self._options = _connection_options(config)
         self._lock = threading.Lock()
         self._ready: PostgresDialect | None = None
-        self._pool: ConnectionPool[Connection[DictRow]] | None = None
+        self._pool: ConnectionPool[Connection[Any]] | None = None
         self._loop_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = WeakKeyDictionary()
         self._listener: PostgresListener | None = None
 
@@ -65,7 +73,7 @@ class PostgresDatabase:
 
     async def arun(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation on a connection of this event loop's pool."""
-        dialect = self._ready or await asyncio.to_thread(self._ensure)
+        dialect = await self._ensured()
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
                 async with (await self._loop_pool()).connection() as connection:
@@ -87,10 +95,43 @@ class PostgresDatabase:
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside the caller's transaction, awaiting."""
-        dialect = self._ready or await asyncio.to_thread(self._ensure)
+        dialect = await self._ensured()
         from tasklib.storage.enlist import enlist
 
         return await enlist(connection, dialect).arun(make())
+
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        """A transaction on a connection of the blocking pool."""
+        from tasklib.storage.enlist import enlist
+
+        dialect = self._ensure()
+        with self._blocking_pool().connection() as connection, _translated():
+            connection.execute(BEGIN_FOR_USER, prepare=False)
+            try:
+                yield _Transaction(connection, lambda: enlist(connection, dialect))
+            except BaseException:
+                if not connection.closed:
+                    connection.execute(b"ROLLBACK", prepare=False)
+                raise
+            connection.execute(b"COMMIT", prepare=False)
+
+    @asynccontextmanager
+    async def atransaction(self) -> AsyncGenerator[Transaction]:
+        """A transaction on a connection of this event loop's pool."""
+        from tasklib.storage.enlist import enlist
+
+        dialect = await self._ensured()
+        async with (await self._loop_pool()).connection() as connection:
+            with _translated():
+                await connection.execute(BEGIN_FOR_USER, prepare=False)
+                try:
+                    yield _Transaction(connection, lambda: enlist(connection, dialect))
+                except BaseException:
+                    if not connection.closed:
+                        await connection.execute(b"ROLLBACK", prepare=False)
+                    raise
+                await connection.execute(b"COMMIT", prepare=False)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Listen for notifications on a connection of its own."""
@@ -125,6 +166,9 @@ class PostgresDatabase:
         if loop_pool is not None:
             await loop_pool.close()
         await asyncio.to_thread(self.close)
+
+    async def _ensured(self) -> PostgresDialect:
+        return await asyncio.to_thread(self._ensure) if self._ready is None else self._ready
 
     def _ensure(self) -> PostgresDialect:
         """Check the schema once; the connection is made directly, so that its failure is told in the server's words."""
@@ -168,7 +212,7 @@ class PostgresDatabase:
             f"{self._config.connect_timeout_seconds:g} s; raise pool_size, or look for what holds them ({timeout})"
         )
 
-    def _blocking_pool(self) -> ConnectionPool[Connection[DictRow]]:
+    def _blocking_pool(self) -> ConnectionPool[Connection[Any]]:
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
@@ -184,7 +228,7 @@ class PostgresDatabase:
                 finalize(self, self._pool.close)
             return self._pool
 
-    async def _loop_pool(self) -> AsyncConnectionPool[AsyncConnection[DictRow]]:
+    async def _loop_pool(self) -> AsyncConnectionPool[AsyncConnection[Any]]:
         loop = asyncio.get_running_loop()
         loop_pool = self._loop_pools.get(loop)
         if loop_pool is None:
@@ -204,7 +248,32 @@ class PostgresDatabase:
 
     def _pool_options(self) -> dict[str, Any]:
         threshold = 5 if self._config.prepare_statements else None
-        return {**self._options, "autocommit": True, "row_factory": dict_row, "prepare_threshold": threshold}
+        return {**self._options, "autocommit": True, "prepare_threshold": threshold}
+
+
+class _Transaction:
+    """A connection with a transaction open, lent to the user's code."""
+
+    def __init__(self, connection: Any, enlisted: Callable[[], Enlisted]) -> None:
+        self.connection = connection
+        self._enlisted = enlisted
+
+    def run(self, make: Callable[[], Operation[T]]) -> T:
+        return self._enlisted().run(make())
+
+    async def arun(self, make: Callable[[], Operation[T]]) -> T:
+        return await self._enlisted().arun(make())
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    """Errors of our own statements as ours; those the user's code raised are the user's and pass as they are."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        if error.sqlstate is None:
+            raise translate(error) from error
+        raise
 
 
 class _LoopPool:
@@ -213,12 +282,12 @@ class _LoopPool:
     asyncio finishes every suspended asynchronous generator before it closes a loop; the pool's end waits in one.
     """
 
-    def __init__(self, pool: AsyncConnectionPool[AsyncConnection[DictRow]]) -> None:
+    def __init__(self, pool: AsyncConnectionPool[AsyncConnection[Any]]) -> None:
         self._pool = pool
         self._life: AsyncGenerator[None] = self._live()
         self._opening: asyncio.Future[None] | None = None
 
-    async def opened(self) -> AsyncConnectionPool[AsyncConnection[DictRow]]:
+    async def opened(self) -> AsyncConnectionPool[AsyncConnection[Any]]:
         if self._opening is None:
             self._opening = asyncio.ensure_future(anext(self._life))
         if not self._opening.done():
@@ -236,27 +305,27 @@ class _LoopPool:
             await self._pool.close()
 
 
-def _execute(connection: Connection[DictRow], dialect: PostgresDialect, statement: Statement) -> Sequence[Row]:
+def _execute(connection: Connection[Any], dialect: PostgresDialect, statement: Statement) -> Sequence[Row]:
     keyword = KEYWORDS.get(statement.name)
     if keyword is not None:
         connection.execute(keyword.encode(), prepare=False)
         return ()
     custom = dialect.statements[statement.name].custom_plan
-    cursor = ClientCursor(connection) if custom else connection.cursor()
+    cursor = ClientCursor(connection, row_factory=dict_row) if custom else connection.cursor(row_factory=dict_row)
     with cursor:
         cursor.execute(dialect.pyformat[statement.name].encode(), statement.params)
         return cursor.fetchall() if cursor.description else ()
 
 
 async def _execute_async(
-    connection: AsyncConnection[DictRow], dialect: PostgresDialect, statement: Statement
+    connection: AsyncConnection[Any], dialect: PostgresDialect, statement: Statement
 ) -> Sequence[Row]:
     keyword = KEYWORDS.get(statement.name)
     if keyword is not None:
         await connection.execute(keyword.encode(), prepare=False)
         return ()
     custom = dialect.statements[statement.name].custom_plan
-    cursor = AsyncClientCursor(connection) if custom else connection.cursor()
+    cursor = AsyncClientCursor(connection, row_factory=dict_row) if custom else connection.cursor(row_factory=dict_row)
     async with cursor:
         await cursor.execute(dialect.pyformat[statement.name].encode(), statement.params)
         return await cursor.fetchall() if cursor.description else ()
@@ -271,7 +340,7 @@ async def _configure_async(connection: AsyncConnection[Any]) -> None:
 
 
 def _connection_options(config: Config) -> dict[str, Any]:
-    """What libpq is told beside the URL: bounded connecting, and silence of the network noticed within half a minute."""
+    """What libpq is told beside the URL: connecting is bounded, a silent network is noticed within half a minute."""
     return {
         "connect_timeout": max(2, round(config.connect_timeout_seconds)),
         "application_name": "tasklib",

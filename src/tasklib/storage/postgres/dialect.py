@@ -18,7 +18,7 @@ from tasklib.errors import (
     SchemaMissing,
     StorageError,
 )
-from tasklib.storage.statement import PARAMETER, Sql, load_sql
+from tasklib.storage.statement import Sql, load_sql, pyformat
 
 
 class PostgresDialect:
@@ -47,9 +47,7 @@ class PostgresDialect:
     @cached_property
     def pyformat(self) -> Mapping[str, str]:
         """Every statement as psycopg takes it, with `%(name)s` parameters."""
-        return {
-            name: PARAMETER.sub(r"%(\1)s", self.fill(sql.text).replace("%", "%%")) for name, sql in self.statements.items()
-        }
+        return {name: pyformat(self.fill(sql.text)) for name, sql in self.statements.items()}
 
 
 def translate(error: Exception) -> Exception:
@@ -57,10 +55,8 @@ def translate(error: Exception) -> Exception:
     if not isinstance(error, psycopg.Error):
         return error
     text = (error.diag.message_primary or str(error) or type(error).__name__).strip()
-    if error.sqlstate is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        translated = _unavailable(text)
-    else:
-        translated = explain(error.sqlstate, text)
+    silent = error.sqlstate is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    translated = _unavailable(text) if silent else explain(error.sqlstate, text)
     translated.__cause__ = error
     return translated
 

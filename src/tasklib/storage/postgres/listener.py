@@ -35,7 +35,7 @@ class PostgresListener:
         self._thread = threading.Thread(target=self._run, name="tasklib-listen", daemon=True)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener from now on; returns how to stop.  Waits for the first LISTEN, so that nothing is missed."""
+        """Call the listener from now on; returns how to stop.  Waits for the first LISTEN, so nothing is missed."""
         with self._lock:
             self._listeners.append(listener)
             if not self._thread.is_alive() and not self._closed.is_set():
@@ -70,7 +70,9 @@ class PostgresListener:
             except psycopg.Error as error:
                 failures += 1
                 if failures == 1:
-                    log.warning("lost the connection for notifications, polling until it is back: %s", str(error).strip())
+                    log.warning(
+                        "lost the connection for notifications, polling until it is back: %s", str(error).strip()
+                    )
             # Whoever waits for the first LISTEN goes on without it: polling is the floor.
             self._listening.set()
             if not self._closed.is_set():

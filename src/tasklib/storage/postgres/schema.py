@@ -47,7 +47,7 @@ def ensure_schema(connection: Connection[Any], dialect: PostgresDialect, *, migr
     if not migrate:
         kind, state = (SchemaMissing, "has no tasklib tables") if len(pending) == 1 else (SchemaOutdated, "is outdated")
         raise kind(
-            f"schema {dialect.schema!r} {state} (missing: {', '.join(m.name for m in pending)}) and auto_migrate is off; "
+            f"schema {dialect.schema!r} {state} (missing: {', '.join(m.name for m in pending)}), auto_migrate is off; "
             "run `tasklib migrate` with a role that may create tables"
         )
     try:
@@ -67,7 +67,9 @@ def _applied(connection: Connection[Any], dialect: PostgresDialect) -> Mapping[i
     ).fetchone()
     assert found is not None
     if found[0]:
-        rows = connection.execute(dialect.fill("SELECT version, min_compatible FROM {schema}.tasklib_migrations"))
+        rows = connection.execute(
+            dialect.fill("SELECT version, min_compatible FROM {schema}.tasklib_migrations").encode()
+        )
         applied = dict(rows.fetchall())
         if applied:
             return applied
@@ -100,13 +102,13 @@ def _apply_locked(connection: Connection[Any], dialect: PostgresDialect, migrati
     if migration.version == 1:
         exists = "SELECT FROM pg_namespace WHERE nspname = %s"
         if connection.execute(exists, (dialect.schema,)).fetchone() is None:
-            connection.execute(dialect.fill("CREATE SCHEMA {schema}"))
-        connection.execute(dialect.fill(CREATE_LEDGER))
-    connection.execute(dialect.fill(migration.text), prepare=False)
+            connection.execute(dialect.fill("CREATE SCHEMA {schema}").encode())
+        connection.execute(dialect.fill(CREATE_LEDGER).encode())
+    connection.execute(dialect.fill(migration.text).encode(), prepare=False)
     connection.execute(
-        dialect.fill("INSERT INTO {schema}.tasklib_migrations (version, name, min_compatible) VALUES (%s, %s, %s)"),
+        dialect.fill(
+            "INSERT INTO {schema}.tasklib_migrations (version, name, min_compatible) VALUES (%s, %s, %s)"
+        ).encode(),
         (migration.version, migration.name, migration.min_compatible),
     )
     return True
-
-

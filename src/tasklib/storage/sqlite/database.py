@@ -6,15 +6,17 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from tasklib.config import Config
-from tasklib.errors import ConfigurationError, DatabaseUnavailable, StorageError
-from tasklib.storage.database import Listener
+from tasklib.errors import ConfigurationError, DatabaseBusy, DatabaseUnavailable, StorageError
+from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.drive import ROLLBACK, run_blocking, steps
 from tasklib.storage.sqlite import schema
 from tasklib.storage.sqlite.dialect import SqliteDialect, execute, translate
@@ -38,14 +40,14 @@ class SqliteDatabase:
     def __init__(self, config: Config) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise ConfigurationError(
-                f"this Python links SQLite {sqlite3.sqlite_version}; tasklib needs 3.40 or newer: upgrade Python, or use "
-                "PostgreSQL"
+                f"this Python links SQLite {sqlite3.sqlite_version}; tasklib needs 3.40 or newer: upgrade Python, "
+                "or use PostgreSQL"
             )
         self._config = config
-        self._path = _path_of(config.database_url)
-        lock_file = None if self._path is None else self._path.with_name(self._path.name + "-lock")
-        self._gate = WriterGate(lock_file, config.busy_timeout_seconds)
-        self._watcher = SqliteWatcher(None if self._path is None else self._connect)
+        self.path = _path_of(config.database_url)
+        lock_file = None if self.path is None else self.path.with_name(self.path.name + "-lock")
+        self.gate = WriterGate(lock_file, config.busy_timeout_seconds)
+        self.watcher = SqliteWatcher(None if self.path is None else self._connect)
         self._open_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
@@ -70,22 +72,57 @@ class SqliteDatabase:
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside the caller's transaction."""
-        self._opened()
+        self._opened_beside()
         from tasklib.storage.enlist import enlist
 
         return enlist(connection, SqliteDialect()).run(make())
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside the caller's transaction, awaiting."""
-        self._opened()
+        await asyncio.to_thread(self._opened_beside)
         from tasklib.storage.enlist import enlist
 
         return await enlist(connection, SqliteDialect()).arun(make())
 
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        """A transaction on the writer's connection.  Everybody else waits for it, so it is cut short if it is long."""
+        session = _Session(self, self._opened())
+        session.execute(BEGIN)
+        limit = self._config.busy_timeout_seconds / 2
+        overdue = threading.Timer(limit, self._opened().interrupt)
+        overdue.start()
+        started = time.monotonic()
+        try:
+            yield _Transaction(self._opened())
+            if time.monotonic() - started > limit:
+                raise DatabaseBusy(
+                    f"a transactional task held SQLite's only writer for more than {limit:g} s and was undone; do the "
+                    "slow part outside, raise busy_timeout_seconds, or use PostgreSQL"
+                )
+            overdue.cancel()
+            session.execute(COMMIT)
+        finally:
+            overdue.cancel()
+            session.close()
+
+    @asynccontextmanager
+    async def atransaction(self) -> AsyncGenerator[Transaction]:
+        """The same, with the turn awaited in a thread."""
+        block = self.transaction()
+        transaction = await asyncio.to_thread(block.__enter__)
+        try:
+            yield transaction
+        except BaseException as error:
+            if not block.__exit__(type(error), error, error.__traceback__):
+                raise
+        else:
+            await asyncio.to_thread(block.__exit__, None, None, None)
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Watch the file for commits."""
         self._opened()
-        return self._watcher.subscribe(listener)
+        return self.watcher.subscribe(listener)
 
     def migrate(self) -> list[str]:
         """Apply what is missing, whatever auto_migrate says."""
@@ -100,7 +137,7 @@ class SqliteDatabase:
 
     def close(self) -> None:
         """Close every connection; a database in memory is gone with it."""
-        self._watcher.close()
+        self.watcher.close()
         with self._open_lock:
             threads, self._threads = self._threads, None
             connections = [*self._readers, *([self._writer] if self._writer else [])]
@@ -109,12 +146,12 @@ class SqliteDatabase:
             threads.shutdown(wait=True)
         if connections:
             # The last connection to close checkpoints, which is a write like any other.
-            self._gate.acquire()
+            self.gate.acquire()
             try:
                 for connection in connections:
                     connection.close()
             finally:
-                self._gate.release()
+                self.gate.release()
 
     async def aclose(self) -> None:
         """Close every connection without blocking the event loop."""
@@ -142,17 +179,27 @@ class SqliteDatabase:
                 self._writer = connection
             return self._writer
 
+    def _opened_beside(self) -> None:
+        """The same beside a transaction of the caller, which is in the way if the tables must be made first."""
+        try:
+            self._opened()
+        except DatabaseBusy as error:
+            raise DatabaseBusy(
+                "the queue was used for the first time inside this transaction, which keeps it from making its tables; "
+                "run `tasklib migrate`, or use the queue once before"
+            ) from error
+
     def _in_turn(self, connection: sqlite3.Connection) -> list[str]:
-        self._gate.acquire()
+        self.gate.acquire()
         try:
             return schema.migrate(connection)
         except sqlite3.Error as error:
             raise translate(error) from error
         finally:
-            self._gate.release()
+            self.gate.release()
 
     def _connect(self) -> sqlite3.Connection:
-        target = ":memory:" if self._path is None else str(self._path)
+        target = ":memory:" if self.path is None else str(self.path)
         try:
             connection = sqlite3.connect(
                 target,
@@ -161,42 +208,61 @@ class SqliteDatabase:
                 check_same_thread=False,
                 cached_statements=256,
             )
-            if self._path is not None:
+            if self.path is not None:
                 mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 if mode != "wal":
-                    raise StorageError(f"{self._path} cannot use a write-ahead log (got {mode}); is it on a network disk?")
+                    raise StorageError(
+                        f"{self.path} cannot use a write-ahead log (got {mode}); is it on a network disk?"
+                    )
             # Commits survive a power cut; checkpoints are done in turn, see gate.py.
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.executescript(_CONNECTION_SQL)
         except sqlite3.Error as error:
+            if isinstance(translated := translate(error), DatabaseBusy):
+                raise translated from error
             raise DatabaseUnavailable(
                 f"cannot open the SQLite file {target}: {error}; check that its folder exists and can be written, and that "
                 "it is a SQLite database"
             ) from error
         return connection
 
-    def _reader(self) -> sqlite3.Connection:
+    def reader(self) -> sqlite3.Connection:
         with self._open_lock:
             return self._readers.pop() if self._readers else self._connect()
 
-    def _give_back(self, reader: sqlite3.Connection) -> None:
+    def give_back(self, reader: sqlite3.Connection) -> None:
         with self._open_lock:
             if self._writer is not None and len(self._readers) < READERS:
                 self._readers.append(reader)
                 return
         reader.close()
 
-    def _committed(self, writer: sqlite3.Connection) -> None:
+    def committed(self, writer: sqlite3.Connection) -> None:
         """After every commit, still in turn: keep the write-ahead log short."""
-        if self._path is None:
+        if self.path is None:
             return
         try:
-            size = os.stat(f"{self._path}-wal").st_size
+            size = os.stat(f"{self.path}-wal").st_size
         except OSError:
             return
         if size > CHECKPOINT_BYTES:
             writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+class _Transaction:
+    """The writer's connection with a transaction open, lent to the user's code."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def run(self, make: Callable[[], Operation[T]]) -> T:
+        from tasklib.storage.enlist import enlist
+
+        return enlist(self.connection, SqliteDialect()).run(make())
+
+    async def arun(self, make: Callable[[], Operation[T]]) -> T:
+        return self.run(make)
 
 
 class _Session:
@@ -219,9 +285,13 @@ class _Session:
             case ROLLBACK.name:
                 self._end("ROLLBACK")
                 return ()
+            case _:
+                return self._run(statement)
+
+    def _run(self, statement: Statement) -> Sequence[Row]:
         if self._writing:
             return execute(self._writer, statement.name, statement.params)
-        if self._database._path is None or SqliteDialect().statements[statement.name].writes:
+        if self._database.path is None or SqliteDialect().statements[statement.name].writes:
             return self._alone(statement)
         return self._read(statement)
 
@@ -230,11 +300,11 @@ class _Session:
             self._end("ROLLBACK")
 
     def _begin(self) -> None:
-        self._database._gate.acquire()
+        self._database.gate.acquire()
         try:
             self._writer.execute("BEGIN IMMEDIATE")
         except BaseException:
-            self._database._gate.release()
+            self._database.gate.release()
             raise
         self._writing = True
         self._changes = self._writer.total_changes
@@ -244,16 +314,16 @@ class _Session:
         try:
             try:
                 self._writer.execute(how)
-                self._database._committed(self._writer)
+                self._database.committed(self._writer)
             except sqlite3.Error:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
                 raise
         finally:
             self._writing = False
-            self._database._gate.release()
+            self._database.gate.release()
         if how == "COMMIT" and changed:
-            self._database._watcher.tell()
+            self._database.watcher.tell()
 
     def _alone(self, statement: Statement) -> Sequence[Row]:
         self._begin()
@@ -266,11 +336,11 @@ class _Session:
         return rows
 
     def _read(self, statement: Statement) -> Sequence[Row]:
-        reader = self._database._reader()
+        reader = self._database.reader()
         try:
             return execute(reader, statement.name, statement.params)
         finally:
-            self._database._give_back(reader)
+            self._database.give_back(reader)
 
 
 def _path_of(url: str) -> Path | None:
@@ -280,7 +350,7 @@ def _path_of(url: str) -> Path | None:
         return None
     if not rest.startswith("///") or rest == "///":
         raise ConfigurationError(
-            f"a SQLite URL is sqlite:///file.db (relative), sqlite:////absolute/file.db or sqlite:///:memory:, got {url!r}"
+            f"a SQLite URL is sqlite:///file.db, sqlite:////absolute/file.db or sqlite:///:memory:, got {url!r}"
         )
     path = Path(rest.removeprefix("///")).absolute()
     if not path.parent.is_dir():

@@ -1,8 +1,8 @@
 """The turn to write: one writer at a time among threads and processes, in the order they came, for a bounded wait.
 
-SQLite itself lets writers race for its lock with sleeps in between, which is neither fair nor bounded for the loser.  And
-before 3.51.3 a checkpoint that runs while another connection writes can corrupt a WAL database, so every write and every
-checkpoint of ours happens in turn, under a lock file beside the database.
+SQLite itself lets writers race for its lock with sleeps in between, which is neither fair nor bounded for the loser.
+And before 3.51.3 a checkpoint that runs while another connection writes can corrupt a WAL database, so every write and
+every checkpoint of ours happens in turn, under a lock file beside the database.
 """
 
 from __future__ import annotations

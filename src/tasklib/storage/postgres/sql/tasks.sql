@@ -6,10 +6,10 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
 
 -- fragment: matches
-(:states::jsonb IS NULL OR t.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb))))
-    AND (:delayed::boolean IS NULL
-        OR :delayed::boolean = (t.due_at IS NOT NULL AND t.due_at > coalesce(:now::timestamptz, now())))
-    AND (:retrying::boolean IS NULL OR :retrying::boolean = (t.state = 'failed' AND t.completed_at IS NULL))
+((:states::jsonb IS NULL AND :delayed::boolean IS NULL AND :retrying::boolean IS NULL)
+        OR t.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb)))
+        OR (:delayed::boolean AND t.state = 'pending' AND t.due_at > coalesce(:now::timestamptz, now()))
+        OR (:retrying::boolean AND t.state = 'failed' AND t.completed_at IS NULL))
     AND (:name::text IS NULL OR t.name = :name::text)
     AND (:tags::jsonb IS NULL OR t.tags @> :tags::jsonb)
     AND (:ids::jsonb IS NULL OR t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)))

@@ -60,6 +60,10 @@ JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.
 WHERE h.instance = :instance::uuid
 ORDER BY t.id;
 
+-- name: count_workers
+-- How many worker instances are known.
+SELECT count(*) AS count FROM {schema}.tasklib_workers;
+
 -- name: find_dead_workers
 -- Instances silent for longer than they allowed, locked so that one recoverer takes care of each.
 SELECT w.instance
@@ -68,14 +72,33 @@ WHERE w.heartbeat_at + make_interval(secs => w.timeout_seconds) < coalesce(:now:
 ORDER BY w.instance
 FOR UPDATE SKIP LOCKED;
 
--- name: find_stale_held
--- Tasks noted as held whose worker is dead, or whose lease has passed.
+-- name: find_held_by
+-- The running tasks of instances that are gone.
 SELECT t.id, t.version
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
 JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
 WHERE h.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
-    OR t.locked_until < coalesce(:now::timestamptz, now())
+ORDER BY t.id;
+
+-- name: find_expired_held
+-- The running tasks that some instance holds although their lease has passed.
+SELECT t.id, t.version
+FROM {schema}.tasklib_claims AS h
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+WHERE t.locked_until < coalesce(:now::timestamptz, now())
+ORDER BY t.id;
+
+-- name: find_orphans
+-- Running tasks whose lease has passed and whom no known instance holds, found by reading the whole table.
+SELECT t.id, t.version
+FROM {schema}.tasks AS t
+WHERE t.state = 'running' AND t.locked_until < coalesce(:now::timestamptz, now()) AND NOT EXISTS (
+    SELECT FROM {schema}.tasklib_claims AS h
+    CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+    WHERE held.seq = t.seq AND held.version = t.version
+)
 ORDER BY t.id;
 
 -- name: find_stale_any

@@ -75,7 +75,9 @@ WITH RECURSIVE pair (name, priority) AS (
         WHERE t.name = k.value AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
     )
     FROM json_each(:names) AS k
-    WHERE (SELECT count(*) FROM temp.tasklib_picked) < :limit
+    WHERE (SELECT count(*) FROM temp.tasklib_picked) < :limit AND NOT EXISTS (
+        SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', k.value) AND c.paused_at IS NOT NULL
+    )
     UNION ALL
     SELECT p.name, (
         SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim

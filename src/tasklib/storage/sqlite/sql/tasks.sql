@@ -5,9 +5,10 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     t.history, t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
 
 -- fragment: matches
-(:states IS NULL OR t.state IN (SELECT s.value FROM json_each(:states) AS s))
-    AND (:delayed IS NULL OR :delayed = (t.due_at IS NOT NULL AND t.due_at > :now))
-    AND (:retrying IS NULL OR :retrying = (t.state = 'failed' AND t.completed_at IS NULL))
+((:states IS NULL AND :delayed IS NULL AND :retrying IS NULL)
+        OR t.state IN (SELECT s.value FROM json_each(:states) AS s)
+        OR (:delayed AND t.state = 'pending' AND t.due_at > :now)
+        OR (:retrying AND t.state = 'failed' AND t.completed_at IS NULL))
     AND (:name IS NULL OR t.name = :name)
     AND (:tags IS NULL OR NOT EXISTS (
         SELECT 1 FROM json_each(:tags) AS want

@@ -51,6 +51,10 @@ JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AN
 WHERE h.instance = :instance
 ORDER BY t.id;
 
+-- name: count_workers
+-- How many worker instances are known.
+SELECT count(*) AS count FROM tasklib_workers;
+
 -- name: find_dead_workers
 -- Instances silent for longer than they allowed.
 SELECT w.instance
@@ -58,13 +62,32 @@ FROM tasklib_workers AS w
 WHERE (julianday(:now) - julianday(w.heartbeat_at)) * 86400.0 > w.timeout_seconds
 ORDER BY w.instance;
 
--- name: find_stale_held
--- Tasks noted as held whose worker is dead, or whose lease has passed.
+-- name: find_held_by
+-- The running tasks of instances that are gone.
 SELECT t.id, t.version
 FROM tasklib_claims AS h
 CROSS JOIN json_each(h.seqs) AS held
 JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
-WHERE h.instance IN (SELECT d.value FROM json_each(:dead) AS d) OR t.locked_until < :now
+WHERE h.instance IN (SELECT d.value FROM json_each(:dead) AS d)
+ORDER BY t.id;
+
+-- name: find_expired_held
+-- The running tasks that some instance holds although their lease has passed.
+SELECT t.id, t.version
+FROM tasklib_claims AS h
+CROSS JOIN json_each(h.seqs) AS held
+JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+WHERE t.locked_until < :now
+ORDER BY t.id;
+
+-- name: find_orphans
+-- Running tasks whose lease has passed and whom no known instance holds, found by reading the whole table.
+SELECT t.id, t.version
+FROM tasks AS t
+WHERE t.state = 'running' AND t.locked_until < :now AND NOT EXISTS (
+    SELECT 1 FROM tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
+    WHERE held.value = t.seq AND t.version = h.versions ->> held.key
+)
 ORDER BY t.id;
 
 -- name: find_stale_any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
@@ -16,7 +17,7 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Heartbeat:
-    """Beats until stopped; tells once when the instance turns out to have been declared dead."""
+    """Beats until stopped, and knows how long others have been believing that this instance lives."""
 
     def __init__(
         self,
@@ -24,19 +25,23 @@ class Heartbeat:
         instance: UUID,
         *,
         interval_seconds: float,
+        timeout_seconds: float,
         now: Callable[[], datetime | None],
         declared_dead: Callable[[], None],
     ) -> None:
         self._database = database
         self._instance = instance
         self._interval = interval_seconds
+        self._timeout = timeout_seconds
         self._now = now
         self._declared_dead = declared_dead
+        # The registration was the first beat.
+        self._last = self._held_since = time.monotonic()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="tasklib-heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin to beat; the registration counts as the first."""
+        """Begin to beat."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -45,9 +50,24 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join(5)
 
+    @property
+    def silence(self) -> float:
+        """The part of the time after which others take over that has passed since the last beat arrived; 1 is all."""
+        return (time.monotonic() - self._last) / self._timeout
+
+    @property
+    def is_steady(self) -> bool:
+        """True once beats have held for one full timeout: only then may this instance judge others by theirs.
+
+        After an outage everybody looks silent; whoever lives has beaten again by the time the first one may judge.
+        """
+        return time.monotonic() - self._held_since >= self._timeout and self.silence < 1
+
     def _beat(self) -> None:
         failing = False
         while not self._stopped.wait(self._interval):
+            # The moment before the request counts: the database saw it no earlier.
+            asked = time.monotonic()
             try:
                 known = self._database.run(lambda: workers.beat(self._instance, None, self._now()))
             except TaskLibError as error:
@@ -55,7 +75,9 @@ class Heartbeat:
                     log.warning("cannot send heartbeats, trying until the database is back: %s", error)
                 failing = True
                 continue
-            failing = False
+            if failing or asked - self._last > self._timeout:
+                self._held_since = asked
+            failing, self._last = False, asked
             if not known and not self._stopped.is_set():
                 log.error("this worker was declared dead; its tasks run elsewhere")
                 self._declared_dead()

@@ -1,0 +1,67 @@
+"""Looking after running tasks: their leases, requests to cancel them, and their progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from tasklib.storage.database import Database
+from tasklib.storage.operations import attempts
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.hand import Hand
+from tasklib.worker.periodic import Periodic
+
+WATCH_SECONDS = 0.5
+"""How soon a request to cancel reaches the work, and how often progress is written, at most."""
+
+
+class LeaseKeeper(Periodic):
+    """Moves the lease of everything in hand forward, three times before it would end."""
+
+    def __init__(
+        self, database: Database, hand: Hand, *, lease_seconds: float, now: Callable[[], datetime | None]
+    ) -> None:
+        super().__init__()
+        self.interval = lease_seconds / 3
+        self._database = database
+        self._hand = hand
+        self._lease = lease_seconds
+        self._now = now
+
+    async def step(self) -> None:
+        """Renew once, and let go of what is no longer ours."""
+        held = [(task.id, task.version) for task in self._hand.held()]
+        if held:
+            lost, _ = await self._database.arun(
+                lambda: attempts.renew_leases(held, lease_seconds=self._lease, now=self._now())
+            )
+            self._hand.drop(lost)
+
+
+class Watch(Periodic):
+    """Sees that running tasks shall be cancelled or were taken away, and keeps their progress visible."""
+
+    interval = WATCH_SECONDS
+
+    def __init__(self, database: Database, hand: Hand, *, now: Callable[[], datetime | None]) -> None:
+        super().__init__()
+        self._database = database
+        self._hand = hand
+        self._now = now
+        self._progress: dict[str, tuple[str, int, float, str | None]] = {}
+
+    def note_progress(self, task: ClaimedTask, fraction: float, message: str | None) -> None:
+        """Keep the latest report of a task until the next step writes it; may be called from any thread."""
+        self._progress[task.id] = (task.id, task.version, fraction, message)
+
+    async def step(self) -> None:
+        """Write progress and look for requests, if anything is running."""
+        reports, self._progress = self._progress, {}
+        if reports:
+            await self._database.arun(lambda: attempts.report_progress(list(reports.values()), self._now()))
+        held = [(e.task.id, e.task.version) for e in self._hand.running.values() if not e.cancelled]
+        if held:
+            lost, cancelled = await self._database.arun(lambda: attempts.find_cancel_requests(held))
+            self._hand.drop(lost)
+            for task_id in cancelled & self._hand.running.keys():
+                self._hand.running[task_id].cancel()

@@ -1,0 +1,43 @@
+"""How many tasks to claim: free slots, and a buffer that the measured durations allow.  Pure."""
+
+from __future__ import annotations
+
+BUFFER_SECONDS = 0.1
+"""A claimed task waits in the buffer at most about this long."""
+SLOW_SECONDS = 0.05
+"""Tasks slower than this are not claimed ahead at all."""
+MAX_BUFFER = 500
+SMOOTHING = 0.2
+
+
+class ClaimSize:
+    """Sizes the next claim from how long tasks have lately taken."""
+
+    def __init__(self, concurrency: int, prefetch: int | None) -> None:
+        self._concurrency = concurrency
+        self._prefetch = prefetch
+        self._duration: float | None = None
+
+    def took(self, seconds: float) -> None:
+        """Note how long a task ran."""
+        if self._duration is None or seconds > self._duration * 10:
+            # A slow one counts at once: better to claim too few for a moment than to let tasks wait in a buffer.
+            self._duration = seconds
+        else:
+            self._duration += SMOOTHING * (seconds - self._duration)
+
+    @property
+    def buffer(self) -> int:
+        """How many tasks to hold beyond those running."""
+        if self._prefetch is not None:
+            return self._prefetch
+        if self._duration is None or self._duration > SLOW_SECONDS:
+            return 0
+        return min(MAX_BUFFER, int(BUFFER_SECONDS / max(self._duration, 1e-5) * self._concurrency))
+
+    def next_claim(self, running: int, buffered: int) -> int:
+        """How many tasks to ask for now; 0 while the buffer is still half full, so that claims stay large."""
+        free = self._concurrency - running
+        if buffered > self.buffer // 2 and buffered >= free:
+            return 0
+        return max(0, free + self.buffer - buffered)

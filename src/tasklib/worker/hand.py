@@ -1,0 +1,46 @@
+"""What one worker instance holds: tasks claimed and waiting, and tasks running."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.execution import Execution
+
+
+class Hand:
+    """The tasks in hand; the claimer fills it, the services look after what is in it."""
+
+    def __init__(self, concurrency: int, start: Callable[[ClaimedTask], Execution]) -> None:
+        self._concurrency = concurrency
+        self._start = start
+        self.buffer: deque[ClaimedTask] = deque()
+        self.running: dict[str, Execution] = {}
+
+    def start_waiting(self) -> None:
+        """Start buffered tasks in the free slots."""
+        while self.buffer and len(self.running) < self._concurrency:
+            task = self.buffer[0]
+            # A suspect may take the whole process down with it: it runs with nothing else beside it.
+            if self.running and (task.lost_count or self._suspect_running()):
+                return
+            self.buffer.popleft()
+            self.running[task.id] = self._start(task)
+
+    def held(self) -> list[ClaimedTask]:
+        """Everything this instance has to answer for."""
+        return [*self.buffer, *(execution.task for execution in self.running.values())]
+
+    def drop(self, task_ids: Iterable[str]) -> None:
+        """Let go of tasks that are no longer ours; running ones are ended, and nothing of them is written."""
+        gone = set(task_ids)
+        if not gone:
+            return
+        self.buffer = deque(task for task in self.buffer if task.id not in gone)
+        for task_id in gone:
+            if task_id in self.running:
+                self.running[task_id].fence()
+
+    def _suspect_running(self) -> bool:
+        return any(execution.task.lost_count for execution in self.running.values())

@@ -1,0 +1,61 @@
+"""Taking over from workers that are gone.  Any worker does it; there is no leader."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from datetime import datetime
+
+from tasklib.retry import Backoff
+from tasklib.storage.database import Database
+from tasklib.storage.operations import workers
+from tasklib.worker.periodic import Periodic
+
+SWEEPS = 3
+"""About this many workers of a fleet look for passed leases in each interval; looking by all of them is not needed."""
+THOROUGH_EVERY = 60
+"""Every so many intervals, on average over the fleet, one reads the whole table for tasks that nobody holds."""
+
+log = logging.getLogger("tasklib.worker")
+
+
+class Reaper(Periodic):
+    """Finds the tasks of dead workers, and those whose lease has passed, and lets them run again."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        interval_seconds: float,
+        backoff: Backoff,
+        may_judge: Callable[[], bool],
+        now: Callable[[], datetime | None],
+    ) -> None:
+        super().__init__()
+        self.interval = interval_seconds
+        self._database = database
+        self._backoff = backoff
+        self._may_judge = may_judge
+        self._now = now
+        self._fleet = 1
+
+    async def first_sweep(self) -> None:
+        """Take back orphans: tasks nobody known holds, whose lease has passed.  Needs no judgement of others."""
+        self._tell(await self._database.arun(lambda: workers.recover_orphans(self._backoff, self._now())))
+
+    async def step(self) -> None:
+        """Recover once, if this worker's own heartbeat has held for long enough to judge that of others."""
+        if not self._may_judge():
+            return
+        leases = random.random() < SWEEPS / self._fleet
+        thorough = random.random() < 1 / (THOROUGH_EVERY * self._fleet)
+        recovery = await self._database.arun(
+            lambda: workers.recover_tasks(self._backoff, self._now(), leases=leases, thorough=thorough)
+        )
+        self._fleet = max(1, recovery.fleet)
+        self._tell(recovery)
+
+    def _tell(self, recovery: workers.Recovery) -> None:
+        if recovery.tasks:
+            log.warning("recovered %d tasks from workers that are gone", recovery.tasks)
