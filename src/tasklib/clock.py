@@ -28,7 +28,11 @@ class ManualClock:
     """A clock that stands still until it is moved."""
 
     def __init__(self, start: datetime | None = None) -> None:
-        self._now = datetime.now(UTC) if start is None else require_aware(start, "the clock's start")
+        if start is None:
+            # SQLite reckons in milliseconds: a delay added to a finer moment may end a little after it.
+            now = datetime.now(UTC)
+            start = now.replace(microsecond=now.microsecond // 1000 * 1000)
+        self._now = require_aware(start, "the clock's start")
 
     def now(self) -> datetime:
         """The moment the clock was last set to."""
