@@ -115,8 +115,8 @@ class TaskQueue:
         **options: Any,
     ) -> TaskId:
         """Store a task by name; no function of that name is needed here."""
-        new, connection = self._by_name(name, payload, max_attempts, run_after, options)
-        return self.submit_new([new], connection)[0]
+        new = self.new_by_name(name, payload, max_attempts=max_attempts, run_after=run_after, **options)
+        return self.submit_new([new], options.get("connection"))[0]
 
     async def aenqueue(
         self,
@@ -128,12 +128,37 @@ class TaskQueue:
         **options: Any,
     ) -> TaskId:
         """The awaiting form of `enqueue`."""
-        new, connection = self._by_name(name, payload, max_attempts, run_after, options)
-        return await self.asubmit_one(new, connection)
+        new = self.new_by_name(name, payload, max_attempts=max_attempts, run_after=run_after, **options)
+        return await self.asubmit_one(new, options.get("connection"))
 
     def new_task(self, definition: Definition, kwargs: Any, options: SubmitOptions) -> NewTask:
         """The row for a task of this queue, its arguments already plain JSON."""
         return self._new(definition.name, kwargs, options, definition.options, self.config.max_retries)
+
+    def new_by_name(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        max_attempts: int | None = None,
+        run_after: datetime | None = None,
+        **options: Any,
+    ) -> NewTask:
+        """The row that `enqueue` would store, checked but not stored; `submit_new` stores many at once."""
+        if max_attempts is not None:
+            options["max_retries"] = _attempts(max_attempts) - 1
+        if run_after is not None:
+            options["run_at"] = run_after
+        chosen = SubmitOptions().with_(**options)
+        definition = self.registry.get(check_name(name))
+        limit = self.config.max_payload_bytes
+        if definition is not None:
+            stored = definition.bind_payload({} if payload is None else payload, limit=limit)
+            known = definition.options
+        else:
+            stored = plain({} if payload is None else payload, what=name, limit=limit)
+            known = TaskOptions()
+        return self._new(name, stored, chosen, known, ENQUEUE_MAX_RETRIES)
 
     def submit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]:
         """Store rows made by `new_task`: on the caller's connection, or in a transactional task, in its transaction."""
@@ -391,25 +416,6 @@ class TaskQueue:
 
     async def _send(self, new: Sequence[NewTask]) -> Sequence[TaskId]:
         return await self.asubmit_new(new)
-
-    def _by_name(
-        self, name: str, payload: Any, max_attempts: int | None, run_after: datetime | None, options: Mapping[str, Any]
-    ) -> tuple[NewTask, Any]:
-        given = dict(options)
-        if max_attempts is not None:
-            given["max_retries"] = _attempts(max_attempts) - 1
-        if run_after is not None:
-            given["run_at"] = run_after
-        chosen = SubmitOptions().with_(**given)
-        definition = self.registry.get(check_name(name))
-        limit = self.config.max_payload_bytes
-        if definition is not None:
-            stored = definition.bind_payload({} if payload is None else payload, limit=limit)
-            known = definition.options
-        else:
-            stored = plain({} if payload is None else payload, what=name, limit=limit)
-            known = TaskOptions()
-        return self._new(name, stored, chosen, known, ENQUEUE_MAX_RETRIES), chosen.connection
 
     def _new(self, name: str, kwargs: Any, options: SubmitOptions, task: TaskOptions, max_retries: int) -> NewTask:
         running: TaskContext | None = current_context(None)
