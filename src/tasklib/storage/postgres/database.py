@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 import time
@@ -54,6 +55,7 @@ class PostgresDatabase:
         self._pool: ConnectionPool[Connection[Any]] | None = None
         self._loop_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = WeakKeyDictionary()
         self._listener: PostgresListener | None = None
+        self._process = os.getpid()
 
     def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation on a connection of the blocking pool."""
@@ -136,6 +138,7 @@ class PostgresDatabase:
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Listen for notifications on a connection of its own."""
         dialect = self._ensure()
+        self._forget_parent()
         with self._lock:
             if self._listener is None:
                 self._listener = PostgresListener(self._connect_listener, dialect.channel)
@@ -212,7 +215,14 @@ class PostgresDatabase:
             f"{self._config.connect_timeout_seconds:g} s; raise pool_size, or look for what holds them ({timeout})"
         )
 
+    def _forget_parent(self) -> None:
+        """Connections do not survive a fork: a child makes its own, and leaves the parent's alone."""
+        if self._process != os.getpid():
+            self._lock, self._process = threading.Lock(), os.getpid()
+            self._pool, self._listener, self._loop_pools = None, None, WeakKeyDictionary()
+
     def _blocking_pool(self) -> ConnectionPool[Connection[Any]]:
+        self._forget_parent()
         with self._lock:
             if self._pool is None:
                 self._pool = ConnectionPool(
@@ -229,6 +239,7 @@ class PostgresDatabase:
             return self._pool
 
     async def _loop_pool(self) -> AsyncConnectionPool[AsyncConnection[Any]]:
+        self._forget_parent()
         loop = asyncio.get_running_loop()
         loop_pool = self._loop_pools.get(loop)
         if loop_pool is None:

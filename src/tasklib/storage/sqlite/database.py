@@ -222,8 +222,8 @@ class SqliteDatabase:
             if isinstance(translated := translate(error), DatabaseBusy):
                 raise translated from error
             raise DatabaseUnavailable(
-                f"cannot open the SQLite file {target}: {error}; check that its folder exists and can be written, and that "
-                "it is a SQLite database"
+                f"cannot open the SQLite file {target}: {error}; check that its folder exists and can be written, "
+                "and that it is a SQLite database"
             ) from error
         return connection
 

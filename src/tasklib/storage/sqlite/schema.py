@@ -53,13 +53,14 @@ def _applied(connection: sqlite3.Connection) -> Mapping[int, int]:
 
 def _apply(connection: sqlite3.Connection, migration: Migration) -> None:
     ledger = CREATE_LEDGER if migration.version == 1 else ""
-    # Numbers and file names of ours, because executescript takes no parameters.
-    note = "INSERT INTO tasklib_migrations (version, name, min_compatible) VALUES ({}, '{}', {});".format(
-        migration.version, migration.name, migration.min_compatible
-    )
     try:
-        connection.executescript(f"BEGIN IMMEDIATE;\n{ledger}\n{migration.text}\n{note}\nCOMMIT;")
+        connection.executescript(f"BEGIN IMMEDIATE;\n{ledger}\n{migration.text}")
+        connection.execute(
+            "INSERT INTO tasklib_migrations (version, name, min_compatible) VALUES (?, ?, ?)",
+            (migration.version, migration.name, migration.min_compatible),
+        )
+        connection.execute("COMMIT")
     except sqlite3.Error:
         if connection.in_transaction:
-            connection.rollback()
+            connection.execute("ROLLBACK")
         raise
