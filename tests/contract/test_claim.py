@@ -1,0 +1,257 @@
+"""Claiming: what is due, best first, never more than asked, and never twice."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from tasklib import TaskState
+from tasklib.lifecycle import Phase
+from tests.fixtures.queues import LEASE_SECONDS, Face, Instance
+
+
+def test_a_claimed_task_runs_under_a_lease_and_a_new_version(queue: Face, worker: Instance):
+    task_id = queue.enqueue("job", {"n": 1})
+
+    claimed = worker.take(task_id)
+
+    task = queue.read(task_id)
+    assert (task.state, task.attempts, task.version) == (TaskState.RUNNING, 1, 1)
+    assert (task.worker_id, task.started_at) == (worker.worker_id, queue.now)
+    assert task.locked_until == queue.now + timedelta(seconds=LEASE_SECONDS)
+    assert (claimed.version, claimed.attempts, claimed.kwargs) == (1, 1, {"n": 1})
+
+
+def test_the_claim_answers_the_whole_task(queue: Face, worker: Instance):
+    task_id = queue.enqueue(
+        "job",
+        {"n": [1, {"deep": None}]},
+        priority=3,
+        tags={"batch": "daily"},
+        headers={"tenant": "t-7"},
+        timeout_seconds=2.5,
+        unique_key="u",
+        concurrency_key="c",
+        expires_at=queue.now + timedelta(hours=1),
+        max_retries=7,
+    )
+
+    answered = worker.take(task_id).task(worker.worker_id)
+
+    assert answered == queue.read(task_id)
+
+
+def test_order_is_priority_then_due_time_then_insertion_across_names(queue: Face):
+    worker = queue.worker("a", "b", "c")
+    low = queue.enqueue("a", priority=-1)
+    late = queue.enqueue("b", run_after=queue.now - timedelta(seconds=1))
+    early = queue.enqueue("c", run_after=queue.now - timedelta(seconds=2))
+    first, second = queue.enqueue("b"), queue.enqueue("a")
+    high = queue.enqueue("c", priority=1)
+
+    assert worker.claim_ids() == [high, early, late, first, second, low]
+
+
+def test_order_holds_from_claim_to_claim(queue: Face):
+    worker = queue.worker("a", "b")
+    ids = [queue.enqueue(name, priority=priority) for name in "ab" for priority in (1, 2)]
+
+    claimed = [each for _ in range(4) for each in worker.claim_ids(1)]
+
+    assert claimed == [ids[1], ids[3], ids[0], ids[2]]
+
+
+def test_a_retry_takes_its_place_by_the_time_it_became_due(queue: Face, worker: Instance):
+    retried = queue.enqueue("job")
+    worker.fail(worker.take(retried), delay=10)
+    queue.advance(5)
+    before = queue.enqueue("job")
+    queue.advance(10)
+    after = queue.enqueue("job")
+
+    assert worker.claim_ids() == [before, retried, after]
+
+
+def test_equal_tasks_are_claimed_in_insertion_order(queue: Face, worker: Instance):
+    ids = [queue.enqueue("job") for _ in range(5)]
+
+    assert worker.claim_ids() == ids
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_never_more_than_asked(queue: Face, limit: int):
+    worker = queue.worker("a", "b")
+    for name, priority in (("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 0)):
+        queue.enqueue(name, priority=priority)
+
+    assert len(worker.claim(limit).tasks) == limit
+    assert queue.count(state="running") == limit
+
+
+def test_only_the_names_given(queue: Face):
+    worker = queue.worker("a", "b")
+    queue.enqueue("other", priority=100)
+    wanted = queue.enqueue("b")
+
+    assert worker.claim_ids() == [wanted]
+
+
+def test_no_names_claim_nothing(queue: Face, worker: Instance):
+    queue.enqueue("job")
+
+    assert worker.claim(names=[]).tasks == []
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, *(p for p in Phase if p not in (Phase.PENDING, Phase.RUNNING))])
+def test_what_is_not_due_is_not_claimed(queue: Face, worker: Instance, phase: Phase):
+    queue.task_in(phase)
+
+    assert worker.claim().tasks == []
+
+
+def test_a_future_task_waits_until_its_moment(queue: Face, worker: Instance):
+    task_id = queue.enqueue("job", delay_seconds=10, priority=100)
+
+    assert worker.claim_ids() == []
+    queue.advance(9.999)
+    assert worker.claim_ids() == []
+    queue.advance(0.001)
+    assert worker.claim_ids() == [task_id]
+
+
+def test_a_future_task_of_higher_priority_does_not_hide_a_due_one(queue: Face, worker: Instance):
+    queue.enqueue("job", delay_seconds=10, priority=100)
+    due = queue.enqueue("job")
+
+    assert worker.claim_ids() == [due]
+
+
+def test_a_retry_is_claimed_when_its_time_has_come(queue: Face, worker: Instance):
+    task = queue.task_in(Phase.RETRYING)
+
+    queue.advance(60)
+
+    assert worker.claim_ids() == [task.id]
+    again = queue.read(task.id)
+    assert (again.attempts, again.retry_count, again.version, again.next_retry_at) == (2, 1, 2, None)
+
+
+def test_an_expired_task_is_cancelled_instead_of_run(queue: Face, worker: Instance):
+    task_id = queue.enqueue("job", expires_at=queue.now + timedelta(seconds=5))
+    queue.advance(5)
+
+    assert worker.claim().tasks == []
+
+    task = queue.read(task_id)
+    assert (task.state, task.completed_at, task.attempts) == (TaskState.CANCELLED, queue.now, 0)
+    assert (task.started_at, task.worker_id, task.locked_until) == (None, None, None)
+    assert "expires_at" in task.error
+    assert worker.holds() == []
+
+
+def test_before_its_expiry_a_task_runs(queue: Face, worker: Instance):
+    task_id = queue.enqueue("job", expires_at=queue.now + timedelta(seconds=5))
+    queue.advance(4.999)
+
+    assert worker.claim_ids() == [task_id]
+
+
+def test_a_batch_of_expired_tasks_asks_to_be_repeated(queue: Face, worker: Instance):
+    queue.enqueue("job", priority=1, expires_at=queue.now)
+    behind = queue.enqueue("job")
+
+    assert worker.claim(1).contended
+    assert worker.claim_ids(1) == [behind]
+
+
+def test_an_unregistered_instance_claims_nothing_and_is_told(queue: Face):
+    stranger = queue.worker(registered=False)
+    task_id = queue.enqueue("job")
+
+    claimed = stranger.claim()
+
+    assert (claimed.tasks, claimed.registered) == ([], False)
+    assert queue.read(task_id).state == TaskState.PENDING
+
+
+def test_a_registered_instance_is_told_so_even_without_work(worker: Instance):
+    assert worker.claim().registered
+
+
+def test_two_instances_share_without_overlap(queue: Face):
+    one, two = queue.worker(), queue.worker()
+    ids = [queue.enqueue("job") for _ in range(4)]
+
+    assert one.claim_ids(2) + two.claim_ids(10) == ids
+
+
+def test_instances_that_claim_at_the_same_moment_never_get_the_same_task(queue: Face):
+    queue.via(queue.plain.task(name="job")(_take_number)).submit_many({"n": n} for n in range(200))
+    plain = [_blocking(queue, each) for each in (queue.worker() for _ in range(4))]
+
+    def drain(worker: Instance) -> list[str]:
+        mine = []
+        while (claimed := worker.claim(7)).tasks or claimed.contended:
+            mine += [task.id for task in claimed.tasks]
+        return mine
+
+    with ThreadPoolExecutor(4) as threads:
+        claimed = [task_id for part in threads.map(drain, plain) for task_id in part]
+
+    assert len(claimed) == len(set(claimed)) == 200
+
+
+def test_the_next_due_moment_is_told_when_nothing_is_due(queue: Face, worker: Instance):
+    queue.enqueue("job", delay_seconds=90)
+    queue.enqueue("job", delay_seconds=30, priority=-5)
+    queue.enqueue("other", delay_seconds=3)
+
+    assert worker.claim().next_due_in == pytest.approx(30, abs=0.001)
+
+
+def test_a_retry_counts_for_the_next_due_moment(queue: Face, worker: Instance):
+    queue.task_in(Phase.RETRYING)
+
+    assert worker.claim().next_due_in == pytest.approx(60, abs=0.001)
+
+
+def test_without_waiting_tasks_there_is_no_next_due_moment(queue: Face, worker: Instance):
+    queue.task_in(Phase.COMPLETED)
+
+    assert worker.claim().next_due_in is None
+
+
+def test_a_paused_name_has_no_next_due_moment(queue: Face, worker: Instance):
+    queue.enqueue("job", delay_seconds=30)
+    queue.pause("job")
+
+    assert worker.claim().next_due_in is None
+
+
+def test_what_an_instance_holds_is_known_to_the_database(queue: Face, worker: Instance):
+    for _ in range(3):
+        queue.enqueue("job")
+    first, second = worker.claim(2).tasks
+    worker.complete(first)
+    (third,) = worker.claim(2).tasks
+
+    assert worker.holds() == sorted([(second.id, 1), (third.id, 1)])
+
+
+def test_an_id_that_nobody_registered_holds_nothing(queue: Face):
+    stranger = queue.worker(registered=False)
+    stranger.instance = uuid4()
+
+    assert stranger.holds() == []
+
+
+def _take_number(n: int) -> None: ...
+
+
+def _blocking(queue: Face, worker: Instance) -> Instance:
+    """The same instance for use in a thread, where the test's event loop is not."""
+    worker.queue = Face(queue.plain, "blocking", queue.url)
+    return worker

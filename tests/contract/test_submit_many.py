@@ -1,0 +1,111 @@
+"""Submitting many: in order, in few statements, from anything that yields."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from tasklib import InvalidArguments
+from tasklib.storage.statement import Statement
+from tasklib.submission import CHUNK, TaskFunction
+from tests.fixtures.queues import Face
+
+
+@pytest.fixture
+def count(queue: Face) -> TaskFunction[Any, Any]:
+    @queue.plain.task(name="count")
+    def count(n: int) -> int:
+        return n
+
+    return count
+
+
+def test_one_task_per_mapping_in_the_order_given(queue: Face, count: TaskFunction[Any, Any]):
+    ids = queue.via(count).submit_many([{"n": n} for n in range(5)])
+
+    assert [queue.read(each).kwargs["n"] for each in ids] == [0, 1, 2, 3, 4]
+    assert [task.kwargs["n"] for task in queue.list()] == [4, 3, 2, 1, 0]
+    assert (len(ids), ids.created) == (5, 5)
+
+
+def test_a_generator_is_read_as_it_goes(queue: Face, count: TaskFunction[Any, Any]):
+    stored_when_asked: list[int] = []
+
+    def rows() -> Iterator[dict[str, int]]:
+        for n in range(CHUNK * 2 + 1):
+            if n % CHUNK == 0:
+                stored_when_asked.append(_stored(queue))
+            yield {"n": n}
+
+    ids = queue.via(count).submit_many(rows())
+
+    assert stored_when_asked == [0, CHUNK, CHUNK * 2]
+    assert len(ids) == len(set(ids)) == CHUNK * 2 + 1
+
+
+def test_a_chunk_is_one_statement(queue: Face, count: TaskFunction[Any, Any], monkeypatch: pytest.MonkeyPatch):
+    sent: list[str] = []
+
+    def statement(name: str, *params: Any) -> Statement:
+        sent.append(name)
+        return Statement(name, *params)
+
+    monkeypatch.setattr("tasklib.storage.operations.tasks.Statement", statement)
+
+    queue.via(count).submit_many([{"n": n} for n in range(CHUNK)])
+
+    assert sent == ["insert_tasks"]
+
+
+def test_nothing_to_submit_submits_nothing(queue: Face, count: TaskFunction[Any, Any]):
+    ids = queue.via(count).submit_many([])
+
+    assert (list(ids), ids.created, queue.count()) == ([], 0, 0)
+
+
+def test_ids_need_not_be_kept(queue: Face, count: TaskFunction[Any, Any]):
+    ids = queue.via(count).submit_many(({"n": n} for n in range(3)), keep_ids=False)
+
+    assert (list(ids), ids.created, queue.count()) == ([], 3, 3)
+
+
+def test_a_row_that_does_not_fit_stores_nothing_of_its_chunk(queue: Face, count: TaskFunction[Any, Any]):
+    with pytest.raises(InvalidArguments):
+        queue.via(count).submit_many([{"n": 1}, {"n": "many"}])
+    assert queue.count() == 0
+
+
+def test_what_is_not_a_mapping_is_refused(queue: Face, count: TaskFunction[Any, Any]):
+    with pytest.raises(InvalidArguments, match="mapping"):
+        queue.via(count).submit_many([1])
+    assert queue.count() == 0
+
+
+def test_options_hold_for_every_row(queue: Face, count: TaskFunction[Any, Any]):
+    queue.via(count.options(priority=4, delay_seconds=60)).submit_many({"n": n} for n in range(3))
+
+    assert {(task.priority, (task.due_at - queue.now).total_seconds()) for task in queue.list()} == {(4, 60)}
+
+
+@pytest.mark.parametrize("form", ["awaiting"], indirect=True)
+def test_an_asynchronous_generator_is_read_too(queue: Face, count: TaskFunction[Any, Any]):
+    async def rows() -> AsyncIterator[dict[str, int]]:
+        for n in range(3):
+            yield {"n": n}
+
+    assert len(queue.via(count).submit_many(rows())) == 3
+    assert queue.count() == 3
+
+
+def test_rows_with_one_unique_key_become_one_task(queue: Face, count: TaskFunction[Any, Any]):
+    ids = queue.via(count.options(unique_key="only")).submit_many({"n": n} for n in range(3))
+
+    assert (len(ids), len(set(ids)), ids.created) == (3, 1, 1)
+    assert [task.kwargs for task in queue.list()] == [{"n": 0}]
+
+
+def _stored(queue: Face) -> int:
+    """The rows committed so far, seen from beside: the test's event loop may be busy with the submission."""
+    return queue.sql("SELECT count(*) AS count FROM tasks")[0]["count"]
