@@ -286,7 +286,9 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 500 and "\0" not in value
+    if not isinstance(value, str) or not 0 < len(value) <= 500 or "\0" in value:
+        return False
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
@@ -299,9 +301,9 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda v: isinstance(v, int | float) and not isinstance(v, bool) and 0 < v < 1e9,
         "a number of seconds above 0",
     ),
-    "unique_key": (_is_text, "a non-empty string of at most 500 characters"),
+    "unique_key": (_is_text, "a non-empty Unicode string of at most 500 characters"),
     "on_conflict": (lambda v: v in ("return", "raise", "replace"), "'return', 'raise' or 'replace'"),
-    "concurrency_key": (_is_text, "a non-empty string of at most 500 characters"),
+    "concurrency_key": (_is_text, "a non-empty Unicode string of at most 500 characters"),
     "headers": (lambda v: isinstance(v, Mapping), "a mapping of names to JSON values"),
     "id": (lambda v: isinstance(v, UUID), "a UUID"),
 }
