@@ -195,6 +195,11 @@ def current_context(*default: Any) -> Any:
     )
 
 
+def make_current(context: TaskContext) -> None:
+    """Make the context the current one for the rest of this asyncio task; for the worker."""
+    _current.set(context)
+
+
 class activate:  # noqa: N801  used as a function in `with`
     """Make the context the current one for the code inside; for the worker."""
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
 from tasklib.codec import encode_result
-from tasklib.context import TaskContext, WorkerState
+from tasklib.context import TaskContext, WorkerState, make_current
 from tasklib.definition import Definition, TaskOptions
 from tasklib.errors import TaskNotRegistered, TaskTimeout
 from tasklib.lifecycle import Ending
@@ -28,23 +27,51 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Execution:
-    """One attempt in progress."""
+    """One attempt in progress.
+
+    A coroutine is run by the attempt's own asyncio task, which ends it by cancelling itself: one task per attempt and
+    nothing to wait for.  Everything else is started by `Places` and watched from here.
+    """
+
+    __slots__ = (
+        "_outside",
+        "_reported",
+        "_runner",
+        "_stop",
+        "_timer",
+        "cancelled",
+        "context",
+        "ending",
+        "fenced",
+        "released",
+        "started",
+        "task",
+        "timed_out",
+    )
 
     def __init__(self, runner: Runner, task: ClaimedTask) -> None:
         self.task = task
-        self.cancelled = False
-        self.released = False
-        self.fenced = False
+        self.cancelled = self.released = self.fenced = self.timed_out = False
         self.started = time.monotonic()
         self._runner = runner
-        self._stop = asyncio.Event()
+        self._reported = False
+        self._stop: asyncio.Event | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.context = TaskContext(
-            functools.partial(task.task, runner.worker_id),
+            lambda: task.task(runner.worker_id),
             state=runner.state,
             worker_id=runner.worker_id,
-            report=functools.partial(runner.report, task),
+            report=lambda fraction, message: runner.report(task, fraction, message),
         )
-        self.ending: asyncio.Task[None] = asyncio.ensure_future(self._run())
+        definition = runner.find(task.name)
+        self._outside = definition is None or not runner.places.runs_here(definition, task)
+        if definition is None or self._outside:
+            self._stop = asyncio.Event()
+            self.ending: asyncio.Task[None] = runner.loop.create_task(self._run())
+        else:
+            self.ending = runner.loop.create_task(self._run_here(definition))
+            if task.timeout_seconds is not None:
+                self._timer = runner.loop.call_later(task.timeout_seconds, self._overtime_here)
 
     def cancel(self) -> None:
         """End the work because a person asked for it."""
@@ -61,16 +88,69 @@ class Execution:
         self.fenced = True
         self._end()
 
+    @property
+    def _told_to_stop(self) -> bool:
+        return self.cancelled or self.released or self.fenced
+
     def _end(self) -> None:
         self.context.ask_to_end()
-        self._stop.set()
+        if self._stop is not None:
+            self._stop.set()
+        else:
+            self._cancel_here()
+
+    async def _run_here(self, definition: Definition) -> None:
+        """Run a coroutine in this very asyncio task."""
+        ended: Ended = None
+        try:
+            args, kwargs = definition.call_with(self.task.kwargs, self.context)
+            make_current(self.context)
+            result = await definition.function(*args, **kwargs)
+            if self.timed_out:
+                raise TaskTimeout(self.task.timeout_seconds or 0)
+            text = encode_result(result, limit=self._runner.max_result_bytes)
+            ended = Completion(self.task.id, self.task.version, text, self.started, time.monotonic())
+        except asyncio.CancelledError:
+            if not self.timed_out and not self._told_to_stop:
+                raise
+            ended = self._failed(_overtime(self.task)) if self.timed_out else self._stopped()
+        except Exception as error:  # noqa: BLE001  whatever the user's function raised
+            if self.timed_out:
+                ended = self._failed(_overtime(self.task))
+            else:
+                ended = self._stopped() if self._told_to_stop else self._failed(error)
+        finally:
+            self._report(ended)
+
+    def _overtime_here(self) -> None:
+        self.timed_out = True
+        self.context.ask_to_end()
+        self._cancel_here()
+
+    def _cancel_here(self) -> None:
+        self.ending.cancel()
+        self._runner.loop.call_later(UNWIND_SECONDS, self._abandon_here)
+
+    def _abandon_here(self) -> None:
+        """The coroutine swallowed its cancellation: its end is recorded all the same, and it is left alone."""
+        if self._reported:
+            return
+        self._runner.abandon(self, Work("coroutine", self.ending, self.ending.cancel, ends_surely=True))
+        self._report(self._failed(_overtime(self.task)) if self.timed_out else self._stopped())
+
+    def _report(self, ended: Ended) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._reported:
+            self._reported = True
+            self._runner.ended(self, None if self.fenced else ended)
 
     async def _run(self) -> None:
         ended: Ended = None
         try:
             ended = await self._attempt()
         finally:
-            self._runner.ended(self, None if self.fenced else ended)
+            self._report(ended)
 
     async def _attempt(self) -> Ended:
         try:
@@ -87,7 +167,7 @@ class Execution:
         except _Stopped:
             return self._stopped()
         except Exception as error:  # noqa: BLE001  whatever the user's function raised
-            return self._stopped() if self._stop.is_set() else self._failed(error)
+            return self._stopped() if self._told_to_stop else self._failed(error)
 
     def _stopped(self) -> Ending:
         if self.cancelled:
@@ -104,6 +184,7 @@ class Execution:
 
     async def _bounded(self, definition: Definition) -> Any:
         """The function's result, or TaskTimeout, or _Stopped; in each case the work has ended or was abandoned."""
+        assert self._stop is not None
         work = self._runner.places.start(definition, self.task, self.context)
         stop = asyncio.ensure_future(self._stop.wait())
         try:
@@ -130,8 +211,7 @@ class Execution:
             await asyncio.wait({work.outcome}, timeout=UNWIND_SECONDS)
         if not work.outcome.done():
             self._runner.abandon(self, work)
-        assert self.task.timeout_seconds is not None
-        raise TaskTimeout(self.task.timeout_seconds)
+        raise _overtime(self.task)
 
     async def _unwind(self, work: Work) -> None:
         """End work that was stopped from outside.  A thread cannot be ended: it is asked, and waited for if a person
@@ -170,6 +250,7 @@ class Runner:
         self.max_result_bytes = max_result_bytes
         self.report = report
         self.ended = ended
+        self.loop = asyncio.get_running_loop()
         self.stuck: set[asyncio.Future[Any]] = set()
 
     def abandon(self, execution: Execution, work: Work) -> None:
@@ -192,6 +273,10 @@ class Runner:
 
 class _Stopped(Exception):
     """The work ended because it was told to."""
+
+
+def _overtime(task: ClaimedTask) -> TaskTimeout:
+    return TaskTimeout(task.timeout_seconds or 0)
 
 
 def _succeeded(outcome: asyncio.Future[Any]) -> bool:

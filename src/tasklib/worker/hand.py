@@ -17,16 +17,23 @@ class Hand:
         self._start = start
         self.buffer: deque[ClaimedTask] = deque()
         self.running: dict[str, Execution] = {}
+        self._suspects = 0
 
     def start_waiting(self) -> None:
         """Start buffered tasks in the free slots."""
         while self.buffer and len(self.running) < self._concurrency:
             task = self.buffer[0]
             # A suspect may take the whole process down with it: it runs with nothing else beside it.
-            if self.running and (task.lost_count or self._suspect_running()):
+            if self.running and (task.lost_count or self._suspects):
                 return
             self.buffer.popleft()
+            self._suspects += task.lost_count > 0
             self.running[task.id] = self._start(task)
+
+    def finished(self, task: ClaimedTask) -> None:
+        """The slot of a task is free again."""
+        if self.running.pop(task.id, None) is not None:
+            self._suspects -= task.lost_count > 0
 
     def held(self) -> list[ClaimedTask]:
         """Everything this instance has to answer for."""
@@ -41,6 +48,3 @@ class Hand:
         for task_id in gone:
             if task_id in self.running:
                 self.running[task_id].fence()
-
-    def _suspect_running(self) -> bool:
-        return any(execution.task.lost_count for execution in self.running.values())

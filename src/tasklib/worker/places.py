@@ -46,6 +46,12 @@ class Places:
         self._now = now
         self._threads = TaskThreads()
 
+    @staticmethod
+    def runs_here(definition: Definition, task: ClaimedTask) -> bool:
+        """Whether the function is a coroutine that the attempt's own asyncio task may run."""
+        options = definition.options
+        return definition.is_async and not options.transactional and options.isolation != "process"
+
     def start(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Work:
         """Begin the call; the stored arguments are converted here, so that a misfit is this task's failure alone."""
         args, kwargs = definition.call_with(task.kwargs, context)

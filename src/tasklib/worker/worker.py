@@ -200,19 +200,24 @@ class Worker:
 
     def _ended(self, execution: Execution, ended: Ended) -> None:
         """An attempt is over: record it, and use the free slot."""
-        self._hand.running.pop(execution.task.id, None)
+        hand = self._hand
+        hand.finished(execution.task)
         if ended is not None:
             self._finisher.add(ended)
-        if not (isinstance(ended, Ending) and ended.event is Event.RELEASE):
-            self._done += 1
         if isinstance(ended, Completion):
+            self._done += 1
             self._size.took(ended.ended - ended.started)
         else:
+            self._done += not (isinstance(ended, Ending) and ended.event is Event.RELEASE)
             self._tell(execution, ended)
-        if len(self._runner.stuck) >= self._settings.max_stuck_threads:
-            log.error("%d threads never came back; this worker drains and stops", len(self._runner.stuck))
-            self.stop()
-        self._wake()
+            if len(self._runner.stuck) >= self._settings.max_stuck_threads:
+                log.error("%d threads never came back; this worker drains and stops", len(self._runner.stuck))
+                self.stop()
+        # The next task in hand starts right here; the claimer wakes up only when it has something to do.
+        if hand.buffer and not self._stopping:
+            hand.start_waiting()
+        if self._size.next_claim(len(hand.running), len(hand.buffer)):
+            self._wake()
 
     def _tell(self, execution: Execution, ended: Ended) -> None:
         task = execution.task
