@@ -131,9 +131,12 @@ class SqliteDatabase:
                 return self._in_turn(self._writer)
             connection = self._connect()
             try:
-                return self._in_turn(connection)
-            finally:
+                applied = self._in_turn(connection)
+            except BaseException:
                 connection.close()
+                raise
+            self._writer = connection  # a database in memory would be gone with its connection
+            return applied
 
     def close(self) -> None:
         """Close every connection; a database in memory is gone with it."""
