@@ -86,5 +86,8 @@ def _unavailable(text: str) -> DatabaseUnavailable:
 
 
 def is_conflict(error: Exception) -> bool:
-    """True if the same work may succeed when simply done again: a deadlock or a serialization failure."""
-    return isinstance(error.__cause__, pg.DeadlockDetected | pg.SerializationFailure)
+    """True if the same work may succeed, or be refused with its reason, when simply done again.
+
+    After a unique violation that reason is the row another transaction has committed since we looked.
+    """
+    return isinstance(error.__cause__, pg.DeadlockDetected | pg.SerializationFailure | pg.UniqueViolation)

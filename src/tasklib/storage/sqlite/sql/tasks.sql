@@ -2,7 +2,7 @@
 t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.created_at, t.updated_at,
     t.next_retry_at, t.locked_until, t.expires_at, t.cancel_requested_at, t.timeout_seconds, t.progress, t.priority,
     t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count, t.args, t.kwargs, t.tags, t.headers, t.result,
-    t.history, t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
+    t.history, t.log, t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
 
 -- fragment: matches
 ((:states IS NULL AND :delayed IS NULL AND :retrying IS NULL)
@@ -11,9 +11,10 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
         OR (:retrying AND t.state = 'failed' AND t.completed_at IS NULL))
     AND (:name IS NULL OR t.name = :name)
     AND (:tags IS NULL OR NOT EXISTS (
-        SELECT 1 FROM json_each(:tags) AS want
-        LEFT JOIN json_each(t.tags) AS have ON have.key = want.key AND have.value IS want.value AND have.type = want.type
-        WHERE have.key IS NULL
+        SELECT 1 FROM json_tree(:tags) AS want
+        LEFT JOIN json_tree(t.tags) AS have ON have.fullkey = want.fullkey AND have.type = want.type
+            AND (want.type = 'object' OR have.value IS want.value)
+        WHERE have.fullkey IS NULL
     ))
     AND (:ids IS NULL OR t.id IN (SELECT i.value FROM json_each(:ids) AS i))
     AND (:unique_key IS NULL OR t.unique_key = :unique_key)

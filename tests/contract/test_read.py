@@ -1,0 +1,218 @@
+"""Reading: one task, a page of them, how many there are, and where they stand."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tasklib import ConfigurationError, TaskNotFound
+from tasklib.lifecycle import Phase
+from tests.fixtures.queues import Face
+
+
+def numbers(queue: Face, **filters: Any) -> list[int]:
+    """The payloads of a list."""
+    return [task.payload for task in queue.list(**filters)]
+
+
+@pytest.fixture
+def one_of_each(queue: Face) -> dict[str, Any]:
+    """A task in each phase, and one that is delayed; those that wait last."""
+    ended = [Phase.BURIED, Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, Phase.RETRYING, Phase.RUNNING]
+    ids = {phase.value: queue.task_in(phase).id for phase in ended}
+    ids["delayed"] = queue.enqueue("job", delay_seconds=3600)
+    ids["pending"] = queue.enqueue("job")
+    return ids
+
+
+def test_a_task_is_found_by_its_id_as_uuid_or_text(queue: Face):
+    task_id = queue.enqueue("job")
+
+    assert queue.get(task_id).id == queue.get(str(task_id)).id == queue.get(task_id.hex).id == task_id
+
+
+def test_an_unknown_or_malformed_id_is_no_task(queue: Face):
+    queue.enqueue("job")
+
+    assert [queue.get(each) for each in (uuid4(), "nonsense", "", "a\0b", "ö" * 40)] == [None] * 5
+
+
+@pytest.mark.parametrize("action", ["retry", "cancel", "delete"])
+def test_acting_on_an_unknown_or_malformed_id_is_not_found(queue: Face, action: str):
+    for unknown in (uuid4(), "nonsense"):
+        with pytest.raises(TaskNotFound, match=str(unknown)):
+            getattr(queue, action)(unknown)
+
+
+def test_lists_are_newest_first(queue: Face):
+    for n in range(3):
+        queue.enqueue("job", n)
+
+    assert numbers(queue) == [2, 1, 0]
+
+
+def test_a_list_holds_at_most_its_limit(queue: Face):
+    for n in range(4):
+        queue.enqueue("job", n)
+
+    assert (numbers(queue, limit=2), numbers(queue, limit=0)) == ([3, 2], [])
+
+
+def test_offset_skips_the_newest(queue: Face):
+    for n in range(4):
+        queue.enqueue("job", n)
+
+    assert (numbers(queue, offset=1, limit=2), numbers(queue, offset=9)) == ([2, 1], [])
+
+
+def test_pages_by_key_cover_everything_once_while_others_insert(queue: Face):
+    for n in range(5):
+        queue.enqueue("job", n)
+
+    first = queue.list(limit=2)
+    queue.enqueue("job", 99)
+    second = queue.list(limit=2, before=first[-1])
+    third = queue.list(limit=2, before=second[-1])
+
+    assert [task.payload for task in first + second + third] == [4, 3, 2, 1, 0]
+    assert queue.list(before=third[-1]) == []
+
+
+def test_paging_goes_with_filters(queue: Face):
+    for n in range(6):
+        queue.enqueue("even" if n % 2 == 0 else "odd", n)
+
+    first = queue.list(name="odd", limit=2)
+
+    assert [task.payload for task in first] == [5, 3]
+    assert numbers(queue, name="odd", before=first[-1]) == [1]
+
+
+@pytest.mark.parametrize("wrong", [{"limit": -1}, {"limit": True}, {"offset": -1}, {"limit": "9"}], ids=str)
+@pytest.mark.backends("sqlite-memory")
+def test_a_page_that_makes_no_sense_is_refused(queue: Face, wrong: dict[str, Any]):
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        queue.list(**wrong)
+
+
+def test_each_state_finds_its_own(queue: Face, one_of_each: dict[str, Any]):
+    found = {state: {task.id for task in queue.list(state=state)} for state in [*one_of_each]}
+
+    expected = {name: {task_id} for name, task_id in one_of_each.items()}
+    expected["pending"] |= expected["delayed"]
+    expected["failed"] |= expected["retrying"]
+    assert found == expected
+
+
+def test_states_together_are_a_union(queue: Face, one_of_each: dict[str, Any]):
+    wanted = ["retrying", "running", "delayed", "completed"]
+
+    assert {task.id for task in queue.list(state=wanted)} == {one_of_each[name] for name in wanted}
+
+
+def test_an_unknown_state_or_filter_is_refused_with_the_known_ones(queue: Face):
+    with pytest.raises(ConfigurationError, match=r"'sleeping'.*pending"):
+        queue.list(state="sleeping")
+    with pytest.raises(ConfigurationError, match=r"colour.*tags"):
+        queue.count(colour="red")
+
+
+def test_filters_each_narrow_the_list(queue: Face):
+    queue.enqueue("job", 1, tags={"batch": "daily"}, unique_key="u", concurrency_key="c")
+    wanted = queue.enqueue("job", 2, tags={"batch": "weekly", "n": 1}, unique_key="v", concurrency_key="d")
+    queue.enqueue("other", 3, tags={"batch": "daily"})
+
+    assert numbers(queue, name="job") == [2, 1]
+    assert numbers(queue, tags={"batch": "daily"}) == [3, 1]
+    assert numbers(queue, unique_key="v") == [2]
+    assert numbers(queue, concurrency_key="d") == [2]
+    assert numbers(queue, ids=[wanted, str(wanted), uuid4()]) == [2]
+    assert numbers(queue, ids=[]) == []
+    assert numbers(queue, name="job", tags={"batch": "daily"}, state="pending") == [1]
+
+
+def test_a_tag_matches_by_value_and_type(queue: Face):
+    values = ["1", 1, True, None, 1.5, "true", ""]
+    for n, value in enumerate(values):
+        queue.enqueue("job", n, tags={"x": value, "y": 0})
+
+    assert [numbers(queue, tags={"x": value}) for value in values] == [[n] for n in range(len(values))]
+    assert numbers(queue, tags={"z": None}) == []
+    assert numbers(queue, tags={"x": 1, "y": 1}) == []
+
+
+def test_a_tag_that_is_an_object_matches_by_what_it_holds(queue: Face):
+    queue.enqueue("job", 1, tags={"owner": {"team": "a", "region": {"zone": 1}}})
+    queue.enqueue("job", 2, tags={"owner": {"team": "b"}})
+
+    assert numbers(queue, tags={"owner": {"region": {"zone": 1}}}) == [1]
+    assert numbers(queue, tags={"owner": {"region": {"zone": 1}, "team": "a"}}) == [1]
+    assert numbers(queue, tags={"owner": {}}) == [2, 1]
+    assert numbers(queue, tags={"owner": "a"}) == []
+
+
+def test_search_looks_into_payload_tags_and_error_whatever_the_case(queue: Face):
+    queue.enqueue("job", {"to": "Alice@Example.com"})
+    queue.enqueue("job", {"to": "bob"}, tags={"note": "for alice"})
+    failed = queue.task_in(Phase.PENDING, "failing")
+    worker = queue.worker("failing")
+    worker.give_up(worker.take(failed.id), error="ValueError: ALICE is unknown")
+
+    assert queue.count(search="alice") == 3
+    assert queue.count(search="bob") == 1
+    assert queue.count(search="%") == queue.count(search="_ob") == 0
+
+
+def test_times_bound_the_list(queue: Face):
+    queue.enqueue("job", 1)
+    middle = queue.advance(10)
+    queue.enqueue("job", 2)
+    end = queue.advance(10)
+
+    assert numbers(queue, created_after=middle) == [2]
+    assert numbers(queue, created_before=middle) == [1]
+    assert numbers(queue, created_after=middle, created_before=end) == [2]
+    assert numbers(queue, completed_before=end) == []
+
+
+def test_completed_before_finds_what_ended_before(queue: Face):
+    queue.task_in(Phase.COMPLETED)
+
+    assert queue.count(completed_before=queue.now - timedelta(seconds=1)) == 0
+    assert queue.count(completed_before=queue.now + timedelta(seconds=1)) == 1
+
+
+def test_count_counts_what_list_would_find(queue: Face, one_of_each: dict[str, Any]):
+    assert queue.count() == len(one_of_each)
+    assert queue.count(state=["failed", "cancelled"], name="job") == 3
+    assert queue.count(name="other") == 0
+
+
+def test_stats_say_how_many_stand_where(queue: Face, one_of_each: dict[str, Any]):
+    queue.enqueue("other", delay_seconds=1)
+
+    stats = queue.stats()
+
+    assert (stats.pending, stats.running, stats.completed, stats.failed) == (3, 1, 1, 2)
+    assert (stats.cancelled, stats.buried, stats.delayed, stats.retrying) == (1, 1, 2, 1)
+    assert stats.total == len(one_of_each) + 1
+    assert stats.by_name["other"] == {"pending": 1, "delayed": 1}
+    assert stats.by_name["job"]["failed"] == 2
+
+
+def test_stats_of_an_empty_queue_are_zero(queue: Face):
+    stats = queue.stats()
+
+    assert (stats.total, stats.delayed, stats.retrying, dict(stats.by_name)) == (0, 0, 0, {})
+
+
+def test_a_delayed_task_stops_being_delayed_when_its_time_comes(queue: Face):
+    queue.enqueue("job", delay_seconds=10)
+    assert queue.stats().delayed == queue.count(state="delayed") == 1
+
+    queue.advance(10)
+
+    assert queue.stats().delayed == queue.count(state="delayed") == 0
