@@ -124,7 +124,7 @@ class _Refused(Exception):
 class _Core:
     """What is used of pydantic-core, imported at first use: that alone takes 40 ms."""
 
-    __slots__ = ("from_json", "to_json", "to_jsonable_python")
+    __slots__ = ("exponent", "exponent_mark", "from_json", "to_json", "to_jsonable_python")
 
     def __init__(self) -> None:
         import pydantic_core
@@ -132,6 +132,9 @@ class _Core:
         self.to_json: Callable[[Any], bytes] = pydantic_core.to_json
         self.from_json: Callable[..., Any] = pydantic_core.from_json
         self.to_jsonable_python: Callable[[Any], Any] = pydantic_core.to_jsonable_python
+        # A large float shows in the text as 1e+22, or as 1e22 before pydantic-core 2.46.
+        self.exponent_mark = "+" if b"+" in self.to_json(1e22) else "e"
+        self.exponent = re.compile(r"\de\+\d" if self.exponent_mark == "+" else r"\de\d")
 
 
 _core = cache(_Core)
@@ -317,11 +320,13 @@ def _with_points(text: str) -> str:
 
     jsonb keeps numbers as numeric and would print 1e+22 as an integer; with a point it stays what it was.
     """
-    return _EXPONENT.sub(_written_out, text) if "+" in text and _EXPONENT_HINT.search(text) else text
+    core = _core()
+    if core.exponent_mark not in text or not core.exponent.search(text):
+        return text
+    return _NUMBER.sub(_written_out, text)
 
 
-_EXPONENT_HINT: Final = re.compile(r"\de\+\d")
-_EXPONENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?e\+\d+', re.DOTALL)
+_NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?e\+?\d+', re.DOTALL)
 
 
 def _written_out(match: re.Match[str]) -> str:

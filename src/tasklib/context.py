@@ -19,6 +19,9 @@ MAX_MESSAGE_LENGTH: Final = 500
 Reporter: TypeAlias = Callable[[float, str | None], None]
 """Takes a progress report without waiting; called from whatever thread the task runs in."""
 
+Recorder: TypeAlias = Callable[[str, str], None]
+"""Takes the level and text of a logged line without waiting."""
+
 _T = TypeVar("_T")
 
 
@@ -54,6 +57,7 @@ class TaskContext:
         "_database",
         "_event",
         "_log",
+        "_record",
         "_report",
         "_task",
         "_worker_id",
@@ -67,12 +71,14 @@ class TaskContext:
         state: WorkerState | None = None,
         worker_id: str | None = None,
         report: Reporter | None = None,
+        record: Recorder | None = None,
         connection: Any = None,
     ) -> None:
         """Made by the worker; a `task` given as a callable is called when somebody first asks."""
         self._task = task
         self._worker_id = worker_id
         self._report = report
+        self._record = record
         self._connection = connection
         self._database: object = None
         self._cancelled = False
@@ -129,7 +135,11 @@ class TaskContext:
 
     @property
     def log(self) -> TaskLogger:
-        """A logger whose records carry task_id, task_name, attempt and worker_id."""
+        """A logger whose records carry the task's details, and whose lines are kept on the task's row.
+
+        `ctx.log("resized %s", name)` is short for `ctx.log.info(...)`.  The latest 200 lines are visible while the task
+        runs, in `task.log`.
+        """
         if self._log is None:
             task = self.task
             details = {
@@ -138,7 +148,7 @@ class TaskContext:
                 "attempt": self.attempt,
                 "worker_id": self.worker_id,
             }
-            self._log = TaskLogger(_logger, details)
+            self._log = TaskLogger(_logger, details, self._record)
         return self._log
 
     @property
@@ -170,12 +180,34 @@ class TaskContext:
 
 
 class TaskLogger(logging.LoggerAdapter[logging.Logger]):
-    """Adds the task's details to each record, beside what the call gives as `extra`."""
+    """Adds the task's details to each record, beside what the call gives as `extra`, and keeps its line on the task."""
+
+    def __init__(self, logger: logging.Logger, extra: Mapping[str, object], record: Recorder | None = None) -> None:
+        super().__init__(logger, extra)
+        self._record = record
+
+    def __call__(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a line at the level INFO."""
+        self.log(logging.INFO, msg, *args, **kwargs)
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a line; it is kept on the task whatever level the program's logging is set to."""
+        if self._record is not None and level >= logging.INFO:
+            self._record(logging.getLevelName(level), _fitting(_formatted(msg, args)))
+        super().log(level, msg, *args, **kwargs)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """The message unchanged, the details merged in."""
         kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
         return msg, kwargs
+
+
+def _formatted(msg: object, args: tuple[object, ...]) -> str:
+    """The line as logging would write it; arguments that do not fit are shown beside it."""
+    try:
+        return str(msg) % args if args else str(msg)
+    except (TypeError, ValueError, KeyError):
+        return f"{msg} {args!r}"
 
 
 @overload

@@ -36,6 +36,17 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line a task logged through its context."""
+
+    attempt: int
+    elapsed: float
+    """Seconds since the attempt began."""
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A task as it stood in the database when it was read."""
 
@@ -70,6 +81,7 @@ class Task:
     headers: Mapping[str, Any] = field(default_factory=dict)
     lost_count: int = 0
     history: tuple[Attempt, ...] = ()
+    log: tuple[LogLine, ...] = ()
     seq: int = 0
 
     @property

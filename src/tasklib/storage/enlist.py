@@ -164,14 +164,19 @@ def _translate(error: Exception) -> Exception:
 
 
 def _origin(error: BaseException) -> Any:
-    """The driver's own error inside those that SQLAlchemy and Django wrap around it."""
-    while (inner := getattr(error, "orig", None) or error.__cause__) is not None:
-        error = inner
-    return error
+    """The driver's own error inside those that SQLAlchemy and Django wrap around it, and above what the system said."""
+    found, inner = error, error
+    while inner is not None:
+        if isinstance(inner, sqlite3.Error) or _is_a(inner, "psycopg.Error") or _sqlstate(inner) is not None:
+            found = inner
+        inner = getattr(inner, "orig", None) or inner.__cause__
+    return found
 
 
 def _sqlstate(error: Any) -> str | None:
     found = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if found is None and _is_a(error, "psycopg2.OperationalError"):
+        return "08006"  # connection_failure: psycopg2 has no code of its own for a lost connection
     return found if isinstance(found, str) else None
 
 

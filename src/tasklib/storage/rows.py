@@ -9,7 +9,7 @@ from uuid import UUID
 
 from tasklib.codec import loads
 from tasklib.storage.statement import Row
-from tasklib.task import Attempt, Task, TaskState, WorkerInfo
+from tasklib.task import Attempt, LogLine, Task, TaskState, WorkerInfo
 
 
 def moment(value: datetime | str | None) -> datetime | None:
@@ -65,6 +65,7 @@ def task_from_row(row: Row) -> Task:
         headers=_json(row["headers"]) or {},
         lost_count=row["lost_count"],
         history=_history(row),
+        log=tuple(LogLine(*line) for line in _json(row["log"]) or ()),
         seq=row["seq"],
     )
 

@@ -8,11 +8,16 @@ from datetime import datetime
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
 from tasklib.storage.rows import ClaimedTask
+from tasklib.task import LogLine
+from tasklib.worker.finisher import Lines
 from tasklib.worker.hand import Hand
 from tasklib.worker.periodic import Periodic
 
 WATCH_SECONDS = 0.5
 """How soon a request to cancel reaches the work, and how often progress is written, at most."""
+
+MAX_LINES = 200
+"""Lines of one task kept between two steps, and on its row."""
 
 
 class LeaseKeeper(Periodic):
@@ -49,14 +54,30 @@ class Watch(Periodic):
         self._hand = hand
         self._now = now
         self._progress: dict[str, tuple[str, int, float, str | None]] = {}
+        self._lines: dict[tuple[str, int], list[LogLine]] = {}
 
     def note_progress(self, task: ClaimedTask, fraction: float, message: str | None) -> None:
         """Keep the latest report of a task until the next step writes it; may be called from any thread."""
         self._progress[task.id] = (task.id, task.version, fraction, message)
 
+    def note_line(self, task: ClaimedTask, line: LogLine) -> None:
+        """Keep a line a task logged until the next step, or its end, writes it; may be called from any thread."""
+        lines = self._lines.setdefault((task.id, task.version), [])
+        lines.append(line)
+        del lines[:-MAX_LINES]
+
+    def take_lines(self, task: ClaimedTask) -> Lines:
+        """What a task has logged and nobody has written yet."""
+        self._progress.pop(task.id, None)
+        lines = self._lines.pop((task.id, task.version), None) if self._lines else None
+        return {(task.id, task.version): lines} if lines else {}
+
     async def step(self) -> None:
-        """Write progress and look for requests, if anything is running."""
+        """Write progress and lines, and look for requests, if anything is running."""
         reports, self._progress = self._progress, {}
+        lines, self._lines = self._lines, {}
+        if lines:
+            await self._database.arun(lambda: attempts.append_log(lines, self._now()))
         if reports:
             await self._database.arun(lambda: attempts.report_progress(list(reports.values()), self._now()))
         held = [(e.task.id, e.task.version) for e in self._hand.running.values() if not e.cancelled]

@@ -16,6 +16,7 @@ from tasklib.lifecycle import Ending
 from tasklib.retry import RetryPolicy
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
+from tasklib.task import LogLine
 from tasklib.worker.outcome import ending_for
 from tasklib.worker.places import COMMITTED, Places, Work
 
@@ -62,6 +63,7 @@ class Execution:
             state=runner.state,
             worker_id=runner.worker_id,
             report=lambda fraction, message: runner.report(task, fraction, message),
+            record=self._record,
         )
         definition = runner.find(task.name)
         self._outside = definition is None or not runner.places.runs_here(definition, task)
@@ -87,6 +89,10 @@ class Execution:
         """End the work because the task is no longer ours; nothing that comes of it is written."""
         self.fenced = True
         self._end()
+
+    def _record(self, level: str, text: str) -> None:
+        elapsed = time.monotonic() - self.started
+        self._runner.record(self.task, LogLine(self.task.attempts, elapsed, level, text))
 
     @property
     def _told_to_stop(self) -> bool:
@@ -240,6 +246,7 @@ class Runner:
         retry_policy: RetryPolicy,
         max_result_bytes: int,
         report: Callable[[ClaimedTask, float, str | None], None],
+        record: Callable[[ClaimedTask, LogLine], None],
         ended: Callable[[Execution, Ended], None],
     ) -> None:
         self.find = find
@@ -249,6 +256,7 @@ class Runner:
         self.retry_policy = retry_policy
         self.max_result_bytes = max_result_bytes
         self.report = report
+        self.record = record
         self.ended = ended
         self.loop = asyncio.get_running_loop()
         self.stuck: set[asyncio.Future[Any]] = set()

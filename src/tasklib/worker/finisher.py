@@ -13,8 +13,11 @@ from tasklib.lifecycle import Ending
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.attempts import Completion
+from tasklib.task import LogLine
 
 BATCH = 500
+Lines = dict[tuple[str, int], list[LogLine]]
+"""What attempts, by id and version, have logged."""
 MAX_BACKOFF_SECONDS = 5.0
 
 log = logging.getLogger("tasklib.worker")
@@ -28,10 +31,13 @@ class Finisher:
         self._now = now
         self._completions: list[Completion] = []
         self._endings: list[Ending] = []
+        self._lines: Lines = {}
         self._writing: asyncio.Task[None] | None = None
 
-    def add(self, ended: Completion | Ending) -> None:
-        """Record an ending soon."""
+    def add(self, ended: Completion | Ending, lines: Lines | None = None) -> None:
+        """Record an ending soon, and before it what the attempt has logged."""
+        if lines:
+            self._lines.update(lines)
         if isinstance(ended, Completion):
             self._completions.append(ended)
         else:
@@ -46,12 +52,22 @@ class Finisher:
 
     async def _write(self) -> None:
         while self._completions or self._endings:
+            if self._lines:
+                await self._persist_lines()
             if self._completions:
                 completions, self._completions = self._completions[:BATCH], self._completions[BATCH:]
                 await self._persist(completions)
             if self._endings:
                 endings, self._endings = self._endings[:BATCH], self._endings[BATCH:]
                 await self._persist(endings)
+
+    async def _persist_lines(self) -> None:
+        """Write what was logged last; it is worth one try, the endings are worth as many as it takes."""
+        lines, self._lines = self._lines, {}
+        try:
+            await self._database.arun(lambda: attempts.append_log(lines, self._now()))
+        except TaskLibError as error:
+            log.warning("the last lines of %d tasks are lost: %s", len(lines), error)
 
     async def _persist(self, batch: Sequence[Completion] | Sequence[Ending]) -> None:
         """Write one batch, however long the database is away: repeating is harmless, because every row is fenced."""

@@ -65,6 +65,7 @@ class Worker:
             retry_policy=config.backoff,
             max_result_bytes=config.max_result_bytes,
             report=self._watch.note_progress,
+            record=self._watch.note_line,
             ended=self._ended,
         )
         self._claimer: Claimer | None = None
@@ -202,8 +203,9 @@ class Worker:
         """An attempt is over: record it, and use the free slot."""
         hand = self._hand
         hand.finished(execution.task)
+        lines = self._watch.take_lines(execution.task)
         if ended is not None:
-            self._finisher.add(ended)
+            self._finisher.add(ended, lines)
         if isinstance(ended, Completion):
             self._done += 1
             self._size.took(ended.ended - ended.started)

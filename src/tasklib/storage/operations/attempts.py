@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from tasklib.codec import dumps, loads
 from tasklib.lifecycle import EFFECTS, Ending
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation, Row, Statement
+from tasklib.task import LogLine
 
 SUMMARY_CHARACTERS = 500
 ERROR_CHARACTERS = 100_000
@@ -121,6 +122,19 @@ def report_progress(reports: Iterable[tuple[str, int, float, str | None]], now: 
         for task_id, version, fraction, message in sorted(reports, key=lambda r: r[0])
     ]
     yield Statement("report_progress", {"batch": dumps(batch), "now": now})
+
+
+def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]], now: datetime | None) -> Operation[None]:
+    """Keep the latest lines that running attempts, given by id and version, have logged."""
+    batch = [
+        {
+            "id": task_id,
+            "version": version,
+            "lines": [[n.attempt, round(n.elapsed, 3), n.level, n.text] for n in logged],
+        }
+        for (task_id, version), logged in sorted(lines.items())
+    ]
+    yield Statement("append_log", {"batch": dumps(batch), "now": now})
 
 
 def _held(held: Iterable[tuple[str, int]]) -> str:

@@ -203,6 +203,7 @@ class SqliteDatabase:
 
     def _connect(self) -> sqlite3.Connection:
         target = ":memory:" if self.path is None else str(self.path)
+        connection = None
         try:
             connection = sqlite3.connect(
                 target,
@@ -211,17 +212,12 @@ class SqliteDatabase:
                 check_same_thread=False,
                 cached_statements=256,
             )
-            if self.path is not None:
-                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-                if mode != "wal":
-                    raise StorageError(
-                        f"{self.path} cannot use a write-ahead log (got {mode}); is it on a network disk?"
-                    )
-            # Commits survive a power cut; checkpoints are done in turn, see gate.py.
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA wal_autocheckpoint = 0")
-            connection.executescript(_CONNECTION_SQL)
-        except sqlite3.Error as error:
+            self._prepare(connection)
+        except Exception as error:
+            if connection is not None:
+                connection.close()
+            if not isinstance(error, sqlite3.Error):
+                raise
             if isinstance(translated := translate(error), DatabaseBusy):
                 raise translated from error
             raise DatabaseUnavailable(
@@ -229,6 +225,16 @@ class SqliteDatabase:
                 "and that it is a SQLite database"
             ) from error
         return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        if self.path is not None:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise StorageError(f"{self.path} cannot use a write-ahead log (got {mode}); is it on a network disk?")
+        # Commits survive a power cut; checkpoints are done in turn, see gate.py.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.executescript(_CONNECTION_SQL)
 
     def reader(self) -> sqlite3.Connection:
         with self._open_lock:

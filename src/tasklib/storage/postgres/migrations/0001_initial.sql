@@ -35,6 +35,7 @@ CREATE TABLE {schema}.tasks (
     headers             jsonb,
     result              jsonb,
     history             jsonb,
+    log                 jsonb,
     error               text,
     progress_message    text,
     worker_id           text,

@@ -127,6 +127,7 @@ WITH done AS (
         error = coalesce(e.error, t.error),
         history = CASE WHEN e.outcome IS NULL THEN t.history ELSE {append_history} END,
         progress = CASE WHEN e.terminal THEN t.progress END,
+        progress_message = CASE WHEN e.terminal THEN t.progress_message END,
         cancel_requested_at = CASE WHEN e.terminal THEN t.cancel_requested_at END,
         finished_by = CASE WHEN e.terminal THEN t.worker_id END,
         updated_at = c.now, worker_id = NULL, locked_until = NULL
@@ -171,4 +172,12 @@ UPDATE {schema}.tasks AS t
 SET progress = p.progress, progress_message = p.message, updated_at = coalesce(:now::timestamptz, now())
 FROM jsonb_to_recordset(:batch::jsonb) AS p (id uuid, version integer, progress double precision, message text)
 WHERE t.id = p.id AND t.version = p.version AND t.state = 'running'
+RETURNING t.id;
+
+-- name: append_log
+-- Keep the latest lines that running attempts have logged.
+UPDATE {schema}.tasks AS t
+SET log = jsonb_path_query_array(coalesce(t.log, '[]') || l.lines, '$[last - 199 to last]')
+FROM jsonb_to_recordset(:batch::jsonb) AS l (id uuid, version integer, lines jsonb)
+WHERE t.id = l.id AND t.version = l.version AND t.state = 'running'
 RETURNING t.id;

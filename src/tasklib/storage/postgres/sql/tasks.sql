@@ -2,8 +2,8 @@
 t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.created_at, t.updated_at,
     t.next_retry_at, t.locked_until, t.expires_at, t.cancel_requested_at, t.timeout_seconds, t.progress, t.priority,
     t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count, t.args::text AS args, t.kwargs::text AS kwargs,
-    t.tags::text AS tags, t.headers::text AS headers, t.result::text AS result, t.history::text AS history, t.error,
-    t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
+    t.tags::text AS tags, t.headers::text AS headers, t.result::text AS result, t.history::text AS history, t.log::text AS log,
+    t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
 
 -- fragment: matches
 ((:states::jsonb IS NULL AND :delayed::boolean IS NULL AND :retrying::boolean IS NULL)

@@ -138,6 +138,12 @@ WITH lost AS (
                 * (1 + :jitter::float8 * (2 * random() - 1)))
         END,
         lost_count = t.lost_count + 1,
+        progress = CASE
+            WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN t.progress
+        END,
+        progress_message = CASE
+            WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN t.progress_message
+        END,
         finished_by = CASE
             WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN t.worker_id
         END,

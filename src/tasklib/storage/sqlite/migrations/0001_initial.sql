@@ -36,6 +36,7 @@ CREATE TABLE tasks (
     headers             TEXT,
     result              TEXT,
     history             TEXT,
+    log                 TEXT,
     error               TEXT,
     progress_message    TEXT,
     worker_id           TEXT,
@@ -70,7 +71,7 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_json_valid CHECK (
         json_valid(args) AND json_valid(kwargs) AND json_valid(tags)
         AND (headers IS NULL OR json_valid(headers)) AND (result IS NULL OR json_valid(result))
-        AND (history IS NULL OR json_valid(history))
+        AND (history IS NULL OR json_valid(history)) AND (log IS NULL OR json_valid(log))
     )
 );
 

@@ -144,6 +144,7 @@ SET state = e.value ->> 'state',
         )
     ) END,
     progress = CASE WHEN e.value ->> 'terminal' THEN progress END,
+    progress_message = CASE WHEN e.value ->> 'terminal' THEN progress_message END,
     cancel_requested_at = CASE WHEN e.value ->> 'terminal' THEN cancel_requested_at END,
     finished_by = CASE WHEN e.value ->> 'terminal' THEN worker_id END,
     updated_at = :now, worker_id = NULL, locked_until = NULL
@@ -173,4 +174,21 @@ UPDATE tasks
 SET progress = p.value ->> 'progress', progress_message = p.value ->> 'message', updated_at = :now
 FROM json_each(:batch) AS p
 WHERE tasks.id = p.value ->> 'id' AND tasks.version = p.value ->> 'version' AND tasks.state = 'running'
+RETURNING tasks.id;
+
+-- name: append_log
+-- Keep the latest lines that running attempts have logged.
+UPDATE tasks
+SET log = (
+    SELECT json_group_array(json(kept.line)) FROM (
+        SELECT latest.line FROM (
+            SELECT 0 AS part, old.key AS position, old.value AS line FROM json_each(coalesce(tasks.log, '[]')) AS old
+            UNION ALL
+            SELECT 1, new.key, new.value FROM json_each(l.value, '$.lines') AS new
+            ORDER BY 1 DESC, 2 DESC LIMIT 200
+        ) AS latest ORDER BY latest.part, latest.position
+    ) AS kept
+)
+FROM json_each(:batch) AS l
+WHERE tasks.id = l.value ->> 'id' AND tasks.version = l.value ->> 'version' AND tasks.state = 'running'
 RETURNING tasks.id;

@@ -123,6 +123,8 @@ SET state = CASE
         ))
     END,
     lost_count = lost_count + 1,
+    progress = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN progress END,
+    progress_message = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN progress_message END,
     finished_by = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN worker_id END,
     error = l.error,
     history = json_insert(
