@@ -1,0 +1,1 @@
+"""What users are promised: the seeds' examples, the documents, the programs."""

@@ -1,0 +1,1 @@
+"""Every code block of the five specifications, each a named test."""

@@ -1,0 +1,557 @@
+"""Seed 002, "Task Queue System Specification": every block whose part exists, in Python's spelling, on every database.
+
+The fluent `tq`, the HTTP routes, rate limits and the dashboard are not built yet: `docs/specifications.md` lists them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tasklib import Backoff, Config, ManualClock, Task, TaskQueue, TaskState
+from tests.acceptance.seeds.support import FailsAtFirst, Shell, advance, fail, read, states_of, url_of
+from tests.fixtures.waiting import aeventually
+
+OpenShell = Callable[[TaskQueue], Shell]
+
+
+@pytest.mark.parametrize("payload", [{"a": 1}, [1, 2], "text", 7, None, True], ids=repr)
+def test_block_01_a_handler_takes_json_and_returns_json(payload: Any, queue: TaskQueue) -> None:
+    """2.1 Task Handler Interface, contract: any JSON in, any JSON out."""
+    queue.register_handler("echo", lambda payload: {"got": payload})
+
+    task_id = queue.enqueue("echo", payload)
+    queue.process_batch()
+
+    expected = {} if payload is None else payload
+    assert read(queue, task_id).result == {"value": {"got": expected}}
+
+
+def test_block_02_an_error_fails_the_task_and_a_result_completes_it(queue: TaskQueue) -> None:
+    """2.1 Task Handler Interface, pseudocode: raising marks the task failed, returning marks it completed."""
+    queue.register_handler("good", lambda payload: "done")
+    queue.register_handler("bad", fail)
+
+    good, bad = queue.enqueue("good"), queue.enqueue("bad")
+    queue.process_batch()
+
+    assert (read(queue, good).state, read(queue, bad).state) == (TaskState.COMPLETED, TaskState.FAILED)
+
+
+async def test_block_03_an_async_handler(queue: TaskQueue) -> None:
+    """2.1 Task Handler Interface, the JavaScript example: an async function of the payload."""
+    sent: list[tuple[str, str, str]] = []
+
+    async def handle_email_send(payload: dict[str, Any]) -> dict[str, str]:
+        await asyncio.sleep(0)
+        sent.append((payload["to"], payload["subject"], payload["body"]))
+        return {"messageId": "abc123"}
+
+    queue.register_handler("send_email", handle_email_send)
+    task_id = await queue.aenqueue("send_email", {"to": "a@example.com", "subject": "Hi", "body": "Hello"})
+    await queue.aprocess_batch()
+
+    assert sent == [("a@example.com", "Hi", "Hello")]
+    assert read(queue, task_id).result == {"value": {"messageId": "abc123"}}
+
+
+def test_block_04_a_python_handler(queue: TaskQueue) -> None:
+    """2.1 Task Handler Interface, the Python example."""
+    sent: list[tuple[str, str, str]] = []
+
+    def send_email(to: str, subject: str, body: str) -> None:
+        sent.append((to, subject, body))
+
+    def handle_email_send(payload):  # type: ignore[no-untyped-def]
+        send_email(payload["to"], payload["subject"], payload["body"])
+        return {"message_id": "abc123"}
+
+    queue.register_handler("send_email", handle_email_send)
+    task_id = queue.enqueue("send_email", {"to": "a@example.com", "subject": "Hi", "body": "Hello"})
+    queue.process_batch()
+
+    assert sent == [("a@example.com", "Hi", "Hello")]
+    assert read(queue, task_id).result == {"value": {"message_id": "abc123"}}
+
+
+def test_block_05_a_handler_that_returns_a_result_or_an_error(queue: TaskQueue) -> None:
+    """2.1 Task Handler Interface, the Go example: what Go returns as `err`, Python raises."""
+
+    def handle_email_send(payload: dict[str, str]) -> dict[str, str]:
+        if "@" not in payload["to"]:
+            raise ValueError(f"bad address {payload['to']}")
+        return {"message_id": "abc123"}
+
+    queue.register_handler("send_email", handle_email_send)
+    good = queue.enqueue("send_email", {"to": "a@example.com"})
+    bad = queue.enqueue("send_email", {"to": "nowhere"})
+    queue.process_batch()
+
+    assert read(queue, good).result == {"value": {"message_id": "abc123"}}
+    assert "bad address nowhere" in (read(queue, bad).error or "")
+
+
+def test_block_11_indexes(queue: TaskQueue, shell: OpenShell) -> None:
+    """3.1 Database Schema, indexes: the three statements run with our column names, and tasks run as before.
+
+    They are not needed: `tasks_claim` serves the worker, and listing walks the insertion order.
+    """
+    shell(queue).script(
+        """
+        CREATE INDEX idx_tasks_pending ON tasks(state, created_at ASC, next_retry_at)
+        WHERE state IN ('pending', 'failed');
+        CREATE INDEX idx_tasks_type ON tasks(name, state);
+        CREATE INDEX idx_tasks_created ON tasks(created_at DESC);
+        """
+    )
+    queue.register_handler("send_email", lambda payload: "sent")
+
+    task_id = queue.enqueue("send_email")
+    queue.process_batch()
+
+    assert read(queue, task_id).result == {"value": "sent"}
+
+
+@pytest.mark.parametrize(
+    "failures, max_attempts, expected",
+    [
+        (0, 3, ["pending", "running", "completed"]),
+        (1, 3, ["pending", "running", "failed", "running", "completed"]),
+        (2, 2, ["pending", "running", "failed", "running", "failed"]),
+    ],
+    ids=["succeeds", "succeeds-after-a-retry", "gives-up"],
+)
+def test_block_12_status_transitions(failures: int, max_attempts: int, expected: list[str], queue: TaskQueue) -> None:
+    """3.1 Database Schema, status transitions: `processing` is `running` here, and a retry is claimed as it is."""
+    assert states_of(queue, FailsAtFirst(failures), max_attempts=max_attempts) == expected
+
+
+def test_block_13_enqueue_options(queue: TaskQueue) -> None:
+    """3.2 JSON Data Structures, EnqueueOptions: three attempts by default, and not before a moment."""
+    when = datetime(2035, 1, 15, 10, tzinfo=UTC)
+
+    plain, chosen = queue.enqueue("send_email"), queue.enqueue("send_email", {}, max_attempts=5, run_after=when)
+
+    assert read(queue, plain).max_attempts == 3
+    assert (read(queue, chosen).max_attempts, read(queue, chosen).scheduled_at) == (5, when)
+
+
+def test_block_14_task(queue: TaskQueue) -> None:
+    """3.2 JSON Data Structures, Task: a task completed at the second attempt; `runAfter` and JSON come with HTTP."""
+    queue.register_handler("send_email", FailsAtFirst(1, {"messageId": "abc123"}))
+    task_id = queue.enqueue("send_email", {"to": "user@example.com", "subject": "Welcome"})
+    queue.process_batch()
+    advance(queue, minutes=5)
+    queue.process_batch()
+
+    task = read(queue, task_id)
+    assert (task.name, task.payload) == ("send_email", {"to": "user@example.com", "subject": "Welcome"})
+    assert (task.state, task.attempts, task.max_attempts) == ("completed", 2, 3)
+    assert (task.next_retry_at, task.result, task.error) == (None, {"value": {"messageId": "abc123"}}, None)
+    assert task.started_at is not None
+    assert task.completed_at is not None
+    assert task.created_at < task.started_at <= task.completed_at <= task.updated_at
+
+
+def test_block_15_list_filters(queue: TaskQueue) -> None:
+    """3.2 JSON Data Structures, ListFilters: type, one status or several, limit and offset."""
+    queue.register_handler("send_email", fail)
+    for _ in range(3):
+        queue.enqueue("send_email", max_attempts=1)
+    queue.process_batch()
+    queue.enqueue("send_email")
+    queue.enqueue("other")
+
+    assert len(queue.list(name="send_email", state="failed", limit=50, offset=0)) == 3
+    assert len(queue.list(name="send_email", state=["failed", "pending"])) == 4
+    assert len(queue.list(name="send_email", state="failed", limit=2)) == 2
+    assert len(queue.list(name="send_email", state="failed", limit=50, offset=2)) == 1
+
+
+def test_block_16_queue_stats(queue: TaskQueue) -> None:
+    """3.2 JSON Data Structures, QueueStats: counts by status, in all and by type."""
+    queue.register_handler("send_email", lambda payload: None)
+    queue.register_handler("process_image", fail)
+    for name, number in (("send_email", 2), ("process_image", 1)):
+        for _ in range(number):
+            queue.enqueue(name, max_attempts=1)
+    queue.process_batch()
+    queue.enqueue("send_email")
+    queue.enqueue("process_image")
+
+    stats = queue.stats()
+
+    assert (stats.pending, stats.running, stats.completed, stats.failed) == (2, 0, 2, 1)
+    assert stats.by_name == {
+        "send_email": {"pending": 1, "completed": 2},
+        "process_image": {"pending": 1, "failed": 1},
+    }
+
+
+def test_block_17_task_selection(queue: TaskQueue, shell: OpenShell) -> None:
+    """4.2 Scheduler Module, task selection: what is due, oldest first; our column is `due_at` for both conditions."""
+    outside = shell(queue)
+    queue.clock = ManualClock(datetime.now(UTC) - timedelta(minutes=1))
+    first, second = queue.enqueue("a"), queue.enqueue("b")
+    queue.enqueue("c", delay_seconds=3600)
+
+    rows = outside.choose(
+        postgres="SELECT id FROM tasks WHERE due_at <= NOW() ORDER BY created_at ASC, seq LIMIT 10",
+        sqlite="SELECT id FROM tasks WHERE due_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')"
+        " ORDER BY created_at ASC, seq LIMIT 10",
+    )
+
+    assert [str(task_id) for (task_id,) in rows] == [str(first), str(second)]
+
+
+def test_block_18_the_formula_of_the_retry_strategy() -> None:
+    """4.2 Scheduler Module, retry strategy: `min(10 * 2^attempts, 21600)`, spread by 20 % to both sides."""
+    config = Config("sqlite:///:memory:", base_retry_delay_seconds=10)
+
+    assert [config.backoff.mean(attempts) for attempts in range(4)] == [10, 20, 40, 80]
+    assert config.backoff.mean(50) == 21600
+    spread = [Backoff(base=10, rng=lambda end=end: end)(0) for end in (0.0, 1.0)]
+    assert spread == [8, 12]
+
+
+def test_block_18_the_examples_of_the_retry_strategy() -> None:
+    """4.2 Scheduler Module, retry strategy: the printed ranges grow by four, and so does a multiplier of four."""
+    printed = [(8, 12), (32, 48), (2.1 * 60, 3.1 * 60), (8.5 * 60, 12.7 * 60), (34.1 * 60, 51.1 * 60)]
+
+    for attempts, (least, most) in enumerate(printed):
+        low, high = (Backoff(base=10, multiplier=4, rng=lambda end=end: end)(attempts) for end in (0.0, 1.0))
+        assert (low, high) == (pytest.approx(least, rel=0.04), pytest.approx(most, rel=0.04))
+
+
+CLAIM = """
+UPDATE tasks
+SET state = 'running',
+    version = version + 1,
+    started_at = {now},
+    attempts = attempts + 1,
+    updated_at = {now},
+    next_retry_at = NULL,
+    locked_until = {later}
+WHERE id = '{id}'
+  AND state IN ('pending', 'failed')
+  AND version = {version}
+"""
+CLOCKS = {
+    "postgres": {"now": "NOW()", "later": "NOW() + INTERVAL '5 minutes'"},
+    "sqlite": {"now": "datetime('now')", "later": "datetime('now', '+5 minutes')"},
+}
+
+
+def test_block_20_only_one_claim_of_a_version_succeeds(queue: TaskQueue, shell: OpenShell) -> None:
+    """4.3 Executor Module, optimistic locking: of two claims of the same version, one changes a row."""
+    outside = shell(queue)
+    task = read(queue, queue.enqueue("send_email"))
+    claim = CLAIM.format(id=task.id, version=task.version, **CLOCKS[outside.dialect])
+
+    changed = [outside.run(claim), outside.run(claim)]
+
+    assert changed == [[(1,)], [(0,)]]
+    claimed = read(queue, task.id)
+    assert (claimed.state, claimed.version, claimed.attempts) == ("running", 1, 1)
+
+
+def test_block_21_recovery_by_hand(queue: TaskQueue, shell: OpenShell) -> None:
+    """4.3 Executor Module, stale task recovery: find what runs for too long, reset it, and it runs again."""
+    outside = shell(queue)
+    queue.clock = ManualClock(datetime.now(UTC) - timedelta(hours=1))
+    task = read(queue, queue.enqueue("send_email"))
+    before = {"now": "NOW() - INTERVAL '6 minutes'", "later": "NOW()"}
+    if outside.dialect == "sqlite":
+        before = {"now": "datetime('now', '-6 minutes')", "later": "datetime('now')"}
+    outside.run(CLAIM.format(id=task.id, version=0, **before))
+
+    limit = {"postgres": "NOW() - INTERVAL '5 minutes'", "sqlite": "datetime('now', '-5 minutes')"}[outside.dialect]
+    stale = outside.run(f"SELECT id FROM tasks WHERE state = 'running' AND started_at < {limit} LIMIT 100")
+    reset = outside.run(
+        f"UPDATE tasks SET state = 'pending', next_retry_at = NULL, updated_at = {CLOCKS[outside.dialect]['now']}"
+        f" WHERE id = '{task.id}' AND state = 'running' AND started_at < {limit}"
+    )
+    queue.register_handler("send_email", lambda payload: "sent")
+    queue.process_batch()
+
+    assert [str(task_id) for (task_id,) in stale] == [str(task.id)]
+    assert reset == [(1,)]
+    assert (read(queue, task.id).result, read(queue, task.id).attempts) == ({"value": "sent"}, 2)
+
+
+def test_block_21_recovery_by_the_queue(queue: TaskQueue, shell: OpenShell) -> None:
+    """4.3 Executor Module, stale task recovery: `recover_stale_tasks` does it, and counts the lost attempt."""
+    outside = shell(queue)
+    task_id = queue.enqueue("send_email")
+    outside.run(CLAIM.format(id=task_id, version=0, **CLOCKS[outside.dialect]))
+    advance(queue, minutes=6)
+
+    assert queue.recover_stale_tasks() == 1
+
+    task = read(queue, task_id)
+    assert (task.state, task.attempts, task.retry_count) == ("pending", 1, 1)
+    assert (task.error or "").startswith("WorkerLost")
+
+
+def test_block_22_a_type_without_a_handler_is_left_alone(queue: TaskQueue) -> None:
+    """4.3 Executor Module, execution flow, step 2: no handler, no claim; the task stays for a worker that has one."""
+    task_id = queue.enqueue("nobody.knows")
+
+    assert queue.process_batch() == 0
+
+    assert (read(queue, task_id).state, read(queue, task_id).attempts) == ("pending", 0)
+
+
+def test_block_22_the_last_attempt_is_terminal(queue: TaskQueue) -> None:
+    """4.3 Executor Module, execution flow, step 3: an error sets next_retry_at, at the last attempt completed_at."""
+    queue.register_handler("test", fail)
+    task_id = queue.enqueue("test", max_attempts=2)
+
+    queue.process_batch()
+    first = read(queue, task_id)
+    advance(queue, minutes=1)
+    queue.process_batch()
+    last = read(queue, task_id)
+
+    assert (first.next_retry_at is not None, first.completed_at) == (True, None)
+    assert (last.next_retry_at, last.completed_at is not None) == (None, True)
+
+
+async def test_block_22_a_late_finish_is_refused(
+    queue: TaskQueue, shell: OpenShell, caplog: pytest.LogCaptureFixture
+) -> None:
+    """4.3 Executor Module, execution flow, step 4: a task taken over meanwhile keeps what happened since."""
+    outside = shell(queue)
+
+    async def handler(task: Task) -> str:
+        outside.run(f"UPDATE tasks SET version = version + 1 WHERE id = '{task.id}'")
+        return "too late"
+
+    queue.register_handler("test", handler)
+    task_id = await queue.aenqueue("test")
+    await queue.aprocess_batch()
+
+    task = read(queue, task_id)
+    assert (task.state, task.result) == ("running", None)
+    assert "refused" in caplog.text
+
+
+def test_block_23_worker_loop(queue: TaskQueue) -> None:
+    """4.4 Worker Module, worker loop: recover, stop at a pause, then process what is due; limits come later."""
+    queue.register_handler("test", lambda payload: None)
+    for _ in range(3):
+        queue.enqueue("test")
+
+    assert queue.recover_stale_tasks() == 0
+    queue.pause()
+    assert queue.process_batch() == 0
+    queue.resume()
+    assert queue.process_batch() == 3
+
+
+def test_block_24_pause_behavior(queue: TaskQueue) -> None:
+    """4.4 Worker Module, pause behavior: nothing is executed, everything can be asked, resuming needs no restart."""
+    queue.register_handler("test", lambda payload: "done")
+    queue.pause(by="anna", reason="maintenance window")
+    task_id = queue.enqueue("test")
+
+    assert (queue.process_batch(), queue.is_paused(), queue.stats().pending) == (0, True, 1)
+    assert [(pause.by, pause.reason) for pause in queue.pauses()] == [("anna", "maintenance window")]
+
+    queue.resume()
+    assert queue.process_batch() == 1
+    assert read(queue, task_id).result == {"value": "done"}
+
+
+async def test_block_25_parallelism(queue: TaskQueue) -> None:
+    """4.4 Worker Module, parallelism: one at a time unless told otherwise, N at a time when told so."""
+    running, most = 0, 0
+    together = asyncio.Event()
+
+    async def handler(payload: Any) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == payload["until"]:
+            together.set()
+        await asyncio.wait_for(together.wait(), 20)
+        running -= 1
+
+    queue.register_handler("test", handler)
+    for concurrency, number in ((1, 3), (3, 3)):
+        together.clear()
+        most = 0
+        ids = [await queue.aenqueue("test", {"until": concurrency}) for _ in range(number)]
+        worker = asyncio.ensure_future(queue.arun(concurrency=concurrency, signals=False))
+        for task_id in ids:
+            await queue.await_(task_id, timeout=20)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        assert most == concurrency
+
+
+def test_block_46_task_manager(queue: TaskQueue) -> None:
+    """7.3 TaskManager: create, get, list and delete are the queue's; the rest is a worker's and is not public."""
+    queue.register_handler("send_email", lambda payload: None)
+
+    task_id = queue.enqueue("send_email", {"to": "a@example.com"}, max_attempts=3)
+    assert read(queue, task_id).id == task_id
+    assert queue.get("not-an-id") is None
+    assert [task.id for task in queue.list(name="send_email")] == [task_id]
+    queue.process_batch()
+    assert queue.delete(task_id) is True
+    assert queue.get(task_id) is None
+
+
+def test_block_47_scheduler(queue: TaskQueue) -> None:
+    """7.3 Scheduler: the next retry, whether a task should run now, and what is ready."""
+    assert Backoff(base=10, jitter=0)(2) == 40
+    now, later = queue.enqueue("test"), queue.enqueue("test", delay_seconds=60)
+
+    moment = queue.clock.now()
+    assert moment is not None
+    due = {task.id: task.due_at for task in queue.list()}
+    assert due[now] is not None
+    assert due[now] <= moment
+    assert due[later] == moment + timedelta(seconds=60)
+    assert [task.id for task in queue.list(state="delayed")] == [later]
+
+
+def test_block_48_executor(queue: TaskQueue) -> None:
+    """7.3 Executor: handlers come and go; a task of a type without one waits."""
+    queue.register_handler("test", lambda payload: None)
+    queue.enqueue("test")
+    queue.unregister_handler("test")
+
+    assert queue.process_batch() == 0
+    queue.register_handler("test", lambda payload: None)
+    assert queue.process_batch() == 1
+
+
+async def test_block_49_worker(queue: TaskQueue) -> None:
+    """7.3 Worker: start, be seen running, and stop after the current work."""
+    started, proceed = threading.Event(), threading.Event()
+
+    def slow(payload: Any) -> str:
+        started.set()
+        proceed.wait(20)
+        return "finished"
+
+    queue.register_handler("test", slow)
+    task_id = await queue.aenqueue("test")
+
+    worker = asyncio.ensure_future(queue.arun(signals=False))
+    assert await asyncio.to_thread(started.wait, 20)
+    assert [each.alive for each in await queue.aworkers()] == [True]
+    worker.cancel()
+    proceed.set()
+    await asyncio.gather(worker, return_exceptions=True)
+
+    assert read(queue, task_id).result == {"value": "finished"}
+    assert await queue.aworkers() == []
+
+
+def test_block_50_database_setup(database_url: str) -> None:
+    """8.1 Database Setup: `migrate` creates the tables and indexes, and does nothing the second time."""
+    with TaskQueue(Config(database_url, auto_migrate=False)) as queue:
+        applied = queue.migrate()
+        assert [name[:4] for name in applied] == sorted({name[:4] for name in applied})
+        assert applied[0] == "0001_initial"
+        assert queue.migrate() == []
+        assert queue.stats().total == 0
+
+
+async def test_block_51_initialize_queue(queue: TaskQueue) -> None:
+    """8.2 Initialize Queue: poll interval, batch size and the time after which a task is stale."""
+    config = Config(url_of(queue), poll_interval_seconds=2.0, lock_timeout_seconds=300)
+    async with TaskQueue(config) as other:
+        other.register_handler("test", lambda payload: "done")
+        worker = asyncio.ensure_future(other.arun(prefetch=5, signals=False))
+
+        task_id = await other.aenqueue("test")
+        finished = await other.await_(task_id, timeout=20)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+    assert finished.result == {"value": "done"}
+
+
+async def test_block_52_register_handlers(queue: TaskQueue) -> None:
+    """8.3 Register Handlers: one returns an object, one what another function gave, one nothing."""
+    indexed: list[str] = []
+
+    async def send_email(payload: dict[str, str]) -> dict[str, str]:
+        return {"messageId": f"{payload['to']}/{payload['subject']}"}
+
+    async def process_image(payload: dict[str, str]) -> list[int]:
+        return [len(payload["imageUrl"])]
+
+    async def search_index(payload: dict[str, str]) -> None:
+        indexed.append(payload["itemId"])
+
+    for handler in (send_email, process_image, search_index):
+        queue.register_handler(handler.__name__, handler)
+    ids = [
+        await queue.aenqueue("send_email", {"to": "a", "subject": "b", "body": "c"}),
+        await queue.aenqueue("process_image", {"imageUrl": "/x.png"}),
+        await queue.aenqueue("search_index", {"itemId": "i1"}),
+    ]
+    await queue.aprocess_batch()
+
+    results = [read(queue, task_id).result for task_id in ids]
+    assert results == [{"value": {"messageId": "a/b"}}, {"value": [6]}, {"value": None}]
+    assert indexed == ["i1"]
+
+
+def test_block_53_enqueue_tasks(queue: TaskQueue) -> None:
+    """8.4 Enqueue Tasks: with a priority and a number of attempts; the API route comes with HTTP."""
+    task_id = queue.enqueue(
+        "send_email",
+        {"to": "user@example.com", "subject": "Welcome", "body": "Hello!"},
+        priority=3,
+        max_attempts=5,
+    )
+
+    assert (read(queue, task_id).priority, read(queue, task_id).max_attempts) == (3, 5)
+
+
+def test_block_55_retry_with_exponential_backoff(queue: TaskQueue) -> None:
+    """10.1 Unit Tests, the example test: two failures, then success; the clock is moved past each backoff."""
+    attempts = 0
+
+    def handler(payload: Any) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise RuntimeError("Fail")
+
+    queue.register_handler("test", handler)
+    task_id = queue.enqueue("test", {}, max_attempts=3)
+
+    queue.process_batch()  # attempt 1: fail
+    assert read(queue, task_id).state == "failed"
+
+    advance(queue, 6)
+    queue.process_batch()  # attempt 2: fail
+    assert read(queue, task_id).attempts == 2
+
+    advance(queue, 12)
+    queue.process_batch()  # attempt 3: success
+    assert read(queue, task_id).state == "completed"
+    assert attempts == 3
+
+
+async def test_block_55_without_waiting_nothing_is_retried(queue: TaskQueue) -> None:
+    """10.1 Unit Tests: a retry is due only after its delay, however often a batch is processed."""
+    queue.register_handler("test", fail)
+    task_id = await queue.aenqueue("test")
+
+    await queue.aprocess_batch()
+    await queue.aprocess_batch()
+
+    assert (await aeventually(lambda: queue.get(task_id))).attempts == 1
