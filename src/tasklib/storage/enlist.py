@@ -165,7 +165,8 @@ def _translate(error: Exception) -> Exception:
 
 def _origin(error: BaseException) -> Any:
     """The driver's own error inside those that SQLAlchemy and Django wrap around it, and above what the system said."""
-    found, inner = error, error
+    found = error
+    inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, sqlite3.Error) or _is_a(inner, "psycopg.Error") or _sqlstate(inner) is not None:
             found = inner

@@ -52,14 +52,19 @@ def claim_tasks(
     lease_seconds: float,
     held: Sequence[tuple[int, int]],
     now: datetime | None,
+    caps: Mapping[str, int] | None = None,
 ) -> Operation[Claimed]:
-    """Lease up to `limit` due tasks, best first; `held` are the (seq, version) pairs this instance still has."""
+    """Lease up to `limit` due tasks, best first, and of a name in `caps` no more than that.
+
+    `held` are the (seq, version) pairs this instance still has.
+    """
     rows = yield Statement(
         "claim_tasks",
         {
             "instance": str(instance),
             "worker_id": worker_id,
             "names": dumps(list(names)),
+            "caps": dumps(dict(caps or {})),
             "limit": limit,
             "lease": lease_seconds,
             "held_seqs": dumps([seq for seq, _ in held]),

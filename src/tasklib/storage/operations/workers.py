@@ -9,7 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.codec import dumps
+from tasklib.lifecycle import Ending
 from tasklib.retry import Backoff
+from tasklib.storage.operations.attempts import end_attempts
 from tasklib.storage.rows import worker_from_row
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 from tasklib.task import TaskState, WorkerInfo
@@ -81,6 +83,11 @@ def list_held(instance: UUID) -> Operation[list[tuple[str, int]]]:
     return [(str(row["id"]), row["version"]) for row in rows]
 
 
+def renew_held(instance: UUID, lease_seconds: float, now: datetime | None) -> Operation[int]:
+    """Move the leases of an instance forward in its place; returns how many."""
+    return len((yield Statement("renew_held", {"instance": str(instance), "lease": lease_seconds, "now": now})))
+
+
 @dataclass(frozen=True, slots=True)
 class Recovery:
     """What a recovery did."""
@@ -102,6 +109,8 @@ def recover_tasks(
     fleet: int = (yield Statement("count_workers"))[0]["count"]
     dead = [str(row["instance"]) for row in (yield Statement("find_dead_workers", {"now": now}))]
     stale: list[Row] = []
+    if dead:
+        yield Statement("lock_claims", {"dead": dumps(dead)})
     if thorough:
         stale += yield Statement("find_stale_any", {"dead": dumps(dead), "now": now})
     else:
@@ -113,6 +122,30 @@ def recover_tasks(
     if dead:
         yield Statement("remove_workers", {"dead": dumps(dead)})
     return Recovery(recovered, fleet)
+
+
+def recover_from(instance: UUID, backoff: Backoff, now: datetime | None) -> Operation[int]:
+    """Take back the tasks of an instance that is known to be gone, without waiting for its heartbeat to be missed."""
+    dead = {"dead": dumps([str(instance)])}
+    yield BEGIN
+    yield Statement("lock_claims", dead)
+    stale = yield Statement("find_held_by", dead)
+    recovered = yield from _take_back(stale, backoff, now)
+    yield Statement("remove_workers", dead)
+    return recovered
+
+
+def release_held(instance: UUID, now: datetime | None) -> Operation[int]:
+    """Give back the tasks of an instance that was stopped and is gone: nobody's fault, so no attempt is spent."""
+    dead = {"dead": dumps([str(instance)])}
+    yield BEGIN
+    yield Statement("lock_claims", dead)
+    held = yield from list_held(instance)
+    if held:
+        yield from end_attempts([Ending.release(task_id, version) for task_id, version in held], now)
+        yield Statement("wake_workers")
+    yield Statement("remove_workers", dead)
+    return len(held)
 
 
 def recover_orphans(backoff: Backoff, now: datetime | None) -> Operation[Recovery]:

@@ -1,5 +1,6 @@
 -- name: claim_tasks
--- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion.
+-- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion, and of
+-- each name no more than :caps allows.
 -- The waiting (name, priority) pairs are found by skipping through the claim index, the best candidates over all pairs
 -- decide how many to take from each, and only that many rows are locked: rows that are finished, not yet due or of
 -- other names are never visited.  The update finds its rows by their physical address, which the lock keeps valid.
@@ -10,21 +11,21 @@ me AS MATERIALIZED (
     SELECT c.instance FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid FOR NO KEY UPDATE
 ),
 known AS MATERIALIZED (
-    SELECT n.name COLLATE "C" AS name
+    SELECT n.name COLLATE "C" AS name, (:caps::jsonb ->> n.name)::integer AS cap
     FROM me CROSS JOIN jsonb_array_elements_text(:names::jsonb) AS n (name)
     WHERE NOT EXISTS (
         SELECT FROM {schema}.tasklib_controls AS c WHERE c.name IN ('', n.name) AND c.paused_at IS NOT NULL
     )
 ),
 pair AS (
-    SELECT k.name, head.priority, head.due_at
+    SELECT k.name, k.cap, head.priority, head.due_at
     FROM known AS k CROSS JOIN LATERAL (
         SELECT t.priority, t.due_at FROM {schema}.tasks AS t
         WHERE t.name = k.name AND t.due_at IS NOT NULL
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
     UNION ALL
-    SELECT p.name, head.priority, head.due_at
+    SELECT p.name, p.cap, head.priority, head.due_at
     FROM pair AS p CROSS JOIN LATERAL (
         SELECT t.priority, t.due_at FROM {schema}.tasks AS t
         WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL
@@ -32,16 +33,22 @@ pair AS (
     ) AS head
 ),
 candidate AS MATERIALIZED (
-    SELECT p.name, p.priority
+    SELECT p.name, p.priority, p.cap
     FROM pair AS p CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.due_at, t.seq FROM {schema}.tasks AS t
         WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now
-        ORDER BY t.due_at, t.seq LIMIT :limit::integer
+        ORDER BY t.due_at, t.seq LIMIT least(:limit::integer, p.cap)
     ) AS due
     WHERE p.due_at <= clock.now
     ORDER BY p.priority DESC, due.due_at, due.seq LIMIT :limit::integer
 ),
-quota AS MATERIALIZED (SELECT c.name, c.priority, count(*) AS share FROM candidate AS c GROUP BY c.name, c.priority),
+-- A name's cap holds over all its priorities together: the higher ones use it up first.
+quota AS MATERIALIZED (
+    SELECT c.name, c.priority, CASE WHEN c.cap IS NULL THEN count(*) ELSE least(count(*), greatest(0, c.cap - coalesce(
+        sum(count(*)) OVER (PARTITION BY c.name ORDER BY c.priority DESC ROWS UNBOUNDED PRECEDING EXCLUDE CURRENT ROW), 0
+    ))) END::bigint AS share
+    FROM candidate AS c GROUP BY c.name, c.priority, c.cap
+),
 picked AS MATERIALIZED (
     SELECT due.id, due.tid, due.due_at
     FROM quota AS q CROSS JOIN clock CROSS JOIN LATERAL (

@@ -60,6 +60,15 @@ JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.
 WHERE h.instance = :instance::uuid
 ORDER BY t.id;
 
+-- name: renew_held
+-- Move the lease of everything an instance runs forward, for an instance that cannot do it itself at the moment.
+UPDATE {schema}.tasks AS t
+SET locked_until = coalesce(:now::timestamptz, now()) + make_interval(secs => :lease::float8)
+FROM {schema}.tasklib_claims AS h
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+WHERE h.instance = :instance::uuid AND t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+RETURNING t.id;
+
 -- name: count_workers
 -- How many worker instances are known.
 SELECT count(*) AS count FROM {schema}.tasklib_workers;
@@ -71,6 +80,14 @@ FROM {schema}.tasklib_workers AS w
 WHERE w.heartbeat_at + make_interval(secs => w.timeout_seconds) < coalesce(:now::timestamptz, now())
 ORDER BY w.instance
 FOR UPDATE SKIP LOCKED;
+
+-- name: lock_claims
+-- Let instances that are gone claim no more; a claim of theirs that is under way is waited for, so that it is seen next.
+SELECT h.instance
+FROM {schema}.tasklib_claims AS h
+WHERE h.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
+ORDER BY h.instance
+FOR UPDATE;
 
 -- name: find_held_by
 -- The running tasks of instances that are gone.

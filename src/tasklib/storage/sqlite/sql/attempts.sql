@@ -1,32 +1,33 @@
 -- name: claim_tasks
--- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion.
+-- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion, and of
+-- each name no more than :caps allows.
 -- Differs by necessity: SQLite has no writing CTEs, so the same steps are five statements in one transaction, and no
 -- LATERAL, so each pair's head travels through json_each.  Nothing is written to the file when nothing is due.
 DELETE FROM temp.tasklib_picked;
 INSERT INTO temp.tasklib_picked (ord, seq)
 WITH RECURSIVE
 known AS MATERIALIZED (
-    SELECT n.value AS name
+    SELECT n.value AS name, coalesce((SELECT c.value FROM json_each(:caps) AS c WHERE c.key = n.value), :limit) AS cap
     FROM tasklib_claims AS me CROSS JOIN json_each(:names) AS n
     WHERE me.instance = :instance AND NOT EXISTS (
         SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', n.value) AND c.paused_at IS NOT NULL
     )
 ),
-pair (name, priority) AS (
-    SELECT k.name, (
+pair (name, cap, priority) AS (
+    SELECT k.name, k.cap, (
         SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
         WHERE t.name = k.name AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
     )
     FROM known AS k
     UNION ALL
-    SELECT p.name, (
+    SELECT p.name, p.cap, (
         SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
         WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
     )
     FROM pair AS p WHERE p.priority IS NOT NULL
 ),
 candidate AS MATERIALIZED (
-    SELECT p.priority, due.value ->> 0 AS due_at, due.value ->> 1 AS seq
+    SELECT p.name, p.cap, p.priority, due.value ->> 0 AS due_at, due.value ->> 1 AS seq
     FROM pair AS p CROSS JOIN json_each((
         SELECT json_group_array(json_array(head.due_at, head.seq)) FROM (
             SELECT t.due_at, t.seq FROM tasks AS t INDEXED BY tasks_claim
@@ -35,9 +36,13 @@ candidate AS MATERIALIZED (
         ) AS head
     )) AS due
     WHERE p.priority IS NOT NULL
+),
+-- A name's cap holds over all its priorities together: the higher ones use it up first.
+ranked AS (
+    SELECT c.*, row_number() OVER (PARTITION BY c.name ORDER BY c.priority DESC, c.due_at, c.seq) AS rank FROM candidate AS c
 )
 SELECT row_number() OVER (ORDER BY c.priority DESC, c.due_at, c.seq), c.seq
-FROM candidate AS c ORDER BY c.priority DESC, c.due_at, c.seq LIMIT :limit;
+FROM ranked AS c WHERE c.rank <= c.cap ORDER BY c.priority DESC, c.due_at, c.seq LIMIT :limit;
 UPDATE tasks
 SET state = CASE WHEN expires_at <= :now THEN 'cancelled' ELSE 'running' END,
     completed_at = CASE WHEN expires_at <= :now THEN :now END,

@@ -51,6 +51,15 @@ JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AN
 WHERE h.instance = :instance
 ORDER BY t.id;
 
+-- name: renew_held
+-- Move the lease of everything an instance runs forward, for an instance that cannot do it itself at the moment.
+UPDATE tasks
+SET locked_until = strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :lease))
+FROM tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
+WHERE h.instance = :instance AND tasks.seq = held.value AND tasks.version = h.versions ->> held.key
+    AND tasks.state = 'running'
+RETURNING tasks.id;
+
 -- name: count_workers
 -- How many worker instances are known.
 SELECT count(*) AS count FROM tasklib_workers;
@@ -61,6 +70,10 @@ SELECT w.instance
 FROM tasklib_workers AS w
 WHERE (julianday(:now) - julianday(w.heartbeat_at)) * 86400.0 > w.timeout_seconds
 ORDER BY w.instance;
+
+-- name: lock_claims
+-- Let instances that are gone claim no more; the transaction this is read in is SQLite's only writer already.
+SELECT h.instance FROM tasklib_claims AS h WHERE h.instance IN (SELECT d.value FROM json_each(:dead) AS d);
 
 -- name: find_held_by
 -- The running tasks of instances that are gone.
