@@ -315,7 +315,7 @@ class TaskQueue:
         if not isinstance(moment, datetime):
             age = moment if isinstance(moment, timedelta) else timedelta(seconds=moment)
             moment = (self.clock.now() or datetime.now(UTC)) - age
-        states = [TaskState(s) for s in _states(state)]
+        states = [TaskState(s) for s in _states(state, tuple(TaskState))]
         return (yield from actions.cleanup_tasks(require_aware(moment, "older_than"), states, name))
 
     acleanup = cleanup.twin
@@ -521,13 +521,13 @@ def run_coroutine(make: Callable[[], Coroutine[Any, Any, R]]) -> R:
 FILTER_STATES = (*TaskState, "delayed", "retrying")
 
 
-def _states(state: str | Iterable[str] | None) -> tuple[str, ...]:
+def _states(state: str | Iterable[str] | None, known: Sequence[str] = FILTER_STATES) -> tuple[str, ...]:
     if state is None:
         return ()
     states = (state,) if isinstance(state, str) else tuple(state)
     for each in states:
-        if each not in FILTER_STATES:
-            raise ConfigurationError(f"no such state: {each!r}; the states are {', '.join(FILTER_STATES)}")
+        if each not in known:
+            raise ConfigurationError(f"no such state: {each!r}; the states are {', '.join(known)}")
     return tuple(str(each) for each in states)
 
 

@@ -1,0 +1,97 @@
+"""Pausing: stored, for one name or all; what runs goes on."""
+
+from __future__ import annotations
+
+from tests.fixtures.queues import Face, Instance
+
+
+def test_a_paused_name_is_not_claimed_until_it_is_resumed(queue: Face):
+    worker = queue.worker("a", "b")
+    paused, other = queue.enqueue("a"), queue.enqueue("b")
+    queue.pause("a")
+
+    assert worker.claim_ids() == [other]
+    assert queue.resume("a") is True
+    assert worker.claim_ids() == [paused]
+
+
+def test_pausing_everything_stops_every_name(queue: Face):
+    worker = queue.worker("a", "b")
+    ids = [queue.enqueue("a"), queue.enqueue("b")]
+    queue.pause()
+
+    assert worker.claim_ids() == []
+    queue.resume()
+    assert worker.claim_ids() == ids
+
+
+def test_resuming_everything_leaves_a_name_paused_by_itself(queue: Face):
+    worker = queue.worker("a", "b")
+    queue.enqueue("a")
+    other = queue.enqueue("b")
+    queue.pause("a")
+    queue.pause()
+
+    queue.resume()
+
+    assert worker.claim_ids() == [other]
+    assert [pause.name for pause in queue.pauses()] == ["a"]
+
+
+def test_what_runs_goes_on(queue: Face, worker: Instance):
+    queue.enqueue("job")
+    claimed = worker.take()
+    queue.pause()
+
+    assert worker.renew(claimed) == (set(), set())
+    assert worker.complete(claimed)
+
+
+def test_tasks_can_be_submitted_and_cancelled_meanwhile(queue: Face):
+    queue.pause()
+
+    assert queue.cancel(queue.enqueue("job")).state == "cancelled"
+
+
+def test_is_paused_knows_names_and_all(queue: Face):
+    assert (queue.is_paused(), queue.is_paused("a")) == (False, False)
+    queue.pause("a")
+    assert (queue.is_paused(), queue.is_paused("a"), queue.is_paused("b")) == (False, True, False)
+    queue.pause()
+    assert (queue.is_paused(), queue.is_paused("b")) == (True, True)
+
+
+def test_a_pause_tells_by_whom_since_when_and_why(queue: Face):
+    since = queue.now
+    queue.pause("a", by="ann", reason="deploy")
+    queue.advance(10)
+    queue.pause("a", by="bob", reason="still")
+
+    (pause,) = queue.pauses()
+    assert (pause.name, pause.since, pause.by, pause.reason) == ("a", since, "bob", "still")
+
+
+def test_a_second_pause_starts_its_own_time(queue: Face):
+    queue.pause("a")
+    queue.resume("a")
+    queue.advance(10)
+    queue.pause("a")
+
+    assert [pause.since for pause in queue.pauses()] == [queue.now]
+
+
+def test_resuming_what_is_not_paused_says_so(queue: Face):
+    queue.pause("a")
+
+    assert queue.resume() is False
+    assert queue.resume("b") is False
+    assert queue.resume("a") is True
+    assert queue.resume("a") is False
+
+
+def test_a_pause_of_a_name_nobody_uses_hurts_nobody(queue: Face, worker: Instance):
+    queue.pause("nobody's")
+
+    assert worker.claim_ids() == []
+    task_id = queue.enqueue("job")
+    assert worker.claim_ids() == [task_id]
