@@ -37,8 +37,10 @@ class Heartbeat:
         self._declared_dead = declared_dead
         # The registration was the first beat.
         self._last = self._held_since = time.monotonic()
+        self._failing = False
+        self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="tasklib-heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tasklib-heartbeat", daemon=True)
 
     def start(self) -> None:
         """Begin to beat."""
@@ -61,24 +63,38 @@ class Heartbeat:
 
         After an outage everybody looks silent; whoever lives has beaten again by the time the first one may judge.
         """
-        return time.monotonic() - self._held_since >= self._timeout and self.silence < 1
+        return self.silence < 1 and time.monotonic() - self._held_since >= self._timeout
+
+    def _run(self) -> None:
+        while not self._rest():
+            self._beat()
+
+    def _rest(self) -> bool:
+        """Wait until the next beat is due; True when there shall be none."""
+        return self._stopped.wait(self._interval)
 
     def _beat(self) -> None:
-        failing = False
-        while not self._stopped.wait(self._interval):
-            # The moment before the request counts: the database saw it no earlier.
-            asked = time.monotonic()
-            try:
-                known = self._database.run(lambda: workers.beat(self._instance, None, self._now()))
-            except TaskLibError as error:
-                if not failing:
-                    log.warning("cannot send heartbeats, trying until the database is back: %s", error)
-                failing = True
-                continue
-            if failing or asked - self._last > self._timeout:
-                self._held_since = asked
-            failing, self._last = False, asked
-            if not known and not self._stopped.is_set():
-                log.error("this worker was declared dead; its tasks run elsewhere")
-                self._declared_dead()
+        # The moment before the request counts: the database saw it no earlier.
+        asked = time.monotonic()
+        try:
+            known = self._database.run(lambda: workers.beat(self._instance, None, self._now()))
+        except TaskLibError as error:
+            if not self._failing:
+                log.warning("cannot send heartbeats, trying until the database is back: %s", error)
+            self._failing = True
+        else:
+            self._arrived(asked, known=known)
+
+    def _arrived(self, asked: float, *, known: bool, unbroken_since: float = 0.0) -> None:
+        """A beat asked for at that moment was answered."""
+        with self._lock:
+            if self._failing or asked - self._last > self._timeout:
+                unbroken_since = asked
+            self._held_since = max(self._held_since, unbroken_since)
+            self._last = max(self._last, asked)
+            self._failing = False
+            if known or self._stopped.is_set():
                 return
+            self._stopped.set()
+        log.error("this worker was declared dead; its tasks run elsewhere")
+        self._declared_dead()
