@@ -49,10 +49,12 @@ if TYPE_CHECKING:
         WorkerLost,
         WorkerStuck,
     )
+    from tasklib.fluent import tq
     from tasklib.queue import TaskQueue
     from tasklib.retry import Backoff
     from tasklib.task import (
         Attempt,
+        LogLine,
         QueueStats,
         Task,
         TaskId,
@@ -82,7 +84,7 @@ else:
     def __getattr__(name):
         if name in __all__:
             # The lightest first: a name is found before what is heavier is loaded.
-            for module in ("errors", "task", "config", "retry", "clock", "context", "queue", "default", "task_worker"):
+            for module in ("errors", "task", "config", "retry", "clock", "context", "queue", "default", "fluent", "task_worker"):
                 home = import_module(f"{__name__}.{module}")
                 if hasattr(home, name):
                     value = globals()[name] = getattr(home, name)
@@ -109,6 +111,7 @@ __all__ = [
     "InvalidArguments",
     "InvalidPayload",
     "InvalidTransition",
+    "LogLine",
     "ManualClock",
     "NotInitialized",
     "PermissionDenied",
@@ -156,4 +159,5 @@ __all__ = [
     "list_tasks",
     "submit_task",
     "task",
+    "tq",
 ]

@@ -65,8 +65,8 @@ class ConfigurationError(TaskLibError, ValueError):
 class NotInitialized(TaskLibError):
     """No queue has been set up: call tasklib.init(Config(database_url=...)) first."""
 
-    def __init__(self) -> None:
-        super().__init__(self.__doc__)
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or self.__doc__)
 
 
 class TaskDefinitionError(TaskLibError, TypeError):

@@ -7,14 +7,16 @@ BUFFER_SECONDS = 0.1
 SLOW_SECONDS = 0.05
 """Tasks slower than this are not claimed ahead at all."""
 MAX_BUFFER = 500
+MAX_CLAIM = 1000
 SMOOTHING = 0.2
 
 
 class ClaimSize:
     """Sizes the next claim from how long tasks have lately taken."""
 
-    def __init__(self, concurrency: int, prefetch: int | None) -> None:
+    def __init__(self, concurrency: int, prefetch: int | None, batch_size: int | None = None) -> None:
         self._concurrency = concurrency
+        self._batch_size = batch_size or MAX_CLAIM
         self._prefetch = prefetch
         self._duration: float | None = None
 
@@ -40,4 +42,4 @@ class ClaimSize:
         free = self._concurrency - running
         if buffered > self.buffer // 2 and buffered >= free:
             return 0
-        return max(0, free + self.buffer - buffered)
+        return min(max(0, free + self.buffer - buffered), self._batch_size)

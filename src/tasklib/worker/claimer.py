@@ -6,12 +6,13 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from uuid import UUID
 
 from tasklib.errors import TaskLibError
 from tasklib.lifecycle import Ending
+from tasklib.limits import LocalLimits
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts, workers
 from tasklib.storage.operations.attempts import Claimed
@@ -40,6 +41,8 @@ class Claimer:
         instance: UUID,
         worker_id: str,
         names: Callable[[], list[str]],
+        caps: Callable[[], Mapping[str, int]],
+        limits: LocalLimits,
         lease_seconds: float,
         poll_seconds: float,
         may_claim: Callable[[], bool],
@@ -52,6 +55,8 @@ class Claimer:
         self._instance = instance
         self._worker_id = worker_id
         self._names = names
+        self._caps = caps
+        self._limits = limits
         self._lease = lease_seconds
         self._poll = poll_seconds
         self._may_claim = may_claim
@@ -100,13 +105,14 @@ class Claimer:
     async def claim(self, limit: int) -> Claimed:
         """Claim up to `limit` tasks now."""
         held = [(task.seq, task.version) for task in self._hand.held()]
-        names = self._names()
-        return await self._database.arun(
+        names, caps = self._names(), self._caps()
+        claimed = await self._database.arun(
             lambda: attempts.claim_tasks(
                 instance=self._instance,
                 worker_id=self._worker_id,
                 names=names,
                 limit=limit,
+                caps=caps,
                 lease_seconds=self._lease,
                 held=held,
                 now=self._now(),
@@ -114,6 +120,9 @@ class Claimer:
             # A claim whose answer was lost may have claimed: it is not sent again, its tasks are found and given back.
             repeatable=False,
         )
+        for task in claimed.tasks:
+            self._limits.started(task.name)
+        return claimed
 
     def _wanted(self) -> int:
         if self._stopping or not self._may_claim():
@@ -136,8 +145,8 @@ class Claimer:
             await self._database.arun(lambda: workers.declare_idle(self._instance, IDLE_FOR_SECONDS))
             self._idle_until = time.monotonic() + IDLE_FOR_SECONDS
             return
-        due = claimed.next_due_in
-        await self._sleep(self._poll if due is None else min(self._poll, max(0.0, due)))
+        waits = (self._poll, claimed.next_due_in, self._limits.next_in)
+        await self._sleep(max(0.0, min(wait for wait in waits if wait is not None)))
 
     async def _declare_busy(self) -> None:
         """Spare producers the price of waking a worker that has enough to do."""

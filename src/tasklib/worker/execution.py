@@ -66,6 +66,9 @@ class Execution:
             record=self._record,
         )
         definition = runner.find(task.name)
+        if definition is not None and task.timeout_seconds is None:
+            # A row made by hand or by name carries no limit of its own: the task's holds.
+            task.timeout_seconds = definition.options.timeout_seconds
         self._outside = definition is None or not runner.places.runs_here(definition, task)
         if definition is None or self._outside:
             self._stop = asyncio.Event()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from tasklib.storage.rows import ClaimedTask
@@ -38,6 +38,10 @@ class Hand:
     def held(self) -> list[ClaimedTask]:
         """Everything this instance has to answer for."""
         return [*self.buffer, *(execution.task for execution in self.running.values())]
+
+    def count_by_name(self) -> Counter[str]:
+        """How many tasks of each name are in hand."""
+        return Counter(task.name for task in self.held())
 
     def drop(self, task_ids: Iterable[str]) -> None:
         """Let go of tasks that are no longer ours; running ones are ended, and nothing of them is written."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tasklib.errors import ConfigurationError
+from tasklib.limits import LocalLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,10 @@ class WorkerSettings:
     """Tasks claimed ahead; None lets the measured durations decide."""
     grace_seconds: float = 30.0
     """How long running tasks may go on after the worker was told to stop."""
+    batch_size: int | None = None
+    """Tasks claimed at once, at most; None lets free slots and prefetch decide."""
+    limits: LocalLimits = field(default_factory=LocalLimits)
+    """Limits this worker keeps by itself; they may be changed while it runs."""
     only: tuple[str, ...] = ()
     """Patterns such as `email.*`; with any, only tasks whose name matches one are claimed."""
     max_stuck_threads: int = 10
@@ -56,6 +61,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "concurrency": (lambda v: _is_count(v, 1), "a whole number, 1 or more"),
     "poll_interval_seconds": (lambda v: _is_seconds(v) and v > 0, "a number of seconds above 0"),
     "prefetch": (lambda v: v is None or _is_count(v, 0), "a whole number, 0 or more, or None"),
+    "batch_size": (lambda v: v is None or _is_count(v, 1), "a whole number, 1 or more, or None"),
     "grace_seconds": (_is_seconds, "a number of seconds, 0 or more"),
     "only": (_are_patterns, "a tuple of name patterns"),
     "max_stuck_threads": (lambda v: _is_count(v, 1), "a whole number, 1 or more"),

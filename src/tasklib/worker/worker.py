@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -52,7 +52,7 @@ class Worker:
         self._queue = queue
         self._database = queue.database
         self._settings = settings
-        self._size = ClaimSize(settings.concurrency, settings.prefetch)
+        self._size = ClaimSize(settings.concurrency, settings.prefetch, settings.batch_size)
         self._hand = Hand(settings.concurrency, self._start)
         self._finisher = Finisher(self._database, queue.clock.now)
         self._watch = Watch(self._database, self._hand, now=queue.clock.now)
@@ -244,6 +244,16 @@ class Worker:
     def _names(self) -> list[str]:
         return [name for name in self._queue.registry.names() if self._settings.wants(name)]
 
+    def _caps(self) -> Mapping[str, int]:
+        """How many more tasks of each limited name this worker may take now."""
+        defined = {
+            name: definition.options.max_concurrency
+            for name, definition in self._queue.registry.items()
+            if definition.options.max_concurrency is not None
+        }
+        limits = self._settings.limits
+        return limits.caps(defined, self._hand.count_by_name()) if defined or limits else {}
+
     def _registration(self, instance: UUID) -> Registration:
         return Registration(
             instance=instance,
@@ -286,6 +296,8 @@ class Worker:
             instance=instance,
             worker_id=self.worker_id,
             names=self._names,
+            caps=self._caps,
+            limits=self._settings.limits,
             lease_seconds=self._queue.config.lock_timeout_seconds,
             poll_seconds=self._settings.poll_interval_seconds,
             may_claim=lambda: self._lives(heartbeat),

@@ -1,0 +1,91 @@
+"""Limits that one worker keeps by itself: how many tasks of a name run at once, and how many start in a second.  Pure."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+
+from tasklib.errors import ConfigurationError
+
+
+class TokenBucket:
+    """Starts `rate` tasks a second; what is not used fills up to one second's worth, and at least one."""
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < 1e9:
+            raise ConfigurationError(f"a rate limit is a number of tasks per second above 0, got {rate!r}")
+        self.rate = float(rate)
+        self.capacity = max(1.0, self.rate)
+        self._clock = clock
+        self._tokens = self.capacity
+        self._refilled = clock()
+
+    @property
+    def available(self) -> int:
+        """How many tasks may start now."""
+        self._refill()
+        return int(self._tokens)
+
+    @property
+    def next_in(self) -> float:
+        """Seconds until one more task may start; 0 if one may now."""
+        self._refill()
+        return max(0.0, (math.floor(self._tokens) + 1 - self._tokens) / self.rate) if self._tokens < 1 else 0.0
+
+    def take(self, count: int) -> None:
+        """Note that so many tasks start."""
+        self._refill()
+        self._tokens -= count
+
+    def _refill(self) -> None:
+        now = self._clock()
+        self._tokens = min(self.capacity, self._tokens + (now - self._refilled) * self.rate)
+        self._refilled = now
+
+
+class LocalLimits:
+    """The limits of one worker, by task name; may be changed while it runs."""
+
+    def __init__(self) -> None:
+        self._rates: Mapping[str, TokenBucket] = {}
+        self._counts: Mapping[str, int] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything is limited."""
+        return bool(self._rates or self._counts)
+
+    def set_rate(self, name: str, tasks_per_second: float) -> None:
+        """Start at most so many tasks of the name in a second; 0 lifts the limit."""
+        rest = {each: bucket for each, bucket in self._rates.items() if each != name}
+        self._rates = {**rest, name: TokenBucket(tasks_per_second)} if tasks_per_second else rest
+
+    def set_count(self, name: str, count: int) -> None:
+        """Run at most so many tasks of the name at once."""
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise ConfigurationError(f"a worker count is a whole number, 1 or more, got {count!r}")
+        self._counts = {**self._counts, name: count}
+
+    def default_count(self, name: str) -> None:
+        """Run one task of the name at once, unless another count was set."""
+        self._counts = {name: 1, **self._counts}
+
+    def caps(self, defined: Mapping[str, int], held: Mapping[str, int]) -> dict[str, int]:
+        """How many more tasks of each limited name may be claimed, given what is held of each.
+
+        `defined` are the limits the tasks themselves declare; those set here come before them.
+        """
+        caps = {name: max(0, count - held.get(name, 0)) for name, count in {**defined, **self._counts}.items()}
+        for name, bucket in self._rates.items():
+            caps[name] = min(bucket.available, caps.get(name, bucket.available))
+        return caps
+
+    def started(self, name: str) -> None:
+        """Note that a task of the name was claimed."""
+        if self._rates and name in self._rates:
+            self._rates[name].take(1)
+
+    @property
+    def next_in(self) -> float | None:
+        """Seconds until a rate that is used up allows a task again; None if none is."""
+        return min((bucket.next_in for bucket in self._rates.values() if bucket.available < 1), default=None)
