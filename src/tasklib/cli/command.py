@@ -1,0 +1,158 @@
+"""What every command shares: the database asked for, where to say what, and the options that mean so."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from urllib.parse import unquote
+
+import typer
+
+from tasklib.cli.exits import Exit, code_for
+from tasklib.cli.help import EVERYWHERE, HelpfulCommand
+from tasklib.cli.output import Output
+
+if TYPE_CHECKING:
+    from tasklib.config import Config
+    from tasklib.manage import Manage
+
+DEFAULT_URL: Final = "sqlite:///tasklib.db"
+URL_VARIABLES: Final = ("TASKLIB_DATABASE_URL", "DATABASE_URL")
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        "--dsn",
+        metavar="URL",
+        help=f"Where the tasks are: sqlite:///file.db or postgresql://…  "
+        f"[env: {', '.join(URL_VARIABLES)}; default: {DEFAULT_URL}]",
+        rich_help_panel=EVERYWHERE,
+        show_default=False,
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=EVERYWHERE)
+]
+
+Handler = TypeVar("Handler", bound=Callable[..., None])
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was said before the command's name; the same options after it come first."""
+
+    database_url: str | None = None
+    as_json: bool = False
+
+
+class Cli:
+    """What a command works with."""
+
+    def __init__(self, database_url: str | None, *, as_json: bool = False, creates: bool = False) -> None:
+        self.given_url = database_url
+        """The URL given as an option; None if it came from the environment or is the default."""
+        self.out = Output(as_json=as_json)
+        self._creates = creates
+
+    @property
+    def url(self) -> str:
+        """The database to use."""
+        return self.given_url or next((os.environ[v] for v in URL_VARIABLES if os.environ.get(v)), DEFAULT_URL)
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings of the queue; a file that is not there is not created by a command that only looks."""
+        from tasklib.config import Config
+
+        config = Config(database_url=self.url)
+        if self._creates or not (missing := _missing_file(config)):
+            return config
+        self.out.note(f"there is no database {missing} yet; --database-url or DATABASE_URL names another")
+        return Config(database_url="sqlite:///:memory:")
+
+    @cached_property
+    def manage(self) -> Manage:
+        """The service behind every command."""
+        from tasklib.manage import Manage
+        from tasklib.queue import TaskQueue
+
+        return Manage(TaskQueue(self.config))
+
+    def close(self) -> None:
+        """Close the database if it was opened."""
+        if "manage" in self.__dict__:
+            self.manage.queue.close()
+
+
+def command(
+    app: typer.Typer, name: str, *, group: str, examples: str, creates: bool = False
+) -> Callable[[Handler], Handler]:
+    """Add a command: the handler takes a Cli, then its own options; --database-url and --json are added to them.
+
+    `creates` says that the command may create the database if it is missing.
+    """
+
+    def decorate(handler: Handler) -> Handler:
+        _, *own = inspect.signature(handler, eval_str=True).parameters.values()
+
+        def run(ctx: typer.Context, database_url: str | None, json: bool, **options: Any) -> None:
+            root = ctx.find_root().obj or Given()
+            cli = Cli(database_url or root.database_url, as_json=json or root.as_json, creates=creates)
+            with _ending(cli):
+                handler(cli, **options)
+
+        added = (
+            _parameter("database_url", DatabaseUrl, None),
+            _parameter("json", Json, False),
+        )
+        parameters = [_parameter("ctx", typer.Context), *(p.replace(kind=_KEYWORD) for p in own), *added]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        purpose = inspect.getdoc(handler)
+        app.command(name, cls=HelpfulCommand, help=purpose, epilog=inspect.cleandoc(examples), rich_help_panel=group)(
+            run
+        )
+        return handler
+
+    return decorate
+
+
+@contextmanager
+def _ending(cli: Cli) -> Generator[None, None, None]:
+    """Close what was opened, and end in one JSON document if that was asked for, also after an error."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Nobody reads any more; without this Python would complain about it once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(Exit.PIPE_CLOSED) from None
+    except Exception as error:
+        if cli.out.as_json and not cli.out.answered and not isinstance(error, typer.Exit):
+            cli.out.json({"error": {"type": type(error).__name__, "message": str(error), "exit_code": code_for(error)}})
+        raise
+    finally:
+        cli.close()
+
+
+_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
+
+
+def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, _KEYWORD, default=default, annotation=annotation)
+
+
+def _missing_file(config: Config) -> Path | None:
+    """The file of a SQLite URL if it does not exist."""
+    name = unquote(config.database_url.partition("?")[0].removeprefix("sqlite:///"))
+    if not config.is_sqlite or name.startswith((":memory:", "sqlite:")):
+        return None
+    return None if Path(name).exists() else Path(name).absolute()

@@ -1,0 +1,71 @@
+"""Everything on one machine by one command: demo."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from tasklib.cli.command import Cli, command
+from tasklib.cli.exits import CommandFailed, Exit
+
+GROUP = "Start here"
+SECONDS = 8.0
+"""How long it runs where nobody watches."""
+
+app = typer.Typer()
+
+
+@command(
+    app,
+    "demo",
+    group=GROUP,
+    creates=True,
+    examples="""
+    tasklib demo
+    tasklib demo --seconds 20 --keep
+    tasklib demo --database-url postgresql://localhost/app
+    """,
+)
+def demo(
+    cli: Cli,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            max=86400,
+            help="End by itself after so long.  [env: DEMO_SECONDS; default: 8 if this is no terminal]",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's SQLite file to look at afterwards.")] = False,
+) -> None:
+    """See tasklib at work on this machine.
+
+    Runs a worker and a lively workload in this process, on a SQLite file of its own or on --database-url, and proves at
+    the end that nothing was lost: exit 0 only if every task came to the end it should.
+    """
+    import asyncio
+
+    from tasklib.cli.demo.run import run_demo
+    from tasklib.cli.demo.view import show_summary
+
+    limit = seconds or _seconds_of_environment() or (None if cli.out.is_terminal else SECONDS)
+    books = asyncio.run(run_demo(cli, limit, keep=keep))
+    cli.out.answer(books.summary(), lambda: show_summary(cli.out, books))
+    if not books.balanced:
+        raise CommandFailed("the books do not balance")
+
+
+def _seconds_of_environment() -> float | None:
+    text = os.environ.get("DEMO_SECONDS")
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 86400:
+        raise CommandFailed(f"DEMO_SECONDS must be a number of seconds from 1 to 86400, got {text!r}", Exit.USAGE)
+    return seconds

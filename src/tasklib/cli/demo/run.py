@@ -1,0 +1,126 @@
+"""Running the demo: a worker, a producer and a view in one process, until the time or the work is over."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from tasklib.cli.command import Cli
+from tasklib.cli.demo.books import Books
+from tasklib.cli.demo.view import View
+from tasklib.cli.demo.workload import Producer, define_tasks
+from tasklib.config import Config, redact_url
+from tasklib.queue import TaskQueue
+from tasklib.task import Task
+from tasklib.worker import Worker, WorkerSettings
+
+WAVE_SECONDS = 0.25
+PRODUCING = 0.55
+"""The part of the time in which new tasks are submitted; the rest is for finishing them."""
+CONCURRENCY = 16
+LIVE = ("pending", "running", "retrying")
+PAGE = 1000
+
+
+async def run_demo(cli: Cli, seconds: float | None, *, keep: bool) -> Books:
+    """Run it, for some time or until told to stop, and give the closed books."""
+    books, tags = Books(), {"demo": uuid4().hex[:8]}
+    with _database(cli, keep=keep) as url:
+        # Short delays, so that retries can be seen.
+        queue = TaskQueue(Config(database_url=url, base_retry_delay_seconds=0.3))
+        define_tasks(queue, books)
+        started = time.monotonic()
+        try:
+            queue.pauses()
+            await _work(cli, queue, books, tags, seconds)
+            books.seconds = time.monotonic() - started
+            books.close([task async for task in _all_tasks(queue, tags)])
+        finally:
+            await queue.aclose()
+    return books
+
+
+async def _work(cli: Cli, queue: TaskQueue, books: Books, tags: dict[str, str], seconds: float | None) -> None:
+    worker = Worker(queue, WorkerSettings(concurrency=CONCURRENCY, signals=False, grace_seconds=5))
+    view = View(cli.out, queue, books, tags)
+    with _stop_on_signal() as stop:
+        working = asyncio.create_task(worker.run())
+        watching = asyncio.create_task(view.run())
+        try:
+            await _produce(queue, books, tags, seconds, stop, working)
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+            worker.stop()
+            await working
+
+
+async def _produce(
+    queue: TaskQueue,
+    books: Books,
+    tags: dict[str, str],
+    seconds: float | None,
+    stop: asyncio.Event,
+    working: asyncio.Task[None],
+) -> None:
+    producer, started = Producer(queue, books, tags), time.monotonic()
+
+    def over(part: float) -> bool:
+        late = seconds is not None and time.monotonic() - started >= seconds * part
+        return late or stop.is_set() or working.done()
+
+    while not over(PRODUCING):
+        await producer.submit_wave()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), WAVE_SECONDS)
+    await producer.finish()
+    deadline = time.monotonic() + 5  # After Ctrl-C what is going on may still finish, but nobody waits for long.
+    while await queue.acount(state=LIVE, tags=tags):
+        if working.done() or (time.monotonic() > deadline if stop.is_set() or seconds is None else over(1)):
+            return
+        await asyncio.sleep(WAVE_SECONDS / 2)
+
+
+async def _all_tasks(queue: TaskQueue, tags: dict[str, str]) -> AsyncIterator[Task]:
+    last: Task | None = None
+    while page := await queue.alist(tags=tags, limit=PAGE, before=last):
+        for task in page:
+            yield task
+        last = page[-1]
+
+
+@contextmanager
+def _database(cli: Cli, *, keep: bool) -> Generator[str, None, None]:
+    """The database given as an option, or a SQLite file of the demo's own."""
+    if cli.given_url is not None:
+        yield cli.given_url
+        return
+    folder = Path(tempfile.mkdtemp(prefix="tasklib-demo-"))
+    url = f"sqlite:///{folder / 'demo.db'}"
+    try:
+        yield url
+    finally:
+        if keep:
+            cli.out.note(f"the demo's tasks are kept: tasklib list --database-url {redact_url(url)}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _stop_on_signal() -> Generator[asyncio.Event, None, None]:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

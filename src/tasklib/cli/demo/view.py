@@ -1,0 +1,155 @@
+"""What the demo shows: a live picture on a terminal, a line per second elsewhere, and the books at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import deque
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from tasklib.cli.demo.books import Books
+from tasklib.cli.output import Column, Output, safe, shortened
+from tasklib.cli.views import STYLES
+from tasklib.config import redact_url
+from tasklib.queue import TaskQueue
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from tasklib.task import Task
+
+STATES: Final = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled")
+BARS: Final = " ▁▂▃▄▅▆▇█"
+HISTORY: Final = 60
+FAILURES: Final = 5
+LIVE_SECONDS: Final = 0.25
+LINE_SECONDS: Final = 1.0
+
+
+class View:
+    """Looks at the queue now and then, as anybody could, and shows what it sees."""
+
+    def __init__(self, out: Output, queue: TaskQueue, books: Books, tags: dict[str, str]) -> None:
+        self._out = out
+        self._queue = queue
+        self._books = books
+        self._tags = tags
+        self._started = time.monotonic()
+        self._counts: dict[str, int] = dict.fromkeys(STATES, 0)
+        self._failures: list[Task] = []
+        self._samples: deque[tuple[float, int]] = deque(maxlen=HISTORY)
+
+    async def run(self) -> None:
+        """Show until cancelled."""
+        if self._out.as_json:
+            await asyncio.Event().wait()
+        elif self._out.is_terminal:
+            await self._live()
+        else:
+            await self._lines()
+
+    async def _live(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        with Live(self._picture(), console=Console(), auto_refresh=False, transient=True) as live:
+            while True:
+                await self._look()
+                live.update(self._picture(), refresh=True)
+                await asyncio.sleep(LIVE_SECONDS)
+
+    async def _lines(self) -> None:
+        self._out.line(f"Demo on {redact_url(self._queue.config.database_url)}")
+        while True:
+            await asyncio.sleep(LINE_SECONDS)
+            await self._look()
+            numbers = "  ".join(f"{state} {count}" for state, count in self._counts.items() if count)
+            self._out.line(f"{self._elapsed:5.1f} s  submitted {len(self._books.expected)}  {numbers}")
+            sys.stdout.flush()
+
+    async def _look(self) -> None:
+        stats = await self._queue.astats()
+        counts = {state: getattr(stats, state) for state in STATES}
+        counts["pending"] -= counts["delayed"]
+        counts["failed"] -= counts["retrying"]
+        self._counts = counts
+        self._failures = await self._queue.alist(state=["failed", "retrying"], tags=self._tags, limit=FAILURES)
+        self._samples.append((self._elapsed, counts["completed"]))
+
+    @property
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    def _rates(self) -> list[float]:
+        pairs = pairwise(self._samples)
+        return [(b - a) / max(later - earlier, 1e-6) for (earlier, a), (later, b) in pairs]
+
+    def _picture(self) -> RenderableType:
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.text import Text
+
+        rates = self._rates()
+        rate = sum(rates[-8:]) / len(rates[-8:]) if rates else 0.0
+        head = Text.assemble(
+            ("tasklib demo", "bold"),
+            f"  {self._elapsed:.0f} s  ",
+            (f"{rate:.0f} tasks/s", "green bold"),
+            "  Ctrl-C ends it",
+        )
+        look = Text(f"Look around: tasklib list --database-url {redact_url(self._queue.config.database_url)}", "dim")
+        parts = [self._bars(), Text(), Text(sparkline(rates), "green"), Text(), self._failed()]
+        return Group(head, look, Panel(Group(*parts), expand=False, width=78))
+
+    def _bars(self) -> RenderableType:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        most = max(*self._counts.values(), 1)
+        for state, count in self._counts.items():
+            style = STYLES[state]
+            table.add_row(
+                Text(state, style), Text(f"{count:,}", justify="right"), Text("█" * round(40 * count / most), style)
+            )
+        return table
+
+    def _failed(self) -> RenderableType:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 1))
+        for task in self._failures:
+            reason = shortened((task.error or "").rstrip().rpartition("\n")[2], 44)
+            table.add_row(
+                Text(safe(task.name), "red"), Text(f"try {task.attempts}/{task.max_attempts}"), Text(reason, "dim")
+            )
+        return table
+
+
+def show_summary(out: Output, books: Books) -> None:
+    """The books, closed."""
+    result = books.summary()
+    notes = {
+        "submitted": f"and {result['duplicates']} more turned away by their unique key",
+        "completed": f"{result['retried']} of them after failed attempts",
+        "failed": "as they were meant to",
+        "cancelled": "while waiting or running",
+        "waiting": "for their time or their retry when it ended",
+        "lost": "",
+    }
+    out.line(f"After {books.seconds:.1f} s:")
+    rows = [[name, f"{result[name]:,}", note if result[name] else ""] for name, note in notes.items()]
+    out.table([Column("TASKS"), Column("", right=True), Column("")], rows, indent=2)
+    for problem in books.wrong[:10]:
+        out.line(f"  wrong: {problem}", "red")
+    if books.balanced:
+        out.line("The books balance: every task is there, and each came to the end it should.", "bold green")
+
+
+def sparkline(values: list[float]) -> str:
+    """Bars of different heights, one per value."""
+    top = max(values, default=0.0) or 1.0
+    return "".join(BARS[round(max(value, 0.0) / top * (len(BARS) - 1))] for value in values)

@@ -1,0 +1,149 @@
+"""The demo's tasks and who submits them: quick, slow, flaky, doomed, delayed, urgent, unique and cancelled ones."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tasklib.cli.demo.books import Books
+from tasklib.context import TaskContext
+from tasklib.errors import Abort
+from tasklib.queue import TaskQueue
+from tasklib.task import TaskState
+
+COMPLETED, FAILED, CANCELLED = TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED
+PEOPLE: Final = ("ada", "grace", "alan", "barbara", "edsger", "margaret", "tim", "radia")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of task and how it is submitted."""
+
+    name: str
+    ending: TaskState
+    arguments: Callable[[int], dict[str, Any]]
+    per_wave: int = 1
+    every: int = 1
+    """Submitted in every n-th wave."""
+    options: Callable[[int], dict[str, Any]] = lambda number: {}
+
+
+KINDS: Final = (
+    Kind("send_email", COMPLETED, lambda n: {"to": f"{random.choice(PEOPLE)}@example.com", "subject": f"Order {n}"}, 8),
+    Kind("resize_picture", COMPLETED, lambda n: {"picture": f"photo-{n}.jpg", "width": random.choice((320, 1280))}, 2),
+    Kind("crawl_page", COMPLETED, lambda n: {"url": f"https://example.com/{n}", "failures": n % 3}, 2),
+    Kind("page_oncall", COMPLETED, lambda n: {"alert": f"disk {n % 100} % full"}, options=lambda n: {"priority": 50}),
+    Kind("remind", COMPLETED, lambda n: {"user": random.choice(PEOPLE)}, options=lambda n: {"delay_seconds": 1.5}),
+    Kind("charge_card", FAILED, lambda n: {"order": n}, every=2),
+    Kind("import_contacts", COMPLETED, lambda n: {"file": f"contacts-{n}.csv"}, every=4),
+    Kind(
+        "build_report", COMPLETED, lambda n: {"day": n // 100}, 2, options=lambda n: {"unique_key": f"day-{n // 100}"}
+    ),
+    Kind("ship_order", CANCELLED, lambda n: {"order": n}, every=3, options=lambda n: {"delay_seconds": 3600}),
+    Kind(
+        "transcode_video", CANCELLED, lambda n: {"video": f"clip-{n}.mp4"}, every=5, options=lambda n: {"priority": 20}
+    ),
+)
+
+
+class Producer:
+    """Submits waves of tasks, and changes its mind about some of the wave before."""
+
+    def __init__(self, queue: TaskQueue, books: Books, tags: dict[str, str]) -> None:
+        self._queue = queue
+        self._books = books
+        self._tags = tags
+        self._wave = 0
+        self._regretted: list[Any] = []
+
+    async def submit_wave(self) -> None:
+        """Submit one wave in one statement; cancel what should be cancelled of the one before."""
+        regretted, self._regretted = self._regretted, []
+        self._wave += 1
+        chosen = [kind for kind in KINDS if self._wave % kind.every == 0 for _ in range(kind.per_wave)]
+        ids = await self._queue.asubmit_new([self._new(kind, i) for i, kind in enumerate(chosen)])
+        for kind, task_id in zip(chosen, ids, strict=True):
+            self._books.submitted(task_id.id, kind.ending, created=task_id.created)
+            if kind.ending is CANCELLED:
+                self._regretted.append(task_id.id)
+        for task_id in regretted:
+            await self._queue.acancel(task_id)
+
+    async def finish(self) -> None:
+        """Cancel what is left to cancel."""
+        for task_id in self._regretted:
+            await self._queue.acancel(task_id)
+        self._regretted = []
+
+    def _new(self, kind: Kind, position: int) -> Any:
+        number = self._wave * 100 + position
+        return self._queue.new_by_name(kind.name, kind.arguments(number), tags=self._tags, **kind.options(number))
+
+
+def define_tasks(queue: TaskQueue, books: Books) -> None:
+    """The functions behind the names; each notes that it returned."""
+
+    def returned(ctx: TaskContext) -> None:
+        books.returns[ctx.task.id] += 1
+
+    @queue.task
+    async def send_email(to: str, subject: str, ctx: TaskContext) -> str:
+        await asyncio.sleep(random.uniform(0.005, 0.03))
+        returned(ctx)
+        return f"250 OK, queued for {to}"
+
+    @queue.task
+    def resize_picture(picture: str, width: int, ctx: TaskContext) -> dict[str, int]:
+        time.sleep(random.uniform(0.02, 0.1))
+        returned(ctx)
+        return {"width": width, "height": width * 3 // 4}
+
+    @queue.task(max_retries=3)
+    async def crawl_page(url: str, failures: int, ctx: TaskContext) -> int:
+        await asyncio.sleep(random.uniform(0.01, 0.05))
+        if ctx.attempt <= failures:
+            raise ConnectionResetError(f"{url} hung up")
+        returned(ctx)
+        return 200
+
+    @queue.task
+    async def page_oncall(alert: str, ctx: TaskContext) -> None:
+        returned(ctx)
+
+    @queue.task
+    async def remind(user: str, ctx: TaskContext) -> None:
+        returned(ctx)
+
+    @queue.task(max_retries=1)
+    async def charge_card(order: int) -> None:
+        await asyncio.sleep(0.02)
+        if order % 2:
+            raise Abort(f"order {order}: card declined")
+        raise TimeoutError(f"order {order}: the bank did not answer")
+
+    @queue.task
+    async def import_contacts(file: str, ctx: TaskContext) -> int:
+        for step in range(10):
+            await asyncio.sleep(0.08)
+            ctx.progress((step + 1) / 10, f"{(step + 1) * 100} rows")
+        returned(ctx)
+        return 1000
+
+    @queue.task
+    async def build_report(day: int, ctx: TaskContext) -> str:
+        await asyncio.sleep(0.3)
+        returned(ctx)
+        return f"report-{day}.pdf"
+
+    @queue.task
+    async def ship_order(order: int, ctx: TaskContext) -> None:
+        returned(ctx)
+
+    @queue.task
+    async def transcode_video(video: str, ctx: TaskContext) -> None:
+        await asyncio.sleep(3600)
+        returned(ctx)

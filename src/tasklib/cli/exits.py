@@ -1,0 +1,56 @@
+"""Exit codes: one table for the program, its help and the docs."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What the command's exit code says."""
+
+    OK = 0
+    NOT_SO = 1
+    USAGE = 2
+    DATABASE = 3
+    WORKER = 4
+    TIMEOUT = 5
+    INTERNAL = 70
+    INTERRUPTED = 130
+    PIPE_CLOSED = 141
+
+
+MEANINGS = {
+    Exit.OK: "done",
+    Exit.NOT_SO: "what was asked for is not so: no such task, its state forbids it, a key is taken, it failed",
+    Exit.USAGE: "the command was not understood, or a value cannot work",
+    Exit.DATABASE: "the database cannot be reached or used, or its schema does not fit",
+    Exit.WORKER: "the worker could not go on: too many of its threads never came back",
+    Exit.TIMEOUT: "the task did not finish in the time given",
+    Exit.INTERNAL: "a bug in tasklib; TASKLIB_DEBUG=1 shows where",
+    Exit.INTERRUPTED: "interrupted from the keyboard",
+    Exit.PIPE_CLOSED: "whoever read the output went away",
+}
+
+
+class CommandFailed(Exception):
+    """Ends a command with a message for the person and a code for the program."""
+
+    def __init__(self, message: str, code: Exit = Exit.NOT_SO) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def code_for(error: Exception) -> Exit:
+    """The exit code of an error; INTERNAL for one nobody foresaw."""
+    from tasklib import errors
+
+    if isinstance(error, CommandFailed):
+        return error.code
+    table: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Exit], ...] = (
+        (errors.StorageError, Exit.DATABASE),
+        ((errors.ConfigurationError, errors.InvalidArguments), Exit.USAGE),
+        (errors.WaitTimeout, Exit.TIMEOUT),
+        ((errors.WorkerStuck, errors.WorkerLost, errors.ClaimLost), Exit.WORKER),
+        (errors.TaskLibError, Exit.NOT_SO),
+    )
+    return next((code for kinds, code in table if isinstance(error, kinds)), Exit.INTERNAL)

@@ -1,0 +1,79 @@
+"""The command line as a whole: its commands, and how each of its errors ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_command
+
+from tasklib.cli import database, demo, queue, submit, tasks, worker
+from tasklib.cli.command import DatabaseUrl, Given, Json
+from tasklib.cli.exits import Exit, code_for
+from tasklib.cli.help import HelpfulGroup
+from tasklib.cli.output import one_line
+
+app = typer.Typer(
+    name="tasklib",
+    cls=HelpfulGroup,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    invoke_without_command=True,
+    epilog="tasklib demo\ntasklib submit send_email to=ada@example.com\ntasklib worker app.tasks",
+)
+for group in (demo, worker, submit, tasks, queue, database):
+    app.registered_commands += group.app.registered_commands
+
+# Typer has no name of its own for "the command was not understood".
+UsageError: Any = typer.BadParameter.__bases__[0]
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    database_url: DatabaseUrl = None,
+    json: Json = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Durable background tasks on SQLite or PostgreSQL: submit them, run them, see what became of them."""
+    ctx.obj = Given(database_url, json)
+    if ctx.invoked_subcommand is None:
+        if version:
+            database.say_version(as_json=json)
+            raise typer.Exit
+        typer.echo(ctx.get_help())
+        raise typer.Exit(Exit.USAGE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; an error is one line on stderr, never a stack trace."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # What the terminal's encoding lacks is shown as an escape instead of ending the command.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = get_command(app).main(args=given, prog_name="tasklib", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("interrupted\n")
+        return Exit.INTERRUPTED
+    except UsageError as error:
+        command = error.ctx.command_path if error.ctx else "tasklib"
+        return _fail(f"{error.format_message()} (see: {command} --help)", Exit.USAGE)
+    except Exception as error:
+        code = code_for(error)
+        if code is not Exit.INTERNAL:
+            return _fail(str(error), code)
+        if os.environ.get("TASKLIB_DEBUG"):
+            raise
+        return _fail(
+            f"unexpected {type(error).__name__}: {error} (a bug in tasklib; TASKLIB_DEBUG=1 shows where)", code
+        )
+    return code if isinstance(code, int) else Exit.OK
+
+
+def _fail(message: str, code: Exit) -> Exit:
+    sys.stderr.write(f"error: {one_line(message)}\n")
+    return code

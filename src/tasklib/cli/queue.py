@@ -1,0 +1,126 @@
+"""The queue as a whole: stats, types, pause, resume."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tasklib.cli.command import Cli, command
+
+GROUP = "Queue"
+
+app = typer.Typer()
+
+PausedName = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="Tasks of this name; the whole queue without it.", show_default=False),
+]
+
+
+@command(app, "stats", group=GROUP, examples="tasklib stats\ntasklib stats --json")
+def stats(cli: Cli) -> None:
+    """Count the tasks by where they stand."""
+    overview = cli.manage.overview()
+
+    def say() -> None:
+        from tasklib.cli.views import show_overview
+
+        show_overview(cli.out, overview)
+
+    data = {
+        "total": overview.stats.total,
+        **_fields(overview.stats),
+        "pauses": overview.pauses,
+        "workers_alive": overview.workers_alive,
+    }
+    cli.out.answer(data, say)
+
+
+@command(app, "types", group=GROUP, examples="tasklib types")
+def types(cli: Cli) -> None:
+    """Show each kind of task with its numbers.
+
+    That is every name that is stored or that a worker knows.
+    """
+    found = cli.manage.types()
+
+    def say() -> None:
+        from tasklib.cli.views import show_types
+
+        if found:
+            show_types(cli.out, found)
+        else:
+            cli.out.line(
+                "No kinds of task yet: nothing is stored, and no worker is there. Start one: tasklib worker app.tasks"
+            )
+
+    cli.out.answer({"types": found}, say)
+
+
+@command(
+    app,
+    "pause",
+    group=GROUP,
+    creates=True,
+    examples="""
+    tasklib pause
+    tasklib pause send_email --reason "the mail server is down"
+    """,
+)
+def pause(
+    cli: Cli,
+    name: PausedName = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for those who wonder later.")] = None,
+) -> None:
+    """Stop starting tasks on every worker, until resumed.
+
+    It is stored, so it holds across restarts and machines. Running tasks finish.
+    """
+    cli.manage.queue.pause(name, by=_person(), reason=reason)
+    _say_pauses(cli)
+
+
+@command(app, "resume", group=GROUP, creates=True, examples="tasklib resume\ntasklib resume send_email")
+def resume(cli: Cli, name: PausedName = None) -> None:
+    """Start tasks again that were paused."""
+    resumed = cli.manage.queue.resume(name)
+    what = f"Tasks named {name}" if name else "The queue as a whole"
+    left = cli.manage.queue.pauses()
+
+    def say() -> None:
+        from tasklib.cli.views import show_pauses
+
+        cli.out.line(f"{what} {'may start again.' if resumed else 'was not paused.'}")
+        show_pauses(cli.out, left)
+
+    cli.out.answer({"resumed": resumed, "pauses": left}, say)
+
+
+def _say_pauses(cli: Cli) -> None:
+    pauses = cli.manage.queue.pauses()
+
+    def say() -> None:
+        from tasklib.cli.views import show_pauses
+
+        show_pauses(cli.out, pauses)
+
+    cli.out.answer({"pauses": pauses}, say)
+
+
+def _fields(value: object) -> dict[str, object]:
+    from dataclasses import fields
+
+    return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
+
+
+def _person() -> str:
+    """Who is asking, as well as the machine knows."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,257 @@
+"""Tasks, numbers and workers as a person reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from tasklib.cli import times
+from tasklib.cli.output import Cell, Column, Output, shortened
+from tasklib.lifecycle import phase_of
+from tasklib.manage import Overview, TypeInfo
+from tasklib.storage.operations.controls import Pause
+from tasklib.task import Attempt, Task, TaskState, WorkerInfo
+
+STYLES: Final[Mapping[str, str]] = {
+    "pending": "cyan",
+    "delayed": "blue",
+    "running": "yellow",
+    "completed": "green",
+    "retrying": "magenta",
+    "failed": "red",
+    "cancelled": "dim",
+    "buried": "bold red",
+}
+DETAIL: Final = 100
+WIDE: Final = 110
+"""Columns from which a list shows what each task is about."""
+
+
+def show_tasks(out: Output, tasks: Sequence[Task]) -> None:
+    """A table of tasks."""
+    now, wide = times.now(), out.width >= WIDE
+    columns = [Column("ID"), Column("NAME", fluid=True), Column("STATE"), Column("TRY", right=True), Column("WHEN")]
+    rows: list[list[str | Cell]] = []
+    for task in tasks:
+        state = standing(task, now)
+        row: list[str | Cell] = [str(task.id), task.name, Cell(state, STYLES[state]), tries(task), when(task, now)]
+        rows.append([*row, Cell(about(task), "dim")] if wide else row)
+    out.table([*columns, Column("ABOUT", fluid=True)] if wide else columns, rows)
+
+
+def show_task(out: Output, task: Task) -> None:
+    """Everything about one task."""
+    now = times.now()
+    state = standing(task, now)
+    out.line(f"{task.name}  {state}", f"bold {STYLES[state]}")
+    for label, value in facts(task, now):
+        out.line(f"  {label:<12} {value}")
+    _section(out, "Payload", task.payload)
+    if task.tags:
+        _section(out, "Tags", task.tags)
+    if task.headers:
+        _section(out, "Headers", task.headers)
+    if task.history or task.state is TaskState.RUNNING:
+        out.line()
+        out.line("Attempts", "bold")
+        out.table(_ATTEMPT_COLUMNS, [*map(_attempt_row, task.history), *_running_row(task, now)], indent=2)
+    if task.result is not None:
+        _section(out, "Result", task.result.get("value"))
+    if task.error is not None:
+        out.line()
+        out.line("Error", "bold")
+        out.block(task.error)
+
+
+def facts(task: Task, now: datetime) -> Iterable[tuple[str, str]]:
+    """What is known of a task beside its input and output, as label and value."""
+    yield "id", str(task.id)
+    yield "attempts", f"{task.attempts} of {task.max_attempts}"
+    if task.due_at is not None:
+        yield "due", _moment(task.due_at, now)
+    if task.progress is not None or task.progress_message:
+        yield "progress", f"{(task.progress or 0) * 100:.0f} % {task.progress_message or ''}".strip()
+    yield "created", _moment(task.created_at, now)
+    if task.scheduled_at != task.created_at:
+        yield "scheduled", _moment(task.scheduled_at, now)
+    if task.started_at is not None:
+        yield "started", _moment(task.started_at, now)
+    if task.completed_at is not None:
+        yield "ended", _moment(task.completed_at, now)
+    if task.worker_id is not None:
+        yield "worker", task.worker_id
+    if task.locked_until is not None:
+        yield "lease ends", _moment(task.locked_until, now)
+    if task.cancel_requested_at is not None and task.completed_at is None:
+        yield "cancelling", f"asked for {times.ago(task.cancel_requested_at, now)}"
+    if task.priority:
+        yield "priority", str(task.priority)
+    if task.timeout_seconds is not None:
+        yield "timeout", times.span(task.timeout_seconds)
+    if task.unique_key is not None:
+        yield "unique key", task.unique_key
+    if task.concurrency_key is not None:
+        yield "one at a time", task.concurrency_key
+    if task.expires_at is not None:
+        yield "expires", _moment(task.expires_at, now)
+    if task.lost_count:
+        yield "lost workers", str(task.lost_count)
+
+
+def show_overview(out: Output, overview: Overview) -> None:
+    """The numbers of a queue."""
+    stats = overview.stats
+    due = stats.pending - stats.delayed
+    gave_up = stats.failed - stats.retrying
+    counts = {
+        "pending": due,
+        "delayed": stats.delayed,
+        "running": stats.running,
+        "retrying": stats.retrying,
+        "completed": stats.completed,
+        "failed": gave_up,
+        "cancelled": stats.cancelled,
+        "buried": stats.buried,
+    }
+    rows: list[list[str | Cell]] = [[Cell(state, STYLES[state]), f"{count:,}"] for state, count in counts.items()]
+    out.table([Column("STATE"), Column("TASKS", right=True)], [*rows, [Cell("in all", "bold"), f"{stats.total:,}"]])
+    out.line()
+    show_pauses(out, overview.pauses)
+    workers = overview.workers_alive
+    out.line(f"Workers alive: {workers}" if workers else "No worker is alive. Start one: tasklib worker app.tasks")
+
+
+def show_types(out: Output, types: Sequence[TypeInfo]) -> None:
+    """A table of the kinds of task, and which of them nobody works on."""
+    numbers = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
+    columns = [Column("NAME", fluid=True), *(Column(n.upper(), right=True) for n in numbers)]
+    rows = [
+        [
+            info.name,
+            *(_count(of_state(info, state), state) for state in numbers),
+            Cell(str(info.workers), "" if info.workers else "red"),
+            "yes" if info.paused else "",
+        ]
+        for info in types
+    ]
+    out.table([*columns, Column("WORKERS", right=True), Column("PAUSED")], rows)
+    orphans = [info.name for info in types if not info.workers and info.pending + info.retrying]
+    if orphans:
+        out.line()
+        out.line(f"Waiting, but no live worker knows: {', '.join(orphans)}")
+
+
+def of_state(info: TypeInfo, state: str) -> int:
+    """How many stand there, each task counted once."""
+    match state:
+        case "pending":
+            return info.pending - info.delayed
+        case "failed":
+            return info.failed - info.retrying
+        case _:
+            count: int = getattr(info, state)
+            return count
+
+
+def show_workers(out: Output, workers: Sequence[WorkerInfo]) -> None:
+    """A table of the workers."""
+    now = times.now()
+    columns = [Column("WORKER"), Column("STATE"), Column("RUNNING", right=True), Column("HEARD"), Column("STARTED")]
+    rows: list[list[str | Cell]] = [
+        [
+            worker.worker_id,
+            Cell("alive", "green") if worker.alive else Cell("silent", "red"),
+            f"{worker.running}/{worker.concurrency}",
+            times.ago(worker.heartbeat_at, now),
+            times.ago(worker.started_at, now),
+            f"{worker.host} {worker.pid}",
+            shortened(", ".join(worker.names), DETAIL),
+        ]
+        for worker in workers
+    ]
+    out.table([*columns, Column("HOST, PID"), Column("TASKS", fluid=True)], rows)
+
+
+def show_pauses(out: Output, pauses: Iterable[Pause]) -> None:
+    """A line for everything that is paused."""
+    for pause in pauses:
+        what = f"Tasks named {pause.name} are paused" if pause.name else "The whole queue is paused"
+        by = f" by {pause.by}" if pause.by else ""
+        reason = f": {pause.reason}" if pause.reason else ""
+        resume = f"tasklib resume {pause.name}" if pause.name else "tasklib resume"
+        out.line(f"{what} since {times.clock(pause.since)}{by}{reason}. Go on with: {resume}", "yellow")
+
+
+def standing(task: Task, now: datetime) -> str:
+    """Where the task stands, with delayed told apart from pending and retrying from failed."""
+    phase = str(phase_of(task))
+    return "delayed" if phase == "pending" and task.due_at is not None and task.due_at > now else phase
+
+
+def tries(task: Task) -> str:
+    """Attempts made, of those there may be."""
+    return f"{task.attempts}/{task.max_attempts}"
+
+
+def when(task: Task, now: datetime) -> str:
+    """The time that matters where the task stands: when it is due, since when it runs, or when it ended."""
+    if task.completed_at is not None:
+        return times.ago(task.completed_at, now)
+    if task.state is TaskState.RUNNING and task.started_at is not None:
+        return f"for {times.span((now - task.started_at).total_seconds())}"
+    due = task.due_at or task.scheduled_at
+    return f"due {times.ago(due, now)}"
+
+
+def about(task: Task) -> str:
+    """One line on what the task is for, or on what went wrong."""
+    if task.error is not None:
+        return shortened(task.error.rstrip().rpartition("\n")[2], DETAIL)
+    return shortened(_compact(task.payload), DETAIL)
+
+
+def _section(out: Output, title: str, value: Any) -> None:
+    out.line()
+    out.line(title, "bold")
+    out.block(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _moment(moment: datetime, now: datetime) -> str:
+    return f"{times.clock(moment)}  ({times.ago(moment, now)})"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(", ", "="))[1:-1] if value else ""
+
+
+def _count(count: int, state: str) -> Cell:
+    return Cell(f"{count:,}", STYLES[state]) if count else Cell("·", "dim")
+
+
+def _attempt_row(attempt: Attempt) -> list[str | Cell]:
+    took = ""
+    if attempt.started_at is not None and attempt.ended_at is not None:
+        took = times.span((attempt.ended_at - attempt.started_at).total_seconds())
+    style = STYLES.get(attempt.outcome, "red")
+    error = shortened(attempt.error or "", DETAIL)
+    started = times.clock(attempt.started_at) if attempt.started_at else ""
+    return [str(attempt.number), started, took, Cell(attempt.outcome, style), attempt.worker_id or "", error]
+
+
+def _running_row(task: Task, now: datetime) -> Iterable[list[str | Cell]]:
+    if task.state is TaskState.RUNNING and task.started_at is not None:
+        took = times.span((now - task.started_at).total_seconds())
+        state = Cell("running", STYLES["running"])
+        yield [str(task.attempts), times.clock(task.started_at), took, state, task.worker_id or "", ""]
+
+
+_ATTEMPT_COLUMNS: Final = (
+    Column("#", right=True),
+    Column("STARTED"),
+    Column("TOOK", right=True),
+    Column("OUTCOME"),
+    Column("WORKER", fluid=True),
+    Column("ERROR", fluid=True),
+)

@@ -1,0 +1,237 @@
+"""What every front end shows and does, as plain values: pages of tasks, actions one by one or in bulk, numbers.
+
+The command line uses the blocking form of each method; the awaiting one has an `a` in front, as on TaskQueue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+from uuid import UUID
+
+from tasklib.errors import ConfigurationError, TaskNotFound
+from tasklib.queue import Id, TaskQueue, require_id
+from tasklib.storage.database import Database
+from tasklib.storage.operations import actions, controls, tasks, workers
+from tasklib.storage.operations.controls import Pause
+from tasklib.storage.statement import Operation
+from tasklib.task import QueueStats, Task, TaskFilter, TaskState, WorkerInfo
+from tasklib.twin import operation
+
+
+class Action(StrEnum):
+    """What a person can do to tasks."""
+
+    RETRY = "retry"
+    CANCEL = "cancel"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some tasks, newest first."""
+
+    tasks: tuple[Task, ...]
+    next: UUID | None
+    """Where the next page begins: give it as `before`; None if this is the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The queue at a glance."""
+
+    stats: QueueStats
+    pauses: tuple[Pause, ...]
+    workers_alive: int
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """One kind of task: how many stand where, and who works on it."""
+
+    name: str
+    pending: int
+    delayed: int
+    running: int
+    completed: int
+    failed: int
+    retrying: int
+    cancelled: int
+    buried: int
+    workers: int
+    """Live workers that know the name."""
+    paused: bool
+
+
+class Manage:
+    """Reads and acts on the tasks of one queue."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self.queue = queue
+
+    @property
+    def database(self) -> Database:
+        """Where the tasks are kept."""
+        return self.queue.database
+
+    @operation
+    def page(self, which: TaskFilter, *, limit: int = 50, before: Id | None = None) -> Operation[Page]:
+        """A page of matching tasks; `before` is the id at which the page before said to go on."""
+        position = None if before is None else (yield from _required(before)).seq
+        found = yield from tasks.list_tasks(which, self.queue.clock.now(), limit=limit + 1, before=position)
+        shown = tuple(found[:limit])
+        return Page(shown, shown[-1].id if shown and len(found) > limit else None)
+
+    apage = page.twin
+
+    @operation
+    def get(self, task_id: Id) -> Operation[Task]:
+        """One task; TaskNotFound if there is none of this id."""
+        return (yield from _required(task_id))
+
+    aget = get.twin
+
+    @operation
+    def act(self, action: Action, task_id: Id) -> Operation[Task]:
+        """Do it to one task: the task as it is then, or a deleted one as it was."""
+        parsed, now = require_id(task_id), self.queue.clock.now()
+        match action:
+            case Action.RETRY:
+                return (yield from actions.retry_task(parsed, now))
+            case Action.CANCEL:
+                return (yield from actions.cancel_task(parsed, now))
+            case Action.DELETE:
+                task = yield from _required(parsed)
+                yield from actions.delete_task(parsed)
+                return task
+
+    aact = act.twin
+
+    @operation
+    def act_on_matching(self, action: Action, which: TaskFilter, *, dry_run: bool = False) -> Operation[int]:
+        """Do it to every matching task in a state that allows it; how many it was, or with `dry_run` would be."""
+        chosen, now = possible(action, which), self.queue.clock.now()
+        return (yield from tasks.count_tasks(chosen, now) if dry_run else _IN_BULK[action](chosen, now))
+
+    aact_on_matching = act_on_matching.twin
+
+    @operation
+    def cleanup(
+        self,
+        older_than: datetime | timedelta,
+        states: Sequence[TaskState] = (TaskState.COMPLETED,),
+        *,
+        name: str | None = None,
+        dry_run: bool = False,
+    ) -> Operation[int]:
+        """Remove tasks that ended before a moment, or that long ago; how many it was, or with `dry_run` would be."""
+        now = self.queue.clock.now()
+        moment = older_than if isinstance(older_than, datetime) else (now or datetime.now(UTC)) - older_than
+        if dry_run:
+            which = TaskFilter(states=tuple(states), name=name, completed_before=moment)
+            return (yield from tasks.count_tasks(which, now))
+        return (yield from actions.cleanup_tasks(moment, states, name))
+
+    acleanup = cleanup.twin
+
+    @operation
+    def overview(self) -> Operation[Overview]:
+        """How many tasks stand where, what is paused, and how many workers are there."""
+        now = self.queue.clock.now()
+        stats = yield from tasks.count_by_state(now)
+        pauses = yield from controls.list_pauses()
+        known = yield from workers.list_workers(now)
+        return Overview(stats, tuple(pauses), sum(worker.alive for worker in known))
+
+    aoverview = overview.twin
+
+    @operation
+    def types(self) -> Operation[tuple[TypeInfo, ...]]:
+        """Every kind of task that is stored or that a worker knows, by name."""
+        now = self.queue.clock.now()
+        stats = yield from tasks.count_by_state(now)
+        known = yield from workers.list_workers(now)
+        pauses = yield from controls.list_pauses()
+        names = {*stats.by_name, *(name for worker in known for name in worker.names)}
+        return tuple(_type_info(name, stats, known, pauses) for name in sorted(names))
+
+    atypes = types.twin
+
+
+def possible(action: Action, which: TaskFilter) -> TaskFilter:
+    """The filter narrowed to states that allow the action; a state that never does is an error that says so."""
+    wrong = [state for state in which.states if state not in POSSIBLE[action]]
+    if wrong:
+        raise ConfigurationError(
+            f"{action} is not possible for {', '.join(wrong)} tasks, only for {', '.join(POSSIBLE[action])}"
+        )
+    states = which.states or DEFAULTS[action]
+    if action is Action.DELETE and which.completed_before is None:
+        # A failed task that waits for its retry has not ended, so it can be counted only by the time of its end.
+        return replace(which, states=states, completed_before=_END_OF_TIME)
+    return replace(which, states=states)
+
+
+def as_data(value: Any) -> Any:
+    """The value as JSON knows it: objects by their Python field names, times in ISO-8601 with Z, ids as text."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, UUID | StrEnum):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: as_data(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): as_data(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_data(entry) for entry in value]
+    return value
+
+
+def _required(task_id: Id) -> Operation[Task]:
+    parsed = require_id(task_id)
+    task = yield from tasks.get_task(parsed)
+    if task is None:
+        raise TaskNotFound(parsed)
+    return task
+
+
+def _type_info(name: str, stats: QueueStats, known: Iterable[WorkerInfo], pauses: Iterable[Pause]) -> TypeInfo:
+    counts = stats.by_name.get(name, {})
+    return TypeInfo(
+        name=name,
+        pending=counts.get("pending", 0),
+        delayed=counts.get("delayed", 0),
+        running=counts.get("running", 0),
+        completed=counts.get("completed", 0),
+        failed=counts.get("failed", 0),
+        retrying=counts.get("retrying", 0),
+        cancelled=counts.get("cancelled", 0),
+        buried=counts.get("buried", 0),
+        workers=sum(worker.alive and name in worker.names for worker in known),
+        paused=any(pause.name in (None, name) for pause in pauses),
+    )
+
+
+POSSIBLE: Final[Mapping[Action, tuple[str, ...]]] = {
+    Action.RETRY: ("failed", "retrying", "cancelled", "buried", "completed"),
+    Action.CANCEL: ("pending", "delayed", "running", "retrying"),
+    Action.DELETE: ("completed", "failed", "cancelled", "buried"),
+}
+"""The states in which an action can happen."""
+
+DEFAULTS: Final[Mapping[Action, tuple[str, ...]]] = {
+    Action.RETRY: ("failed", "buried"),
+    Action.CANCEL: ("pending", "running", "retrying"),
+    Action.DELETE: POSSIBLE[Action.DELETE],
+}
+"""The states meant by a bulk action that names none: what was cancelled or completed is not run again by accident."""
+
+_IN_BULK: Final[Mapping[Action, Callable[[TaskFilter, datetime | None], Operation[int]]]] = {
+    Action.RETRY: actions.retry_matching,
+    Action.CANCEL: actions.cancel_matching,
+    Action.DELETE: actions.delete_matching,
+}
+_END_OF_TIME: Final = datetime(9999, 1, 1, tzinfo=UTC)
