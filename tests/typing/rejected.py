@@ -1,0 +1,54 @@
+"""Mistakes that a checker must find, each on the line that says so, and nowhere else.  Checked, never run."""
+
+from __future__ import annotations
+
+from tasklib import Config, Task, TaskQueue
+
+queue = TaskQueue("sqlite:///tasks.db")
+
+
+@queue.task
+def crawl(url: str, depth: int = 1) -> dict[str, int]:
+    return {url: depth}
+
+
+@queue.task(max_retries=2)
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+def wrong_arguments() -> None:
+    crawl.submit(depth="x")  # expect-error
+    crawl.submit()  # expect-error
+    crawl.submit("https://example.com", dept=2)  # expect-error
+    crawl.submit("https://example.com", 1, 2)  # expect-error
+    crawl.submit(b"https://example.com")  # expect-error
+    crawl.options(priority=9).submit(1)  # expect-error
+    crawl(1)  # expect-error
+    fetch.submit(1)  # expect-error
+
+
+async def wrong_arguments_async() -> None:
+    await crawl.asubmit(depth="x")  # expect-error
+    await fetch.asubmit()  # expect-error
+
+
+def wrong_answers() -> None:
+    number: int = crawl("https://example.com")  # expect-error
+    text: str = queue.count()  # expect-error
+    task: Task = queue.get("550e8400-e29b-41d4-a716-446655440000")  # expect-error
+    print(number, text, task)
+
+
+async def forgotten_await() -> None:
+    task: Task | None = queue.aget("550e8400-e29b-41d4-a716-446655440000")  # expect-error
+    print(task)
+
+
+def wrong_settings() -> None:
+    Config(database_url="sqlite:///tasks.db", max_retrys=3)  # expect-error
+    Config(database_url="sqlite:///tasks.db", max_retries="three")  # expect-error
+    queue.list(stat="failed")  # expect-error
+    queue.list(limit="ten")  # expect-error
+    queue.get(7)  # expect-error
+    queue.wait("550e8400-e29b-41d4-a716-446655440000", timeout="5")  # expect-error
