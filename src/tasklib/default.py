@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from tasklib.config import Config
-from tasklib.definition import Definition, Registry
+from tasklib.definition import Definition, Registry, TaskKeywords
 from tasklib.errors import NotInitialized
 from tasklib.queue import TaskQueue, define
 from tasklib.submission import SubmitOptions, Submitter, TaskFunction
@@ -56,7 +56,9 @@ def queue_for(config: str | Config | None) -> TaskQueue:
 @overload
 def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 @overload
-def task(*, name: str | None = None, **options: Any) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
+def task(
+    *, name: str | None = None, **options: Unpack[TaskKeywords]
+) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
 def task(function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
     """Make a function a task of the default queue: `@task` or `@task(max_retries=5, timeout_seconds=30)`."""
 

@@ -13,14 +13,14 @@ from tasklib.clock import Clock, DatabaseClock
 from tasklib.codec import plain
 from tasklib.config import Config
 from tasklib.context import TaskContext, current_context
-from tasklib.definition import Definition, Registry, TaskOptions, check_name, default_name
+from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, check_name, default_name
 from tasklib.errors import ConfigurationError, TaskNotFound, require_aware
 from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations import actions, controls, tasks, workers
 from tasklib.storage.operations.controls import Pause
 from tasklib.storage.statement import Operation
-from tasklib.submission import Merger, SubmitOptions, TaskFunction, new_task
+from tasklib.submission import Merger, SubmitKeywords, SubmitOptions, TaskFunction, new_task
 from tasklib.task import NewTask, QueueStats, Task, TaskFilter, TaskId, TaskState, WorkerInfo
 from tasklib.twin import operation
 from tasklib.waiting import wait_async, wait_blocking
@@ -77,7 +77,9 @@ class TaskQueue:
     @overload
     def task(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
     @overload
-    def task(self, /, *, name: str | None = None, **options: Any) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
+    def task(
+        self, /, *, name: str | None = None, **options: Unpack[TaskKeywords]
+    ) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
     def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
         """Make a function a task: `@queue.task` or `@queue.task(max_retries=5, timeout_seconds=30)`."""
 
@@ -86,7 +88,9 @@ class TaskQueue:
 
         return decorate if function is None else decorate(function)
 
-    def register_handler(self, name: str, handler: Callable[..., Any], *, payload: Any = None, **options: Any) -> None:
+    def register_handler(
+        self, name: str, handler: Callable[..., Any], *, payload: Any = None, **options: Unpack[TaskKeywords]
+    ) -> None:
         """Handle tasks submitted by name; the handler takes the payload, or the Task if its parameter says so."""
         given = TaskOptions.for_task(name, **options)
         self.registry.add(Definition.for_handler(name, handler, given, payload))
@@ -112,7 +116,7 @@ class TaskQueue:
         *,
         max_attempts: int | None = None,
         run_after: datetime | None = None,
-        **options: Any,
+        **options: Unpack[SubmitKeywords],
     ) -> TaskId:
         """Store a task by name; no function of that name is needed here."""
         new = self.new_by_name(name, payload, max_attempts=max_attempts, run_after=run_after, **options)
@@ -125,7 +129,7 @@ class TaskQueue:
         *,
         max_attempts: int | None = None,
         run_after: datetime | None = None,
-        **options: Any,
+        **options: Unpack[SubmitKeywords],
     ) -> TaskId:
         """The awaiting form of `enqueue`."""
         new = self.new_by_name(name, payload, max_attempts=max_attempts, run_after=run_after, **options)
@@ -142,7 +146,7 @@ class TaskQueue:
         *,
         max_attempts: int | None = None,
         run_after: datetime | None = None,
-        **options: Any,
+        **options: Unpack[SubmitKeywords],
     ) -> NewTask:
         """The row that `enqueue` would store, checked but not stored; `submit_new` stores many at once."""
         if max_attempts is not None:

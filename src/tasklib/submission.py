@@ -8,7 +8,7 @@ import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -25,6 +25,24 @@ R = TypeVar("R")
 
 CHUNK = 2000
 """Rows of a bulk submission sent in one statement."""
+
+
+class SubmitKeywords(TypedDict, total=False):
+    """The fields of SubmitOptions as keyword arguments, so that a type checker finds a misspelt one."""
+
+    delay_seconds: float | timedelta
+    run_at: datetime | None
+    priority: int | None
+    tags: Mapping[str, Any] | None
+    max_retries: int | None
+    timeout_seconds: float | None
+    unique_key: str | None
+    on_conflict: OnConflict
+    concurrency_key: str | None
+    headers: Mapping[str, Any]
+    expires_at: datetime | None
+    id: UUID | None
+    connection: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +150,7 @@ class TaskFunction(Generic[P, R]):
         """The awaiting form of `submit_many`; takes asynchronous iterables too."""
         return await self.options().asubmit_many(rows, keep_ids=keep_ids)
 
-    def options(self, **options: Any) -> Submitter[P]:
+    def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
         """The same task with options for the submissions made through the answer."""
         return Submitter(self._queue(), self.definition, SubmitOptions().with_(**options))
 
@@ -179,7 +197,7 @@ class Submitter(Generic[P]):
             ids.extend(await self._queue.asubmit_new(chunk, self._options.connection))
         return ids
 
-    def options(self, **options: Any) -> Submitter[P]:
+    def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
         """The same with some options changed."""
         return Submitter(self._queue, self._definition, self._options.with_(**options))
 

@@ -52,3 +52,13 @@ def wrong_settings() -> None:
     queue.list(limit="ten")  # expect-error
     queue.get(7)  # expect-error
     queue.wait("550e8400-e29b-41d4-a716-446655440000", timeout="5")  # expect-error
+
+
+def wrong_options() -> None:
+    queue.task(max_retrys=3)  # expect-error
+    queue.task(isolation="fiber")  # expect-error
+    crawl.options(priority="high")  # expect-error
+    crawl.options(delay=5)  # expect-error
+    crawl.options(on_conflict="ignore")  # expect-error
+    queue.enqueue("crawl", {}, uniqe_key="k")  # expect-error
+    queue.register_handler("crawl", print, timeout="30")  # expect-error

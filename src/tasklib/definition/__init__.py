@@ -1,6 +1,6 @@
 """Tasks as the program defines them: options, parameters, validation, and the registry of a queue."""
 
-from tasklib.definition.options import RESERVED_OPTIONS, Isolation, TaskOptions, check_name
+from tasklib.definition.options import RESERVED_OPTIONS, Isolation, TaskKeywords, TaskOptions, check_name
 from tasklib.definition.registry import Registry
 from tasklib.definition.tasks import (
     Accepts,
@@ -20,6 +20,7 @@ __all__ = [
     "HandlerDefinition",
     "Isolation",
     "Registry",
+    "TaskKeywords",
     "TaskOptions",
     "check_name",
     "default_name",

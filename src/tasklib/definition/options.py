@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal, Self, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, Self, TypeAlias, TypedDict, cast, get_args
 
 from tasklib.codec import plain, shown
 from tasklib.errors import Abort, ConfigurationError, InvalidPayload, ResultError
@@ -20,6 +20,24 @@ MAX_INTEGER: Final = 2**31 - 1
 
 RESERVED_OPTIONS: Final = frozenset({"delay_seconds", "max_retries", "timeout_seconds", "priority", "tags"})
 """What `submit_task` takes for itself; a parameter of such a name is given through `.options()`."""
+
+
+class TaskKeywords(TypedDict, total=False):
+    """The fields of TaskOptions as keyword arguments, in every form a decorator takes them."""
+
+    max_retries: int | None
+    timeout_seconds: float | None
+    priority: int
+    tags: Mapping[str, Any]
+    retry_on: type[BaseException] | Collection[type[BaseException]] | None
+    abort_on: type[BaseException] | Collection[type[BaseException]]
+    retry_policy: RetryPolicy | None
+    isolation: Isolation
+    transactional: bool
+    aliases: str | Collection[str]
+    max_concurrency: int | None
+    concurrency_key: str | None
+    expires_after: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
