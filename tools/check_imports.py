@@ -14,7 +14,7 @@ from tools.problems import ROOT, Problem, report
 LAYERS = {
     "pure": "errors task lifecycle retry limits schedule codec clock config definition context",
     "storage": "storage",
-    "engine": "submission twin queue worker manage fluent default testing",
+    "engine": "middleware submission twin waiting task_worker queue worker manage fluent default testing",
     "front": "http cli contrib",
     "root": "__init__ __main__",
 }

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         WorkerStuck,
     )
     from tasklib.fluent import tq
+    from tasklib.middleware import Middleware
     from tasklib.queue import TaskQueue
     from tasklib.retry import Backoff
     from tasklib.task import (
@@ -84,7 +85,19 @@ else:
     def __getattr__(name):
         if name in __all__:
             # The lightest first: a name is found before what is heavier is loaded.
-            for module in ("errors", "task", "config", "retry", "clock", "context", "queue", "default", "fluent", "task_worker"):
+            for module in (
+                "errors",
+                "task",
+                "config",
+                "retry",
+                "clock",
+                "context",
+                "middleware",
+                "queue",
+                "default",
+                "fluent",
+                "task_worker",
+            ):
                 home = import_module(f"{__name__}.{module}")
                 if hasattr(home, name):
                     value = globals()[name] = getattr(home, name)
@@ -113,6 +126,7 @@ __all__ = [
     "InvalidTransition",
     "LogLine",
     "ManualClock",
+    "Middleware",
     "NotInitialized",
     "PermissionDenied",
     "QueueStats",

@@ -59,6 +59,7 @@ class TaskContext:
         "_log",
         "_record",
         "_report",
+        "_scratch",
         "_task",
         "_worker_id",
         "state",
@@ -84,6 +85,7 @@ class TaskContext:
         self._cancelled = False
         self._event: threading.Event | None = None
         self._log: TaskLogger | None = None
+        self._scratch: dict[Any, Any] | None = None
         self.state = WorkerState() if state is None else state
 
     @property
@@ -160,6 +162,13 @@ class TaskContext:
                 "define it with @task(transactional=True) to get ctx.connection, or open your own connection"
             )
         return self._connection
+
+    @property
+    def scratch(self) -> dict[Any, Any]:
+        """A place for middleware to keep something from `before` to `after`."""
+        if self._scratch is None:
+            self._scratch = {}
+        return self._scratch
 
     def join(self, database: object, connection: Any) -> None:
         """Run inside an open transaction of this database; called by the worker."""

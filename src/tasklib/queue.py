@@ -15,6 +15,7 @@ from tasklib.config import Config
 from tasklib.context import TaskContext, current_context
 from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, check_name, default_name
 from tasklib.errors import ConfigurationError, TaskNotFound, require_aware
+from tasklib.middleware import ErrorHook, Middleware
 from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations import actions, controls, tasks, workers
@@ -28,6 +29,7 @@ from tasklib.waiting import wait_async, wait_blocking
 P = ParamSpec("P")
 R = TypeVar("R")
 Hook = Callable[..., Any]
+HeaderSource = Callable[[], Mapping[str, Any]]
 Tasks = list[Task]
 Id = UUID | str
 
@@ -63,6 +65,9 @@ class TaskQueue:
         self.clock: Clock = clock or DatabaseClock()
         self.startup_hooks: list[Hook] = []
         self.shutdown_hooks: list[Hook] = []
+        self.middleware: list[Middleware] = []
+        self.error_hooks: list[ErrorHook] = []
+        self.header_sources: list[HeaderSource] = []
         self._database = connect(self.config)
         self._merger = Merger(self._send)
 
@@ -108,6 +113,20 @@ class TaskQueue:
         """Run a function when a worker stops, last registered first."""
         self.shutdown_hooks.append(hook)
         return hook
+
+    def add_middleware(self, middleware: Middleware) -> None:
+        """Put hooks around every execution of this queue's tasks; the first one added is the outermost."""
+        self.middleware.append(middleware)
+
+    def on_error(self, hook: ErrorHook) -> ErrorHook:
+        """Call a function with the context and the exception of every attempt that fails, for an error reporter."""
+        self.error_hooks.append(hook)
+        return hook
+
+    def add_headers(self, source: HeaderSource) -> HeaderSource:
+        """Ask a function at every submission for headers to carry along: tenant, request id, trace."""
+        self.header_sources.append(source)
+        return source
 
     def enqueue(
         self,
@@ -423,8 +442,11 @@ class TaskQueue:
 
     def _new(self, name: str, kwargs: Any, options: SubmitOptions, task: TaskOptions, max_retries: int) -> NewTask:
         running: TaskContext | None = current_context(None)
-        if running is not None:
-            options = options.with_(headers={**running.headers, **options.headers})
+        if running is not None or self.header_sources:
+            inherited = dict(running.headers) if running is not None else {}
+            for source in self.header_sources:
+                inherited.update(source())
+            options = options.with_(headers={**inherited, **options.headers})
         if task.expires_after is not None and options.expires_at is None:
             start = options.run_at or self.clock.now() or datetime.now(UTC)
             expires_at = start + timedelta(seconds=float(options.delay_seconds) + task.expires_after)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tasklib.codec import encode_result
@@ -13,6 +13,7 @@ from tasklib.context import TaskContext, WorkerState, make_current
 from tasklib.definition import Definition, TaskOptions
 from tasklib.errors import TaskNotRegistered, TaskTimeout
 from tasklib.lifecycle import Ending
+from tasklib.middleware import ErrorHook, Middleware, tell_error, wrap_async
 from tasklib.retry import RetryPolicy
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
@@ -114,7 +115,9 @@ class Execution:
         try:
             args, kwargs = definition.call_with(self.task.kwargs, self.context)
             make_current(self.context)
-            result = await definition.function(*args, **kwargs)
+            function, hooks = definition.function, self._runner.hooks
+            call = wrap_async(function, hooks, self.context) if hooks else function
+            result = await call(*args, **kwargs)
             if self.timed_out:
                 raise TaskTimeout(self.task.timeout_seconds or 0)
             text = encode_result(result, limit=self._runner.max_result_bytes)
@@ -188,6 +191,7 @@ class Execution:
     def _failed(self, error: Exception) -> Ending:
         definition = self._runner.find(self.task.name)
         options = definition.options if definition is not None else TaskOptions()
+        tell_error(self._runner.error_hooks, self.context, error)
         ending = ending_for(self.task, options, error, self._runner.retry_policy)
         return ending.between(self.started, time.monotonic())
 
@@ -246,6 +250,8 @@ class Runner:
         worker_id: str,
         state: WorkerState,
         places: Places,
+        hooks: Sequence[Middleware],
+        error_hooks: Sequence[ErrorHook],
         retry_policy: RetryPolicy,
         max_result_bytes: int,
         report: Callable[[ClaimedTask, float, str | None], None],
@@ -256,6 +262,8 @@ class Runner:
         self.worker_id = worker_id
         self.state = state
         self.places = places
+        self.hooks = hooks
+        self.error_hooks = error_hooks
         self.retry_policy = retry_policy
         self.max_result_bytes = max_result_bytes
         self.report = report

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -15,6 +15,7 @@ from tasklib.codec import encode_result
 from tasklib.context import TaskContext, activate
 from tasklib.definition import Definition
 from tasklib.errors import ClaimLost
+from tasklib.middleware import Middleware, wrap, wrap_async
 from tasklib.storage.database import Database
 from tasklib.storage.operations.attempts import Completion, complete_tasks
 from tasklib.storage.rows import ClaimedTask
@@ -40,8 +41,16 @@ class Work:
 class Places:
     """Starts each function where it belongs."""
 
-    def __init__(self, database: Database, *, max_result_bytes: int, now: Callable[[], datetime | None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        hooks: Sequence[Middleware],
+        max_result_bytes: int,
+        now: Callable[[], datetime | None],
+    ) -> None:
         self._database = database
+        self._hooks = hooks
         self._max_result_bytes = max_result_bytes
         self._now = now
         self._threads = TaskThreads()
@@ -55,7 +64,10 @@ class Places:
     def start(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Work:
         """Begin the call; the stored arguments are converted here, so that a misfit is this task's failure alone."""
         args, kwargs = definition.call_with(task.kwargs, context)
-        call = functools.partial(definition.function, *args, **kwargs)
+        function = definition.function
+        if self._hooks:
+            function = (wrap_async if definition.is_async else wrap)(function, self._hooks, context)
+        call = functools.partial(function, *args, **kwargs)
         if definition.is_async:
             run = self._transactional_async if definition.options.transactional else self._plain_async
             coroutine = asyncio.ensure_future(run(call, task, context))

@@ -56,12 +56,19 @@ class Worker:
         self._hand = Hand(settings.concurrency, self._start)
         self._finisher = Finisher(self._database, queue.clock.now)
         self._watch = Watch(self._database, self._hand, now=queue.clock.now)
-        self._places = Places(self._database, max_result_bytes=config.max_result_bytes, now=queue.clock.now)
+        self._places = Places(
+            self._database,
+            hooks=queue.middleware,
+            max_result_bytes=config.max_result_bytes,
+            now=queue.clock.now,
+        )
         self._runner = Runner(
             find=queue.registry.get,
             worker_id=self.worker_id,
             state=self.state,
             places=self._places,
+            hooks=queue.middleware,
+            error_hooks=queue.error_hooks,
             retry_policy=config.backoff,
             max_result_bytes=config.max_result_bytes,
             report=self._watch.note_progress,

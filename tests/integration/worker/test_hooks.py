@@ -1,0 +1,188 @@
+"""Middleware, error reporters, headers, log lines and tracing around executions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tasklib import Middleware, TaskContext, TaskQueue
+from tasklib.contrib.opentelemetry import instrument
+
+pytestmark = pytest.mark.backends("sqlite-memory", "postgres-newest")
+
+
+@pytest.fixture
+def queue(database_url: str) -> Iterator[TaskQueue]:
+    with TaskQueue(database_url) as queue:
+        yield queue
+
+
+class Noting(Middleware):
+    """Writes down what it sees."""
+
+    def __init__(self, name: str, notes: list[str]) -> None:
+        self.name = name
+        self.notes = notes
+
+    def before(self, ctx: TaskContext) -> None:
+        self.notes.append(f"{self.name} before {ctx.task.name}")
+
+    def after(self, ctx: TaskContext, result: Any) -> None:
+        self.notes.append(f"{self.name} after {result}")
+
+    def failed(self, ctx: TaskContext, error: BaseException) -> None:
+        self.notes.append(f"{self.name} failed {error}")
+
+
+def define(queue: TaskQueue, kind: str) -> None:
+    """A handler `work` that returns its payload, or raises if it is 13."""
+
+    def work(payload: Any) -> Any:
+        if payload == 13:
+            raise ValueError("unlucky")
+        return payload
+
+    async def work_async(payload: Any) -> Any:
+        return work(payload)
+
+    queue.register_handler("work", work if kind == "def" else work_async)
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_middleware_runs_around_the_function_outermost_first(queue: TaskQueue, kind: str) -> None:
+    notes: list[str] = []
+    define(queue, kind)
+    queue.add_middleware(Noting("outer", notes))
+    queue.add_middleware(Noting("inner", notes))
+
+    queue.enqueue("work", 1)
+    queue.process_batch()
+
+    assert notes == ["outer before work", "inner before work", "inner after 1", "outer after 1"]
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_middleware_and_error_reporter_see_a_failure(queue: TaskQueue, kind: str) -> None:
+    notes: list[str] = []
+    define(queue, kind)
+    queue.add_middleware(Noting("outer", notes))
+    queue.on_error(lambda ctx, error: notes.append(f"reported {ctx.task.name} {error}"))
+
+    queue.enqueue("work", 13, max_attempts=1)
+    queue.process_batch()
+
+    assert notes == ["outer before work", "outer failed unlucky", "reported work unlucky"]
+
+
+def test_an_error_reporter_that_fails_changes_nothing(queue: TaskQueue, caplog: pytest.LogCaptureFixture) -> None:
+    define(queue, "def")
+
+    @queue.on_error
+    def broken(ctx: TaskContext, error: BaseException) -> None:
+        raise RuntimeError("reporter down")
+
+    task_id = queue.enqueue("work", 13, max_attempts=1)
+    queue.process_batch()
+
+    task = queue.get(task_id)
+    assert task is not None
+    assert "unlucky" in (task.error or "")
+    assert "error hook" in caplog.text
+
+
+def test_a_before_hook_that_raises_fails_the_attempt(queue: TaskQueue) -> None:
+    define(queue, "def")
+
+    class Refusing(Middleware):
+        def before(self, ctx: TaskContext) -> None:
+            raise PermissionError("not this tenant")
+
+    queue.add_middleware(Refusing())
+    task_id = queue.enqueue("work", 1, max_attempts=1)
+    queue.process_batch()
+
+    task = queue.get(task_id)
+    assert task is not None
+    assert (task.state, "not this tenant" in (task.error or "")) == ("failed", True)
+
+
+def test_headers_travel_from_submission_to_execution_and_on_to_tasks_submitted_there(queue: TaskQueue) -> None:
+    seen: list[Any] = []
+
+    def second(ctx: TaskContext) -> None:
+        seen.append(dict(ctx.headers))
+
+    queue.register_handler("second", second)
+    queue.register_handler("first", lambda payload: queue.enqueue("second", headers={"step": 2}))
+    queue.add_headers(lambda: {"request": "r-1"})
+
+    queue.enqueue("first", headers={"tenant": "t-7", "step": 1})
+    queue.process_batch()
+    queue.process_batch()
+
+    assert seen == [{"tenant": "t-7", "request": "r-1", "step": 2}]
+
+
+def test_log_lines_are_kept_on_the_task_and_carry_its_details(
+    queue: TaskQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tasklib.task")
+
+    def work(ctx: TaskContext) -> None:
+        ctx.log("resized %d images", 3)
+        ctx.log.warning("one was too large")
+        ctx.log.debug("not kept")
+
+    queue.register_handler("work", work)
+    task_id = queue.enqueue("work")
+    queue.process_batch()
+
+    task = queue.get(task_id)
+    assert task is not None
+    assert [(line.attempt, line.level, line.text) for line in task.log] == [
+        (1, "INFO", "resized 3 images"),
+        (1, "WARNING", "one was too large"),
+    ]
+    [record] = [r for r in caplog.records if r.levelname == "WARNING" and r.name == "tasklib.task"]
+    assert (record.task_id, record.task_name, record.attempt) == (str(task_id), "work", 1)  # type: ignore[attr-defined]
+
+
+def test_only_the_latest_lines_are_kept(queue: TaskQueue) -> None:
+    def chatty(ctx: TaskContext) -> None:
+        for number in range(450):
+            ctx.log("line %d", number)
+
+    queue.register_handler("chatty", chatty)
+    task_id = queue.enqueue("chatty")
+    queue.process_batch()
+
+    task = queue.get(task_id)
+    assert task is not None
+    assert (len(task.log), task.log[0].text, task.log[-1].text) == (200, "line 250", "line 449")
+
+
+def test_a_trace_joins_submission_and_execution(queue: TaskQueue) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    instrument(queue, provider)
+    define(queue, "async def")
+
+    with trace.get_tracer("test", tracer_provider=provider).start_as_current_span("request") as request:
+        queue.enqueue("work", 1)
+        queue.enqueue("work", 13, max_attempts=1)
+    queue.process_batch()
+
+    attempts = [span for span in exporter.get_finished_spans() if span.name == "process work"]
+    assert [span.links[0].context.span_id for span in attempts] == [request.get_span_context().span_id] * 2
+    assert sorted(span.status.is_ok or span.status.is_unset for span in attempts) == [False, True]
+    failed = next(span for span in attempts if not (span.status.is_ok or span.status.is_unset))
+    assert failed.attributes is not None
+    assert failed.attributes["error.type"] == "ValueError"
