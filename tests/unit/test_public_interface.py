@@ -1,0 +1,92 @@
+"""What `import tasklib` offers, what it costs, and what an installation brings along."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import tasklib
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PUBLIC = """
+Abort Attempt Backoff ClaimLost Config ConfigurationError DatabaseBusy DatabaseFull DatabaseUnavailable ForeignTable
+InvalidArguments InvalidPayload InvalidTransition LogLine ManualClock Middleware NotInitialized PermissionDenied
+QueueStats Resource ResultError Retry SchemaError SchemaMissing SchemaOutdated SchemaTooNew Snooze StorageError Task
+TaskContext TaskDefinitionError TaskId TaskIds TaskLibError TaskNotFound TaskNotRegistered TaskQueue TaskState
+TaskTimeout TaskWorker UniqueConflict WaitTimeout WorkerInfo WorkerLost WorkerState WorkerStuck __version__
+current_context default_queue get_registered_tasks get_task has_error has_result init is_completed is_failed
+is_pending is_running is_terminal list_tasks submit_task task tq
+"""
+"""Adding a name is a decision for years; it is written here on purpose."""
+
+# What we ask for, and what that asks for in turn.
+DECLARED = {"psycopg", "pydantic", "rich", "typer", "uuid-utils"}
+BROUGHT_ALONG = {
+    *("psycopg-binary", "psycopg-pool", "typing-extensions"),
+    *("annotated-types", "pydantic-core", "typing-inspection"),
+    *("annotated-doc", "markdown-it-py", "mdurl", "pygments", "shellingham"),
+}
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(tasklib.__all__) == sorted(PUBLIC.split())
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC.split() if name != "__version__"])
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    documentation = getattr(tasklib, name).__doc__
+
+    assert documentation
+    assert documentation.strip()
+
+
+@pytest.mark.parametrize("name", sorted(name for name in vars(tasklib.TaskQueue) if not name.startswith("_")))
+def test_every_method_of_a_queue_says_what_it_does(name: str) -> None:
+    assert getattr(tasklib.TaskQueue, name).__doc__
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'submit_tsk'"):
+        tasklib.submit_tsk  # noqa: B018
+
+
+def test_importing_loads_no_driver_and_no_validator() -> None:
+    loaded = _run(sys.executable, "-c", "import sys, tasklib; print(*sys.modules)").split()
+
+    heavy = {"asyncio", "psycopg", "psycopg_pool", "pydantic", "pydantic_core", "rich", "sqlite3", "typer"}
+    assert not heavy & set(loaded)
+
+
+@pytest.mark.timeout(60)
+def test_an_installation_brings_few_packages_and_works(tmp_path: Path) -> None:
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=False)
+    python = str(environment / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+
+    _run(*pip, "install", "--quiet", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), str(ROOT))
+    listed = json.loads(_run(*pip, "list", "--format=json"))
+    loaded = _run(python, "-I", "-c", "import sys, tasklib; print(tasklib.__file__, *sys.modules)").split()
+
+    installed = {_normal(package["name"]) for package in listed} - {"pip", "setuptools", "tasklib"}
+    assert installed <= DECLARED | BROUGHT_ALONG
+    assert installed >= DECLARED
+    assert loaded[0].startswith(str(environment))
+    assert not {"psycopg", "pydantic"} & set(loaded)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
