@@ -197,18 +197,23 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
 
     def __call__(self, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a line at the level INFO."""
-        self.log(logging.INFO, msg, *args, **kwargs)
+        self.log(logging.INFO, msg, *args, **_called_from_above(kwargs))
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a line; it is kept on the task whatever level the program's logging is set to."""
         if self._record is not None and level >= logging.INFO:
             self._record(logging.getLevelName(level), _fitting(_formatted(msg, args)))
-        super().log(level, msg, *args, **kwargs)
+        super().log(level, msg, *args, **_called_from_above(kwargs))
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """The message unchanged, the details merged in."""
         kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
         return msg, kwargs
+
+
+def _called_from_above(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a logging call made on behalf of the caller, whose line the record shall name."""
+    return {**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1}
 
 
 def _formatted(msg: object, args: tuple[object, ...]) -> str:

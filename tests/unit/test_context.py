@@ -6,6 +6,7 @@ import asyncio
 import copy
 import logging
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -157,6 +158,37 @@ def test_a_log_call_keeps_its_own_extra(caplog: pytest.LogCaptureFixture):
     record: Any = caplog.records[0]
 
     assert (record.width, record.attempt) == (80, 2)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda log: log("resized"), lambda log: log.info("resized"), lambda log: log.log(logging.INFO, "resized")],
+    ids=["call", "info", "log"],
+)
+def test_a_log_record_names_the_line_of_the_task(write: Callable[[Any], None], caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, "tasklib.task"):
+        write(TaskContext(A_TASK).log)
+
+    assert caplog.records[0].pathname == __file__
+
+
+def test_a_line_is_kept_on_the_task_whatever_level_the_program_logs_at():
+    kept: list[tuple[str, str]] = []
+    TaskContext(A_TASK, record=lambda level, text: kept.append((level, text))).log.info("resized %d of %d", 1, 2)
+
+    assert kept == [("INFO", "resized 1 of 2")]
+
+
+def test_a_line_whose_arguments_do_not_fit_is_kept_with_them():
+    kept: list[str] = []
+    log = TaskContext(A_TASK, record=lambda level, text: kept.append(text)).log
+    log.logger.disabled = True  # the logging module would print its own complaint
+    try:
+        log.info("resized %d", "many")
+    finally:
+        log.logger.disabled = False
+
+    assert kept == ["resized %d ('many',)"]
 
 
 def test_a_context_without_transaction_says_how_to_get_a_connection():

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -775,6 +775,16 @@ def test_a_handler_that_takes_whatever_comes_gets_the_payload(handler: Any):
 # Compiling
 
 
+@pytest.fixture
+def _eager_threads() -> Iterator[None]:
+    """Threads take turns so often that a missing lock shows."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_eager_threads")
 def test_the_type_is_compiled_once_however_many_threads_come_first():
     built: list[int] = []
     together = threading.Barrier(8)

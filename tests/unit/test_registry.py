@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -141,6 +143,16 @@ def test_a_registry_can_be_counted_and_walked():
     assert (len(registry), list(registry)) == (1, [EMAIL])
 
 
+@pytest.fixture
+def _eager_threads() -> Iterator[None]:
+    """Threads take turns so often that a missing lock shows."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_eager_threads")
 def test_tasks_added_by_many_threads_are_all_kept():
     registry = Registry()
     together = threading.Barrier(8)
