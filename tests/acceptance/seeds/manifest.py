@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FLUENT = "not built yet: the fluent form `tq(...)`"
 HTTP = "not built yet: the HTTP service"
 DASHBOARD = "not built yet: the dashboard"
-LIMITS = "not built yet: rate limits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +57,10 @@ BLOCKS = (
     Block("002/03", "2.1 Task Handler Interface", "javascript", "an async handler", changed=True),
     Block("002/04", "2.1 Task Handler Interface", "python", "a handler"),
     Block("002/05", "2.1 Task Handler Interface", "go", "a handler that returns an error", changed=True),
-    Block("002/06", "2.2 Queue Interface (Application-Level)", "javascript", "tq and its methods", untested=FLUENT),
-    Block("002/07", "2.2 Queue Interface (Application-Level)", "javascript", "tq in use", untested=FLUENT),
-    Block("002/08", "2.2 Queue Interface (Application-Level)", "javascript", "tq.pause, stats, stop", untested=FLUENT),
-    Block("002/09", "2.2 Queue Interface (Application-Level)", "typescript", "typed payloads", untested=FLUENT),
+    Block("002/06", "2.2 Queue Interface (Application-Level)", "javascript", "tq and its methods", changed=True),
+    Block("002/07", "2.2 Queue Interface (Application-Level)", "javascript", "tq in use", changed=True),
+    Block("002/08", "2.2 Queue Interface (Application-Level)", "javascript", "tq.pause, stats, stop", changed=True),
+    Block("002/09", "2.2 Queue Interface (Application-Level)", "typescript", "typed payloads", changed=True),
     Block("002/10", "2.3 Management API (REST/Admin Only)", "javascript", "the list of routes", untested=HTTP),
     Block("002/11", "3.1 Database Schema", "sql", "three indexes", changed=True),
     Block("002/12", "3.1 Database Schema", "text", "three ways through the states", changed=True),
@@ -72,7 +70,7 @@ BLOCKS = (
     Block("002/16", "3.2 JSON Data Structures", "json", "QueueStats", changed=True),
     Block("002/17", "4.2 Scheduler Module", "sql", "what is due, oldest first", changed=True),
     Block("002/18", "4.2 Scheduler Module", "text", "the retry delays", changed=True),
-    Block("002/19", "4.2 Scheduler Module", "text", "the token bucket", untested=LIMITS),
+    Block("002/19", "4.2 Scheduler Module", "text", "the token bucket"),
     Block("002/20", "4.3 Executor Module", "sql", "a claim guarded by version", changed=True),
     Block("002/21", "4.3 Executor Module", "sql", "recovery of stale tasks", changed=True),
     Block("002/22", "4.3 Executor Module", "text", "the steps of an execution", changed=True),
@@ -90,7 +88,7 @@ BLOCKS = (
     Block("002/34", "POST /api/tasks/rate-limit", "json", "request", untested=HTTP),
     Block("002/35", "POST /api/tasks/rate-limit", "json", "response", untested=HTTP),
     Block("002/36", "DELETE /api/tasks", "json", "response", untested=HTTP),
-    Block("002/37", "5.2 Programmatic API (Application Code)", "javascript", "tq from start to stop", untested=FLUENT),
+    Block("002/37", "5.2 Programmatic API (Application Code)", "javascript", "tq from start to stop", changed=True),
     Block(
         "002/38",
         "5.2 Programmatic API (Application Code)",
@@ -109,8 +107,8 @@ BLOCKS = (
         "the files of a TypeScript program",
         untested="another language's files; ours are in ARCHITECTURE.md",
     ),
-    Block("002/44", "Global tq() Function", "typescript", "the interfaces of tq", untested=FLUENT),
-    Block("002/45", "Global tq() Function", "typescript", "tq in use", untested=FLUENT),
+    Block("002/44", "Global tq() Function", "typescript", "the interfaces of tq", changed=True),
+    Block("002/45", "Global tq() Function", "typescript", "tq in use", changed=True),
     Block("002/46", "TaskManager", "typescript", "create, get, list, delete", changed=True),
     Block("002/47", "Scheduler", "typescript", "next retry, due or not", changed=True),
     Block("002/48", "Executor", "typescript", "register and unregister handlers", changed=True),

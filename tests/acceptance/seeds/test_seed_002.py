@@ -1,23 +1,35 @@
 """Seed 002, "Task Queue System Specification": every block whose part exists, in Python's spelling, on every database.
 
-The fluent `tq`, the HTTP routes, rate limits and the dashboard are not built yet: `docs/specifications.md` lists them.
+The HTTP routes and the dashboard are not built yet: `docs/specifications.md` lists their blocks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tasklib import Backoff, Config, ManualClock, Task, TaskQueue, TaskState
+from tasklib import Backoff, Config, InvalidArguments, ManualClock, NotInitialized, Task, TaskQueue, TaskState, tq
+from tasklib.fluent import Fluent
+from tasklib.limits import TokenBucket
 from tests.acceptance.seeds.support import FailsAtFirst, Shell, advance, fail, read, states_of, url_of
-from tests.fixtures.waiting import aeventually
+from tests.fixtures.waiting import aeventually, eventually
 
 OpenShell = Callable[[TaskQueue], Shell]
+
+
+@pytest.fixture
+async def fluent(database_url: str) -> AsyncIterator[Fluent]:
+    """`tq`, set up on each database and stopped after."""
+    tq.init(database_url)
+    yield tq
+    await tq.stop()
 
 
 @pytest.mark.parametrize("payload", [{"a": 1}, [1, 2], "text", 7, None, True], ids=repr)
@@ -94,6 +106,79 @@ def test_block_05_a_handler_that_returns_a_result_or_an_error(queue: TaskQueue) 
 
     assert read(queue, good).result == {"value": {"message_id": "abc123"}}
     assert "bad address nowhere" in (read(queue, bad).error or "")
+
+
+def wait_for(queue: TaskQueue, number: int) -> list[Task]:
+    """The completed tasks, once there are so many."""
+    return eventually(lambda: found if len(found := queue.list(state="completed")) == number else None) or []
+
+
+def test_block_06_the_methods_can_be_chained(fluent: Fluent) -> None:
+    """2.2 Queue Interface, primary interface: each method answers the type itself."""
+    crawl = fluent("crawl")
+
+    chained = crawl.add({}).set_worker(print).set_worker_count(3).set_rate_limit(10).set_timeout(300)
+
+    assert chained is crawl
+    assert fluent("crawl") is crawl
+
+
+def test_block_07_example_usage(fluent: Fluent) -> None:
+    """2.2 Queue Interface, example usage: two types with their own workers and limits, and tasks added in chains."""
+    crawled: list[str] = []
+
+    async def crawl(payload: dict[str, str]) -> None:
+        crawled.append(payload["url"])
+
+    tq("crawl").set_worker(crawl).set_worker_count(3).set_rate_limit(10).set_timeout(300)
+    tq("crawl").add({"url": "https://www.google.com/"})
+    tq("crawl").add({"url": "https://www.baidu.com/"})
+    tq("crawl").add({"url": "https://example.com/1"}).add({"url": "https://example.com/2"}).add(
+        {"url": "https://example.com/3"}
+    )
+    tq("email").set_worker(lambda payload: f"sent to {payload['to']}").set_worker_count(1).set_rate_limit(5)
+    tq("email").add({"to": "user@example.com", "subject": "Hello"})
+
+    tasks = wait_for(fluent.queue, 6)
+    assert len(set(crawled)) == 5
+    assert [task.result for task in tasks if task.name == "email"] == [{"value": "sent to user@example.com"}]
+    assert {task.timeout_seconds for task in tasks if task.name == "crawl"} == {300}
+
+
+async def test_block_08_global_worker_control(fluent: Fluent) -> None:
+    """2.2 Queue Interface, global worker control: pause and resume everything, statistics, and a graceful stop."""
+    tq("crawl").set_worker(lambda payload: None)
+    tq.pause()
+    tq("crawl").add({"url": "https://example.com"})
+    assert (tq.is_paused(), tq.stats().pending) == (True, 1)
+
+    tq.resume()
+    await aeventually(lambda: tq.stats().completed == 1)
+    await tq.stop()
+
+    assert not tq.is_running()
+
+
+@dataclass
+class CrawlPayload:
+    """The payload of the TypeScript example."""
+
+    url: str
+    depth: int | None = None
+
+
+def test_block_09_typed_payloads(fluent: Fluent) -> None:
+    """2.2 Queue Interface, TypeScript support: the handler gets the declared type, a wrong field is refused at once."""
+
+    def crawl(payload: CrawlPayload) -> str:
+        return payload.url.upper()
+
+    tq("crawl", payload=CrawlPayload).set_worker(crawl).add(CrawlPayload(url="https://example.com"))
+    with pytest.raises(InvalidArguments, match="'url' is missing"):
+        tq("crawl").add({"wrong": "field"})
+
+    (task,) = wait_for(fluent.queue, 1)
+    assert task.result == {"value": "HTTPS://EXAMPLE.COM"}
 
 
 def test_block_11_indexes(queue: TaskQueue, shell: OpenShell) -> None:
@@ -226,6 +311,21 @@ def test_block_18_the_examples_of_the_retry_strategy() -> None:
     for attempts, (least, most) in enumerate(printed):
         low, high = (Backoff(base=10, multiplier=4, rng=lambda end=end: end)(attempts) for end in (0.0, 1.0))
         assert (low, high) == (pytest.approx(least, rel=0.04), pytest.approx(most, rel=0.04))
+
+
+def test_block_19_token_bucket() -> None:
+    """4.2 Scheduler Module, rate limiting: at 10 a second ten start at once, then one every 100 ms."""
+    now = 0.0
+    bucket = TokenBucket(10, clock=lambda: now)
+
+    assert bucket.available == 10
+    bucket.take(10)
+    assert (bucket.available, bucket.next_in) == (0, pytest.approx(0.1))
+    now += 0.1001
+    assert bucket.available == 1
+    bucket.take(1)
+    now += 60
+    assert bucket.available == 10
 
 
 CLAIM = """
@@ -393,6 +493,59 @@ async def test_block_25_parallelism(queue: TaskQueue) -> None:
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
         assert most == concurrency
+
+
+async def test_block_37_from_start_to_stop(database_url: str) -> None:
+    """5.2 Programmatic API: initialize, set up two types, add tasks with and without options, control, stop."""
+    tq.init(database_url, poll_interval=1.0, batch_size=10)
+    done: list[str] = []
+
+    async def send_email(payload: dict[str, str]) -> None:
+        done.append(payload["to"])
+
+    async def process_image(payload: dict[str, str]) -> None:
+        done.append(payload["imageUrl"])
+
+    try:
+        tq("send_email").set_worker(send_email).set_worker_count(2).set_rate_limit(10).set_timeout(30)
+        tq("process_image").set_worker(process_image).set_worker_count(4).set_rate_limit(20).set_timeout(300)
+        tq("send_email").add({"to": "user@example.com", "subject": "Welcome", "body": "Hello!"})
+        tq("process_image").add({"imageUrl": "/uploads/photo.jpg"})
+        tq("send_email").add(
+            {"to": "vip@example.com", "subject": "Important"},
+            max_attempts=10,
+            run_after=datetime(2099, 12, 31, tzinfo=UTC),
+        )
+        await aeventually(lambda: tq.stats().completed == 2)
+
+        tq.pause()
+        tq.resume()
+        (waiting,) = tq.queue.list(state="delayed")
+        assert (waiting.max_attempts, waiting.payload["to"]) == (10, "vip@example.com")
+        assert sorted(done) == ["/uploads/photo.jpg", "user@example.com"]
+    finally:
+        await tq.stop()
+
+
+def test_block_44_the_options_of_init(database_url: str) -> None:
+    """7.3 Global tq() Function: poll interval, batch size and task timeout, with the defaults printed there."""
+    parameters = inspect.signature(tq.init).parameters
+
+    defaults = {name: parameters[name].default for name in ("poll_interval", "batch_size", "task_timeout")}
+    assert defaults == {"poll_interval": 1.0, "batch_size": 10, "task_timeout": 300}
+    with pytest.raises(NotInitialized, match=r"tq\.init"):
+        Fluent()("crawl")
+
+
+def test_block_45_usage_example(fluent: Fluent) -> None:
+    """7.3 Global tq() Function, usage example: set up and use, both chained."""
+    tq("crawl", payload=CrawlPayload).set_worker(lambda payload: payload.url).set_worker_count(3).set_rate_limit(10)
+    tq("crawl").add({"url": "https://example.com/1"}).add({"url": "https://example.com/2"})
+    tq.pause()
+    tq.resume()
+
+    results = {task.result["value"] for task in wait_for(fluent.queue, 2) if task.result}
+    assert results == {"https://example.com/1", "https://example.com/2"}
 
 
 def test_block_46_task_manager(queue: TaskQueue) -> None:
