@@ -59,6 +59,8 @@ def submit_file(
             )
 
     def say() -> None:
+        if outcome.problems and (dry_run or not outcome.submitted):
+            return
         verb = "Would submit" if dry_run else "Submitted"
         known = outcome.submitted - outcome.created
         beside = f"; {known:,} of them existed already" if known and not dry_run else ""

@@ -73,7 +73,7 @@ class Cli:
         from tasklib.config import Config
 
         config = Config(database_url=self.url)
-        if self._creates or not (missing := _missing_file(config)):
+        if self._creates or not (missing := missing_file(config)):
             return config
         self.out.note(f"there is no database {missing} yet; --database-url or DATABASE_URL names another")
         return Config(database_url="sqlite:///:memory:")
@@ -150,7 +150,7 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
     return inspect.Parameter(name, _KEYWORD, default=default, annotation=annotation)
 
 
-def _missing_file(config: Config) -> Path | None:
+def missing_file(config: Config) -> Path | None:
     """The file of a SQLite URL if it does not exist."""
     name = unquote(config.database_url.partition("?")[0].removeprefix("sqlite:///"))
     if not config.is_sqlite or name.startswith((":memory:", "sqlite:")):

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from tasklib.cli.command import Cli, command
+from tasklib.cli.command import Cli, command, missing_file
+from tasklib.cli.exits import CommandFailed, Exit
 from tasklib.cli.output import Output
 
 GROUP = "Set-up"
@@ -76,5 +77,7 @@ def say_version(*, as_json: bool) -> None:
 def _check(cli: Cli) -> None:
     from tasklib.queue import TaskQueue
 
+    if missing := missing_file(cli.config):
+        raise CommandFailed(f"there is no database {missing} yet; create it by: tasklib migrate", Exit.DATABASE)
     with TaskQueue(cli.config.with_(auto_migrate=False)) as queue:
         queue.pauses()

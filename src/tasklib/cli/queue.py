@@ -85,13 +85,13 @@ def pause(
 def resume(cli: Cli, name: PausedName = None) -> None:
     """Start tasks again that were paused."""
     resumed = cli.manage.queue.resume(name)
-    what = f"Tasks named {name}" if name else "The queue as a whole"
+    what = f"Tasks named {name}" if name else "Tasks of any name"
     left = cli.manage.queue.pauses()
 
     def say() -> None:
         from tasklib.cli.views import show_pauses
 
-        cli.out.line(f"{what} {'may start again.' if resumed else 'was not paused.'}")
+        cli.out.line(f"{what} {'may start again.' if resumed else 'were not paused.'}")
         show_pauses(cli.out, left)
 
     cli.out.answer({"resumed": resumed, "pauses": left}, say)

@@ -57,6 +57,11 @@ def show_task(out: Output, task: Task) -> None:
         out.line()
         out.line("Attempts", "bold")
         out.table(_ATTEMPT_COLUMNS, [*map(_attempt_row, task.history), *_running_row(task, now)], indent=2)
+    if task.log:
+        out.line()
+        out.line("Log", "bold")
+        rows = [[str(line.attempt), f"+{times.span(line.elapsed)}", line.level, line.text] for line in task.log]
+        out.table(_LOG_COLUMNS, rows, indent=2)
     if task.result is not None:
         _section(out, "Result", task.result.get("value"))
     if task.error is not None:
@@ -223,7 +228,12 @@ def _moment(moment: datetime, now: datetime) -> str:
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(", ", "="))[1:-1] if value else ""
+    """An object as `key=value, …`, anything else as JSON."""
+    if isinstance(value, Mapping):
+        return ", ".join(
+            f"{key}={v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)}" for key, v in value.items()
+        )
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _count(count: int, state: str) -> Cell:
@@ -247,6 +257,7 @@ def _running_row(task: Task, now: datetime) -> Iterable[list[str | Cell]]:
         yield [str(task.attempts), times.clock(task.started_at), took, state, task.worker_id or "", ""]
 
 
+_LOG_COLUMNS: Final = (Column("#", right=True), Column("AT", right=True), Column("LEVEL"), Column("TEXT", fluid=True))
 _ATTEMPT_COLUMNS: Final = (
     Column("#", right=True),
     Column("STARTED"),

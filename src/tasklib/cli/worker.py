@@ -13,7 +13,7 @@ from tasklib.cli.exits import CommandFailed, Exit
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
-    from tasklib.worker import Worker, WorkerSettings
+    from tasklib.worker import WorkerSettings
 
 GROUP = "Work"
 MAX_CONCURRENCY = 32
@@ -91,7 +91,7 @@ def worker(
 
     from tasklib.cli.discovery import find_queue
     from tasklib.cli.logs import log_to_stderr
-    from tasklib.worker import Worker, WorkerSettings
+    from tasklib.worker import WorkerSettings
 
     log_to_stderr(log_level)
     queue = find_queue(modules, cli.given_url, cli.url)
@@ -104,12 +104,10 @@ def worker(
     )
     names = _names(queue, settings, modules)
     try:
-        pauses = queue.pauses()  # The first use: a database that cannot be used is an error here, before any promise.
-        running = Worker(queue, settings)
-        _say_start(cli, running, queue, settings, names)
-        for pause in pauses:
+        # The first use: a database that cannot be used is an error here, before anything is promised.
+        for pause in queue.pauses():
             cli.out.note(f"{pause.name or 'the whole queue'} is paused; tasklib resume {pause.name or ''}".rstrip())
-        asyncio.run(running.run())
+        asyncio.run(_work(cli, queue, settings, names))
     finally:
         queue.close()
 
@@ -135,6 +133,18 @@ def default_concurrency() -> int:
     return min(MAX_CONCURRENCY, 4 * (os.cpu_count() or 1))
 
 
+async def _work(cli: Cli, queue: TaskQueue, settings: WorkerSettings, names: list[str]) -> None:
+    import asyncio
+
+    from tasklib.worker import Worker
+
+    worker = Worker(queue, settings)
+    working = asyncio.ensure_future(worker.run())
+    await asyncio.sleep(0)  # It has begun and listens to signals, so that from the start line on it can be stopped.
+    _say_start(cli, worker.worker_id, queue, settings, names)
+    await working
+
+
 def _names(queue: TaskQueue, settings: WorkerSettings, modules: list[str]) -> list[str]:
     known = queue.registry.names()
     if not known:
@@ -148,15 +158,15 @@ def _names(queue: TaskQueue, settings: WorkerSettings, modules: list[str]) -> li
     return sorted(wanted)
 
 
-def _say_start(cli: Cli, worker: Worker, queue: TaskQueue, settings: WorkerSettings, names: list[str]) -> None:
+def _say_start(cli: Cli, worker_id: str, queue: TaskQueue, settings: WorkerSettings, names: list[str]) -> None:
     from tasklib.config import redact_url
 
     where = redact_url(queue.config.database_url)
-    data = {"worker_id": worker.worker_id, "database": where, "names": names, "concurrency": settings.concurrency}
+    data = {"worker_id": worker_id, "database": where, "names": names, "concurrency": settings.concurrency}
     cli.out.answer(
         data,
         lambda: cli.out.line(
-            f"Worker {worker.worker_id} on {where} runs {', '.join(names[:SHOWN])}"
+            f"Worker {worker_id} on {where} runs {', '.join(names[:SHOWN])}"
             f"{f' and {len(names) - SHOWN} more' if len(names) > SHOWN else ''}, {settings.concurrency} at once."
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import signal
 import tempfile
@@ -15,7 +16,7 @@ from uuid import uuid4
 from tasklib.cli.command import Cli
 from tasklib.cli.demo.books import Books
 from tasklib.cli.demo.view import View
-from tasklib.cli.demo.workload import Producer, define_tasks
+from tasklib.cli.demo.workload import Producer, Run, define_tasks
 from tasklib.config import Config, redact_url
 from tasklib.queue import TaskQueue
 from tasklib.task import Task
@@ -31,30 +32,32 @@ PAGE = 1000
 
 async def run_demo(cli: Cli, seconds: float | None, *, keep: bool) -> Books:
     """Run it, for some time or until told to stop, and give the closed books."""
-    books, tags = Books(), {"demo": uuid4().hex[:8]}
+    books, run = Books(), _new_run(shared=cli.given_url is not None)
+    # Failures are part of the show; the books tell whether they were meant.
+    logging.getLogger("tasklib").setLevel(logging.ERROR)
     with _database(cli, keep=keep) as url:
         # Short delays, so that retries can be seen.
         queue = TaskQueue(Config(database_url=url, base_retry_delay_seconds=0.3))
-        define_tasks(queue, books)
+        define_tasks(queue, books, run)
         started = time.monotonic()
         try:
             queue.pauses()
-            await _work(cli, queue, books, tags, seconds)
+            await _work(cli, queue, books, run, seconds)
             books.seconds = time.monotonic() - started
-            books.close([task async for task in _all_tasks(queue, tags)])
+            books.close([task async for task in _all_tasks(queue, run.tags)])
         finally:
             await queue.aclose()
     return books
 
 
-async def _work(cli: Cli, queue: TaskQueue, books: Books, tags: dict[str, str], seconds: float | None) -> None:
+async def _work(cli: Cli, queue: TaskQueue, books: Books, run: Run, seconds: float | None) -> None:
     worker = Worker(queue, WorkerSettings(concurrency=CONCURRENCY, signals=False, grace_seconds=5))
-    view = View(cli.out, queue, books, tags)
+    view = View(cli.out, queue, books, run)
     with _stop_on_signal() as stop:
         working = asyncio.create_task(worker.run())
         watching = asyncio.create_task(view.run())
         try:
-            await _produce(queue, books, tags, seconds, stop, working)
+            await _produce(queue, books, run, seconds, stop, working)
         finally:
             watching.cancel()
             with suppress(asyncio.CancelledError):
@@ -66,12 +69,12 @@ async def _work(cli: Cli, queue: TaskQueue, books: Books, tags: dict[str, str], 
 async def _produce(
     queue: TaskQueue,
     books: Books,
-    tags: dict[str, str],
+    run: Run,
     seconds: float | None,
     stop: asyncio.Event,
     working: asyncio.Task[None],
 ) -> None:
-    producer, started = Producer(queue, books, tags), time.monotonic()
+    producer, started = Producer(queue, books, run), time.monotonic()
 
     def over(part: float) -> bool:
         late = seconds is not None and time.monotonic() - started >= seconds * part
@@ -83,10 +86,16 @@ async def _produce(
             await asyncio.wait_for(stop.wait(), WAVE_SECONDS)
     await producer.finish()
     deadline = time.monotonic() + 5  # After Ctrl-C what is going on may still finish, but nobody waits for long.
-    while await queue.acount(state=LIVE, tags=tags):
+    while await queue.acount(state=LIVE, tags=run.tags):
         if working.done() or (time.monotonic() > deadline if stop.is_set() or seconds is None else over(1)):
             return
         await asyncio.sleep(WAVE_SECONDS / 2)
+
+
+def _new_run(*, shared: bool) -> Run:
+    """In a database of its own the names are short; elsewhere no worker of another demo may know them."""
+    number = uuid4().hex[:8]
+    return Run(number, f"demo-{number}" if shared else "demo")
 
 
 async def _all_tasks(queue: TaskQueue, tags: dict[str, str]) -> AsyncIterator[Task]:

@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from tasklib.cli.demo.books import Books
-from tasklib.cli.output import Column, Output, safe, shortened
+from tasklib.cli.demo.workload import Run
+from tasklib.cli.output import Output, safe, shortened
 from tasklib.cli.views import STYLES
 from tasklib.config import redact_url
 from tasklib.queue import TaskQueue
@@ -31,11 +32,11 @@ LINE_SECONDS: Final = 1.0
 class View:
     """Looks at the queue now and then, as anybody could, and shows what it sees."""
 
-    def __init__(self, out: Output, queue: TaskQueue, books: Books, tags: dict[str, str]) -> None:
+    def __init__(self, out: Output, queue: TaskQueue, books: Books, run: Run) -> None:
         self._out = out
         self._queue = queue
         self._books = books
-        self._tags = tags
+        self._run = run
         self._started = time.monotonic()
         self._counts: dict[str, int] = dict.fromkeys(STATES, 0)
         self._failures: list[Task] = []
@@ -70,12 +71,13 @@ class View:
             sys.stdout.flush()
 
     async def _look(self) -> None:
-        stats = await self._queue.astats()
-        counts = {state: getattr(stats, state) for state in STATES}
+        by_name = (await self._queue.astats()).by_name
+        own = [by_name.get(name, {}) for name in self._queue.registry.names()]
+        counts = {state: sum(of_name.get(state, 0) for of_name in own) for state in STATES}
         counts["pending"] -= counts["delayed"]
         counts["failed"] -= counts["retrying"]
         self._counts = counts
-        self._failures = await self._queue.alist(state=["failed", "retrying"], tags=self._tags, limit=FAILURES)
+        self._failures = await self._queue.alist(state=["failed", "retrying"], tags=self._run.tags, limit=FAILURES)
         self._samples.append((self._elapsed, counts["completed"]))
 
     @property
@@ -133,16 +135,17 @@ def show_summary(out: Output, books: Books) -> None:
     """The books, closed."""
     result = books.summary()
     notes = {
-        "submitted": f"and {result['duplicates']} more turned away by their unique key",
+        "submitted": f"and {result['duplicates']} more turned away because their unique key was taken",
         "completed": f"{result['retried']} of them after failed attempts",
         "failed": "as they were meant to",
-        "cancelled": "while waiting or running",
-        "waiting": "for their time or their retry when it ended",
+        "cancelled": "while they waited or ran",
+        "waiting": "for their time or their retry when the demo ended",
         "lost": "",
     }
     out.line(f"After {books.seconds:.1f} s:")
-    rows = [[name, f"{result[name]:,}", note if result[name] else ""] for name, note in notes.items()]
-    out.table([Column("TASKS"), Column("", right=True), Column("")], rows, indent=2)
+    for name, note in notes.items():
+        if result[name] or name == "lost":
+            out.line(f"{result[name]:>7,} {name:<10} {note}".rstrip())
     for problem in books.wrong[:10]:
         out.line(f"  wrong: {problem}", "red")
     if books.balanced:

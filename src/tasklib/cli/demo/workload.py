@@ -20,6 +20,23 @@ PEOPLE: Final = ("ada", "grace", "alan", "barbara", "edsger", "margaret", "tim",
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """What tells one demo's tasks from everything else in the database, also from another demo's."""
+
+    id: str
+    prefix: str
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of its tasks."""
+        return {"demo": self.id}
+
+    def name_of(self, kind: str) -> str:
+        """The name of its tasks of a kind."""
+        return f"{self.prefix}.{kind}"
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of task and how it is submitted."""
 
@@ -38,7 +55,7 @@ KINDS: Final = (
     Kind("crawl_page", COMPLETED, lambda n: {"url": f"https://example.com/{n}", "failures": n % 3}, 2),
     Kind("page_oncall", COMPLETED, lambda n: {"alert": f"disk {n % 100} % full"}, options=lambda n: {"priority": 50}),
     Kind("remind", COMPLETED, lambda n: {"user": random.choice(PEOPLE)}, options=lambda n: {"delay_seconds": 1.5}),
-    Kind("charge_card", FAILED, lambda n: {"order": n}, every=2),
+    Kind("charge_card", FAILED, lambda n: {"order": random.randrange(10_000)}, every=2),
     Kind("import_contacts", COMPLETED, lambda n: {"file": f"contacts-{n}.csv"}, every=4),
     Kind(
         "build_report", COMPLETED, lambda n: {"day": n // 100}, 2, options=lambda n: {"unique_key": f"day-{n // 100}"}
@@ -53,10 +70,10 @@ KINDS: Final = (
 class Producer:
     """Submits waves of tasks, and changes its mind about some of the wave before."""
 
-    def __init__(self, queue: TaskQueue, books: Books, tags: dict[str, str]) -> None:
+    def __init__(self, queue: TaskQueue, books: Books, run: Run) -> None:
         self._queue = queue
         self._books = books
-        self._tags = tags
+        self._run = run
         self._wave = 0
         self._regretted: list[Any] = []
 
@@ -81,28 +98,29 @@ class Producer:
 
     def _new(self, kind: Kind, position: int) -> Any:
         number = self._wave * 100 + position
-        return self._queue.new_by_name(kind.name, kind.arguments(number), tags=self._tags, **kind.options(number))
+        name, options = self._run.name_of(kind.name), kind.options(number)
+        return self._queue.new_by_name(name, kind.arguments(number), tags=self._run.tags, **options)
 
 
-def define_tasks(queue: TaskQueue, books: Books) -> None:
+def define_tasks(queue: TaskQueue, books: Books, run: Run) -> None:
     """The functions behind the names; each notes that it returned."""
+
+    def task(function: Callable[..., Any], **options: Any) -> None:
+        queue.task(name=run.name_of(function.__name__), **options)(function)
 
     def returned(ctx: TaskContext) -> None:
         books.returns[ctx.task.id] += 1
 
-    @queue.task
     async def send_email(to: str, subject: str, ctx: TaskContext) -> str:
         await asyncio.sleep(random.uniform(0.005, 0.03))
         returned(ctx)
         return f"250 OK, queued for {to}"
 
-    @queue.task
     def resize_picture(picture: str, width: int, ctx: TaskContext) -> dict[str, int]:
         time.sleep(random.uniform(0.02, 0.1))
         returned(ctx)
         return {"width": width, "height": width * 3 // 4}
 
-    @queue.task(max_retries=3)
     async def crawl_page(url: str, failures: int, ctx: TaskContext) -> int:
         await asyncio.sleep(random.uniform(0.01, 0.05))
         if ctx.attempt <= failures:
@@ -110,22 +128,18 @@ def define_tasks(queue: TaskQueue, books: Books) -> None:
         returned(ctx)
         return 200
 
-    @queue.task
     async def page_oncall(alert: str, ctx: TaskContext) -> None:
         returned(ctx)
 
-    @queue.task
     async def remind(user: str, ctx: TaskContext) -> None:
         returned(ctx)
 
-    @queue.task(max_retries=1)
     async def charge_card(order: int) -> None:
         await asyncio.sleep(0.02)
         if order % 2:
             raise Abort(f"order {order}: card declined")
         raise TimeoutError(f"order {order}: the bank did not answer")
 
-    @queue.task
     async def import_contacts(file: str, ctx: TaskContext) -> int:
         for step in range(10):
             await asyncio.sleep(0.08)
@@ -133,17 +147,20 @@ def define_tasks(queue: TaskQueue, books: Books) -> None:
         returned(ctx)
         return 1000
 
-    @queue.task
     async def build_report(day: int, ctx: TaskContext) -> str:
         await asyncio.sleep(0.3)
         returned(ctx)
         return f"report-{day}.pdf"
 
-    @queue.task
     async def ship_order(order: int, ctx: TaskContext) -> None:
         returned(ctx)
 
-    @queue.task
     async def transcode_video(video: str, ctx: TaskContext) -> None:
         await asyncio.sleep(3600)
         returned(ctx)
+
+    for function in (send_email, resize_picture, page_oncall, remind, import_contacts, build_report, ship_order):
+        task(function)
+    task(crawl_page, max_retries=3)
+    task(charge_card, max_retries=1)
+    task(transcode_video)
