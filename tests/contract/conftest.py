@@ -1,11 +1,17 @@
-"""Every test here runs on each database, blocking and awaiting."""
+"""Every test here runs on each database, blocking and awaiting.
+
+There are thousands of them, so those on PostgreSQL share one schema per version and process, emptied before each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
+import psycopg
 import pytest
 
+from tests.fixtures.backends import Databases, libpq_url
 from tests.fixtures.queues import FORMS, Face, Form, Instance, open_queue
 
 
@@ -25,3 +31,46 @@ def queue(database_url: str, form: Form) -> Iterator[Face]:
 def worker(queue: Face) -> Instance:
     """A worker instance that knows tasks named `job`."""
     return queue.worker()
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest) -> str:
+    match request.param:
+        case "sqlite-memory":
+            return "sqlite:///:memory:"
+        case "sqlite-file":
+            return request.getfixturevalue("sqlite_url")
+        case version:
+            return request.getfixturevalue("_schemas").empty(version)
+
+
+class Schemas:
+    """One schema per PostgreSQL version, used by one test after the other."""
+
+    def __init__(self, databases: Databases, stack: ExitStack) -> None:
+        self._databases = databases
+        self._stack = stack
+        self._made: dict[int, tuple[str, psycopg.Connection]] = {}
+
+    def empty(self, version: int) -> str:
+        """The URL of the schema, with every table empty."""
+        if version not in self._made:
+            url = self._stack.enter_context(self._databases.schema(version))
+            connection = self._stack.enter_context(psycopg.connect(libpq_url(url), autocommit=True))
+            connection.execute("SET lock_timeout = '5s'")  # a test that left a transaction open fails the next
+            self._made[version] = url, connection
+            return url
+        url, connection = self._made[version]
+        tables = connection.execute(
+            "SELECT string_agg(quote_ident(tablename), ', ') FROM pg_tables"
+            " WHERE schemaname = current_schema AND tablename <> 'tasklib_migrations'"
+        ).fetchone()
+        if tables is not None and tables[0] is not None:
+            connection.execute(f"TRUNCATE {tables[0]} RESTART IDENTITY".encode())
+        return url
+
+
+@pytest.fixture(scope="session")
+def _schemas(_postgres: Databases) -> Iterator[Schemas]:
+    with ExitStack() as stack:
+        yield Schemas(_postgres, stack)
