@@ -11,6 +11,7 @@ from tasklib.cli import times
 from tasklib.cli.output import Cell, Column, Output, shortened
 from tasklib.lifecycle import phase_of
 from tasklib.manage import Overview, TypeInfo
+from tasklib.storage.operations.attempts import summary
 from tasklib.storage.operations.controls import Pause
 from tasklib.task import Attempt, Task, TaskState, WorkerInfo
 
@@ -213,7 +214,7 @@ def when(task: Task, now: datetime) -> str:
 def about(task: Task) -> str:
     """One line on what the task is for, or on what went wrong."""
     if task.error is not None:
-        return shortened(task.error.rstrip().rpartition("\n")[2], DETAIL)
+        return shortened(summary(task.error), DETAIL)
     return shortened(_compact(task.payload), DETAIL)
 
 

@@ -15,6 +15,7 @@ from tasklib.cli.output import Output, safe, shortened
 from tasklib.cli.views import STYLES
 from tasklib.config import redact_url
 from tasklib.queue import TaskQueue
+from tasklib.storage.operations.attempts import summary
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -124,7 +125,7 @@ class View:
 
         table = Table.grid(padding=(0, 1))
         for task in self._failures:
-            reason = shortened((task.error or "").rstrip().rpartition("\n")[2], 44)
+            reason = shortened(summary(task.error or ""), 44)
             table.add_row(
                 Text(safe(task.name), "red"), Text(f"try {task.attempts}/{task.max_attempts}"), Text(reason, "dim")
             )

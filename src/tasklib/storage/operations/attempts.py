@@ -166,9 +166,13 @@ def _ending(ending: Ending, moment: float) -> dict[str, Any]:
 
 
 def summary(error: str) -> str:
-    """The last line of a traceback, which names the exception."""
+    """The line of a traceback that names the exception: the first one after the last frame, or of a group's own."""
     lines = error.strip().splitlines()
-    return bounded(lines[-1], SUMMARY_CHARACTERS) if lines else ""
+    if lines and lines[0].startswith("+ Exception Group Traceback"):
+        lines = [line.removeprefix("  | ") for line in lines if line.startswith("  | ")]
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    after = lines[frames[-1] + 1 :] if frames else lines
+    return bounded(next((line for line in after if line[:1].strip()), ""), SUMMARY_CHARACTERS)
 
 
 def bounded(text: str, limit: int) -> str:
