@@ -94,7 +94,7 @@ def test_the_last_twenty_attempts_are_kept(queue: Face, worker: Instance):
 
 def test_a_summary_is_one_bounded_line(queue: Face, worker: Instance):
     task_id = queue.enqueue("job")
-    worker.fail(worker.take(task_id), error="top\n" + "x" * 5000)
+    worker.fail(worker.take(task_id), error="x" * 5000 + "\nmore of its message")
 
     (attempt,) = queue.read(task_id).history
     assert len(attempt.error) <= 500

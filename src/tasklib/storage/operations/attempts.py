@@ -172,7 +172,8 @@ def summary(error: str) -> str:
         lines = [line.removeprefix("  | ") for line in lines if line.startswith("  | ")]
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     after = lines[frames[-1] + 1 :] if frames else lines
-    return bounded(next((line for line in after if line[:1].strip()), ""), SUMMARY_CHARACTERS)
+    named = (line for line in after if line[:1].strip() and not line.startswith("Traceback (most recent call last)"))
+    return bounded(next(named, ""), SUMMARY_CHARACTERS)
 
 
 def bounded(text: str, limit: int) -> str:
