@@ -64,6 +64,8 @@ class Claimer:
         self._woken = asyncio.Event()
         self._stopping = False
         self._idle_until = 0.0
+        self._astray = False
+        """Whether a claim may have taken tasks without our knowing."""
         self.unregistered = False
         """Set when a claim was refused because this instance was declared dead."""
 
@@ -83,28 +85,32 @@ class Claimer:
             self._hand.start_waiting()
             wanted = self._wanted()
             try:
+                # Before the next claim, which replaces what the database knows this instance to hold.
+                if self._astray:
+                    await self.release_strays()
                 if wanted == 0:
                     await self._declare_busy()
                     await self._sleep(self._poll)
                     continue
                 self._woken.clear()
                 claimed = await self.claim(wanted)
-                if len(claimed.tasks) == wanted:
-                    await self._declare_busy()
+                self._hand.buffer.extend(claimed.tasks)
                 if failures:
-                    await self._release_strays()
                     log.info("the database is back")
                     failures = 0
-                await self._take(claimed)
+                if len(claimed.tasks) == wanted:
+                    await self._declare_busy()
+                await self._look_again(claimed)
             except TaskLibError as error:
                 failures += 1
+                self._astray = True
                 if failures == 1:
                     log.warning("cannot claim tasks, trying until the database is back: %s", error)
                 await self._sleep(min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 8)) * random.uniform(0.5, 1))
 
     async def claim(self, limit: int) -> Claimed:
         """Claim up to `limit` tasks now."""
-        held = [(task.seq, task.version) for task in self._hand.held()]
+        held = [(task.seq, task.version) for task in self._hand.claims()]
         names, caps = self._names(), self._caps()
         claimed = await self._database.arun(
             lambda: attempts.claim_tasks(
@@ -129,11 +135,12 @@ class Claimer:
             return 0
         return self._size.next_claim(len(self._hand.running), len(self._hand.buffer))
 
-    async def _take(self, claimed: Claimed) -> None:
+    async def _look_again(self, claimed: Claimed) -> None:
+        """Wait for as long as there is nothing to claim."""
         self.unregistered = not claimed.registered
         if claimed.tasks:
-            self._hand.buffer.extend(claimed.tasks)
-        elif claimed.contended:
+            return
+        if claimed.contended:
             await asyncio.sleep(random.uniform(0, CONTENDED_SECONDS))
         elif not self._woken.is_set():
             await self._wait_for_work(claimed)
@@ -163,11 +170,12 @@ class Claimer:
             pass
         self._woken.clear()
 
-    async def _release_strays(self) -> None:
-        """Give back tasks that a claim took although its answer never arrived, and those given up in the outage."""
-        await self._finisher.flush()
+    async def release_strays(self) -> None:
+        """Give back tasks that a claim took although its answer never arrived."""
         held = await self._database.arun(lambda: workers.list_held(self._instance))
-        ours = {task.id for task in self._hand.held()}
+        ours = {task.id for task in self._hand.claims()}
         for task_id, version in held:
             if task_id not in ours:
                 self._finisher.add(Ending.release(task_id, version))
+        await self._finisher.flush()
+        self._astray = False

@@ -44,6 +44,7 @@ class Execution:
         "cancelled",
         "context",
         "ending",
+        "ends_surely",
         "fenced",
         "released",
         "started",
@@ -71,6 +72,7 @@ class Execution:
             # A row made by hand or by name carries no limit of its own: the task's holds.
             task.timeout_seconds = definition.options.timeout_seconds
         self._outside = definition is None or not runner.places.runs_here(definition, task)
+        self.ends_surely = not self._outside
         if definition is None or self._outside:
             self._stop = asyncio.Event()
             self.ending: asyncio.Task[None] = runner.loop.create_task(self._run())
@@ -90,7 +92,7 @@ class Execution:
         self._end()
 
     def fence(self) -> None:
-        """End the work because the task is no longer ours; nothing that comes of it is written."""
+        """End the work because the task is, or soon will be, no longer ours: the database refuses what comes late."""
         self.fenced = True
         self._end()
 
@@ -155,7 +157,7 @@ class Execution:
             self._timer.cancel()
         if not self._reported:
             self._reported = True
-            self._runner.ended(self, None if self.fenced else ended)
+            self._runner.ended(self, ended)
 
     async def _run(self) -> None:
         ended: Ended = None
@@ -199,6 +201,7 @@ class Execution:
         """The function's result, or TaskTimeout, or _Stopped; in each case the work has ended or was abandoned."""
         assert self._stop is not None
         work = self._runner.places.start(definition, self.task, self.context)
+        self.ends_surely = work.ends_surely
         stop = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait(

@@ -26,9 +26,15 @@ log = logging.getLogger("tasklib.worker")
 class Finisher:
     """Writes endings while the worker goes on; what arrives during one write shares the next."""
 
-    def __init__(self, database: Database, now: Callable[[], datetime | None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        now: Callable[[], datetime | None],
+        recorded: Callable[[Sequence[Completion] | Sequence[Ending]], None],
+    ) -> None:
         self._database = database
         self._now = now
+        self._recorded = recorded
         self._completions: list[Completion] = []
         self._endings: list[Ending] = []
         self._lines: Lines = {}
@@ -76,6 +82,7 @@ class Finisher:
             try:
                 for task_id in await self._send(batch):
                     log.warning("late write refused: task %s was no longer ours", task_id, extra={"task_id": task_id})
+                self._recorded(batch)
                 return
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
                 failures += 1
@@ -85,6 +92,7 @@ class Finisher:
             except TaskLibError:
                 if len(batch) == 1:
                     log.exception("cannot record the end of task %s; its lease will run out", batch[0].task_id)
+                    self._recorded(batch)
                     return
                 # One bad row must not take the others with it.
                 for position in range(len(batch)):

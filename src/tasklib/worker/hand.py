@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
+from tasklib.lifecycle import Ending
+from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution import Execution
 
@@ -17,6 +19,8 @@ class Hand:
         self._start = start
         self.buffer: deque[ClaimedTask] = deque()
         self.running: dict[str, Execution] = {}
+        self.unrecorded: dict[tuple[str, int], ClaimedTask] = {}
+        """Tasks whose work has ended and whose end is not in the database yet: they are still ours to answer for."""
         self._suspects = 0
 
     def start_waiting(self) -> None:
@@ -35,16 +39,32 @@ class Hand:
         if self.running.pop(task.id, None) is not None:
             self._suspects -= task.lost_count > 0
 
+    def recorded(self, ended: Iterable[Completion | Ending]) -> None:
+        """The database knows how these ended."""
+        for each in ended:
+            self.unrecorded.pop((each.task_id, each.version), None)
+
     def held(self) -> list[ClaimedTask]:
-        """Everything this instance has to answer for."""
+        """Everything that waits or runs here."""
         return [*self.buffer, *(execution.task for execution in self.running.values())]
+
+    def claims(self) -> list[ClaimedTask]:
+        """Everything this instance has to answer for: were it gone, others would have to run it again."""
+        return [*self.held(), *self.unrecorded.values()]
+
+    def give_back(self, record: Callable[[Ending], None]) -> None:
+        """Let go of what has not started; no attempt is spent."""
+        while self.buffer:
+            task = self.buffer.popleft()
+            self.unrecorded[task.id, task.version] = task
+            record(Ending.release(task.id, task.version))
 
     def count_by_name(self) -> Counter[str]:
         """How many tasks of each name are in hand."""
         return Counter(task.name for task in self.held())
 
     def drop(self, task_ids: Iterable[str]) -> None:
-        """Let go of tasks that are no longer ours; running ones are ended, and nothing of them is written."""
+        """Let go of tasks that are no longer ours; running ones are ended, and the database refuses their results."""
         gone = set(task_ids)
         if not gone:
             return

@@ -30,7 +30,7 @@ class Heartbeat:
         declared_dead: Callable[[], None],
     ) -> None:
         self._database = database
-        self._instance = instance
+        self.instance = instance
         self._interval = interval_seconds
         self._timeout = timeout_seconds
         self._now = now
@@ -77,7 +77,7 @@ class Heartbeat:
         # The moment before the request counts: the database saw it no earlier.
         asked = time.monotonic()
         try:
-            known = self._database.run(lambda: workers.beat(self._instance, None, self._now()))
+            known = self._database.run(lambda: workers.beat(self.instance, None, self._now()))
         except TaskLibError as error:
             if not self._failing:
                 log.warning("cannot send heartbeats, trying until the database is back: %s", error)

@@ -67,7 +67,7 @@ class KeptHeartbeat(Heartbeat):
 
     def start(self) -> None:
         """Ask the supervisor to beat for this instance."""
-        self._supervisor.live_as(self._instance)
+        self._supervisor.live_as(self.instance)
         super().start()
 
     def stop(self) -> None:
@@ -90,6 +90,6 @@ class KeptHeartbeat(Heartbeat):
         return True
 
     def _hear(self) -> None:
-        beat = self._supervisor.last_beat(self._instance)
+        beat = self._supervisor.last_beat(self.instance)
         if beat is not None:
             self._arrived(beat["asked"], known=beat["known"], unbroken_since=beat["since"])

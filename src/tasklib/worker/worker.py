@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import os
+import random
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
 from tasklib.context import WorkerState
-from tasklib.errors import TaskLibError, WorkerStuck
+from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.lifecycle import Ending, Event
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import Completion
@@ -24,8 +26,11 @@ from tasklib.worker.claim_size import ClaimSize
 from tasklib.worker.claimer import Claimer
 from tasklib.worker.execution import Ended, Execution, Runner
 from tasklib.worker.finisher import Finisher
+from tasklib.worker.guard import Guard
 from tasklib.worker.hand import Hand
 from tasklib.worker.heartbeat import Heartbeat
+from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
+from tasklib.worker.periodic import Periodic
 from tasklib.worker.places import Places
 from tasklib.worker.reaper import Reaper
 from tasklib.worker.settings import WorkerSettings
@@ -34,10 +39,11 @@ from tasklib.worker.signals import StopSignals
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
 
-STOP_CLAIMING = 2 / 3
-GIVE_UP = 0.9
-"""Parts of the worker timeout without a heartbeat after which no more is claimed, and what runs is ended."""
 BATCH = 100
+LAST_WORDS_SECONDS = 5.0
+"""How long a worker that stops tries to record how its tasks ended."""
+
+T = TypeVar("T")
 
 log = logging.getLogger("tasklib.worker")
 
@@ -45,8 +51,9 @@ log = logging.getLogger("tasklib.worker")
 class Worker:
     """One worker; `run` it once."""
 
-    def __init__(self, queue: TaskQueue, settings: WorkerSettings) -> None:
+    def __init__(self, queue: TaskQueue, settings: WorkerSettings, supervisor: SupervisorLink | None = None) -> None:
         config = queue.config
+        self._supervisor = supervisor
         self.worker_id = config.worker_id or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
         self.state = WorkerState()
         self._queue = queue
@@ -54,7 +61,7 @@ class Worker:
         self._settings = settings
         self._size = ClaimSize(settings.concurrency, settings.prefetch, settings.batch_size)
         self._hand = Hand(settings.concurrency, self._start)
-        self._finisher = Finisher(self._database, queue.clock.now)
+        self._finisher = Finisher(self._database, queue.clock.now, self._hand.recorded)
         self._watch = Watch(self._database, self._hand, now=queue.clock.now)
         self._places = Places(
             self._database,
@@ -92,8 +99,17 @@ class Worker:
 
     async def run_once(self, limit: int | None) -> int:
         """Run what is due now, each task once, and return how many were run."""
-        await self._with_hooks(lambda: self._as_instance(lambda claimer: self._batch(claimer, limit)))
+
+        async def work() -> None:
+            await self._as_instance(await self._register(), lambda claimer: self._batch(claimer, limit))
+
+        await self._with_hooks(work)
         return self._done
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping
 
     def stop(self) -> None:
         """Stop claiming and drain; called a second time, stop now."""
@@ -119,28 +135,38 @@ class Worker:
             if not event.startswith("done") and not loop.is_closed():
                 loop.call_soon_threadsafe(self._wake)
 
-        unsubscribe = await asyncio.to_thread(self._database.subscribe, wake)
+        unsubscribe = await self._patiently(lambda: asyncio.to_thread(self._database.subscribe, wake))
         try:
             while not self._stopping:
-                await self._as_instance(Claimer.run)
+                heartbeat = await self._patiently(self._register)
+                if heartbeat is not None:
+                    await self._as_instance(heartbeat, Claimer.run)
         finally:
-            unsubscribe()
+            if unsubscribe is not None:
+                unsubscribe()
 
-    async def _as_instance(self, work: Callable[[Claimer], Awaitable[None]]) -> None:
-        """Register, work, drain and sign off."""
+    async def _register(self) -> Heartbeat:
+        """Become a new instance, known to others from now on; its registration is its first heartbeat."""
         instance = uuid4()
+        heartbeat = self._heartbeat(instance)
         await self._database.arun(
             lambda: workers.register_worker(self._registration(instance), self._queue.clock.now())
         )
         log.info("worker %s started, %d names known", self.worker_id, len(self._names()))
-        heartbeat = self._heartbeat(instance)
-        claimer = self._claimer = self._make_claimer(instance, heartbeat)
+        return heartbeat
+
+    async def _as_instance(self, heartbeat: Heartbeat, work: Callable[[Claimer], Awaitable[None]]) -> None:
+        """Work as a registered instance, drain and sign off."""
+        config, now = self._queue.config, self._queue.clock.now
+        guard = Guard(heartbeat, self._hand, self._finisher, timeout_seconds=config.worker_timeout_seconds)
+        claimer = self._claimer = self._make_claimer(heartbeat.instance, guard)
         reaper = self._reaper(heartbeat)
-        lease = self._queue.config.lock_timeout_seconds
+        lease = config.lock_timeout_seconds
         services = (
-            LeaseKeeper(self._database, self._hand, lease_seconds=lease, now=self._queue.clock.now),
+            LeaseKeeper(self._database, self._hand, lease_seconds=lease, now=now),
             self._watch,
             reaper,
+            guard,
         )
         if self._stopping:
             claimer.stop()
@@ -152,16 +178,23 @@ class Worker:
             await work(claimer)
         except asyncio.CancelledError:
             self._stopping = True
-            await asyncio.shield(asyncio.ensure_future(self._end_instance(claimer)))
             raise
-        else:
-            await self._end_instance(claimer)
         finally:
-            for service in services:
-                await service.stop()
-            await asyncio.to_thread(heartbeat.stop)
-            await self._quietly(lambda: self._database.arun(lambda: workers.forget_worker(instance)))
-            log.info("worker %s stopped", self.worker_id)
+            ending = asyncio.ensure_future(self._end_instance(heartbeat, claimer, services))
+            await asyncio.shield(ending)
+
+    async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T | None:
+        """What the step gives, however long the database is away; None if the worker shall stop meanwhile."""
+        failures = 0
+        while not self._stopping:
+            try:
+                return await step()
+            except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("cannot start to work, trying until the database is back: %s", error)
+                await asyncio.sleep(min(1.0, 0.05 * 2 ** min(failures, 8)) * random.uniform(0.5, 1))
+        return None
 
     async def _batch(self, claimer: Claimer, limit: int | None) -> None:
         """Claim and run until nothing is due that has not run here already."""
@@ -181,19 +214,39 @@ class Worker:
                 await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             await self._finisher.flush()
 
-    async def _end_instance(self, claimer: Claimer) -> None:
+    async def _end_instance(self, heartbeat: Heartbeat, claimer: Claimer, services: Iterable[Periodic]) -> None:
+        """Drain and sign off.  Without the database's word on everything it held, the instance is not signed off:
+        when its heartbeat is missed, others take back what it could not."""
+        try:
+            async with asyncio.timeout(None) as limit:
+                await self._drain(claimer, limit)
+            signed_off = True
+        except (TimeoutError, TaskLibError) as error:
+            log.error("stopping without the database: what this worker ran is taken back by others: %s", error)  # noqa: TRY400
+            signed_off = False
+        for service in services:
+            await service.stop()
+        await asyncio.to_thread(heartbeat.stop)
+        if signed_off:
+            await self._quietly(lambda: self._database.arun(lambda: workers.forget_worker(heartbeat.instance)))
+        log.info("worker %s stopped", self.worker_id)
+
+    async def _drain(self, claimer: Claimer, limit: asyncio.Timeout) -> None:
         """Nothing stays behind: what is not ours is dropped, the rest finished within the grace or given back."""
         if claimer.unregistered:
             self._hand.drop([task.id for task in self._hand.held()])
-        for task in self._hand.buffer:
-            self._finisher.add(Ending.release(task.id, task.version))
-        self._hand.buffer.clear()
+        self._hand.give_back(self._finisher.add)
         await self._let_finish(self._settings.grace_seconds)
         for execution in list(self._hand.running.values()):
             execution.release()
-        if self._hand.running:
-            await asyncio.wait([execution.ending for execution in self._hand.running.values()])
+        while self._hand.running:
+            # Not until each has ended: one that refuses to is abandoned, and leaves the hand all the same.
+            endings = [execution.ending for execution in self._hand.running.values()]
+            await asyncio.wait(endings, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+        limit.reschedule(asyncio.get_running_loop().time() + LAST_WORDS_SECONDS)
         await self._finisher.flush()
+        if not claimer.unregistered:
+            await claimer.release_strays()
 
     async def _let_finish(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -212,6 +265,7 @@ class Worker:
         hand.finished(execution.task)
         lines = self._watch.take_lines(execution.task)
         if ended is not None:
+            hand.unrecorded[ended.task_id, ended.version] = execution.task
             self._finisher.add(ended, lines)
         if isinstance(ended, Completion):
             self._done += 1
@@ -279,7 +333,8 @@ class Worker:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._declared_dead)
 
-        return Heartbeat(
+        kind = Heartbeat if self._supervisor is None else functools.partial(KeptHeartbeat, self._supervisor)
+        return kind(
             self._database,
             instance,
             interval_seconds=self._queue.config.heartbeat_interval_seconds,
@@ -294,7 +349,7 @@ class Worker:
             self._hand.drop([task.id for task in self._hand.held()])
             self._claimer.wake()
 
-    def _make_claimer(self, instance: UUID, heartbeat: Heartbeat) -> Claimer:
+    def _make_claimer(self, instance: UUID, guard: Guard) -> Claimer:
         return Claimer(
             self._database,
             self._hand,
@@ -307,16 +362,9 @@ class Worker:
             limits=self._settings.limits,
             lease_seconds=self._queue.config.lock_timeout_seconds,
             poll_seconds=self._settings.poll_interval_seconds,
-            may_claim=lambda: self._lives(heartbeat),
+            may_claim=lambda: guard.may_claim,
             now=self._queue.clock.now,
         )
-
-    def _lives(self, heartbeat: Heartbeat) -> bool:
-        """Whether others still count on this instance; when they are about to take over, its work is ended first."""
-        silence = heartbeat.silence
-        if silence >= GIVE_UP:
-            self._hand.drop([task.id for task in self._hand.held()])
-        return silence < STOP_CLAIMING
 
     def _reaper(self, heartbeat: Heartbeat) -> Reaper:
         return Reaper(

@@ -1,0 +1,77 @@
+"""What runs in each worker process: a worker whose supervisor keeps its heartbeat and hears its event loop turn."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from tasklib.worker.crew import DESCRIPTOR
+from tasklib.worker.keeper import introduce
+from tasklib.worker.kept import SupervisorLink
+from tasklib.worker.link import Link
+from tasklib.worker.settings import WorkerSettings
+from tasklib.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
+
+TICKS_PER_LEASE = 10
+MAX_TICK_SECONDS = 1.0
+WATCHDOG = 1.5
+"""Leases of silence after which the process ends itself, should no supervisor be there to do it."""
+
+log = logging.getLogger("tasklib.worker")
+
+
+def link_to_supervisor() -> Link | None:
+    """The line to the supervisor that started this process, if one did; asked for once, before user code runs."""
+    descriptor = os.environ.pop(DESCRIPTOR, None)
+    return None if descriptor is None else Link.adopt(int(descriptor))
+
+
+def run_member(queue: TaskQueue, settings: WorkerSettings, link: Link) -> None:
+    """Work until the supervisor, a signal or stuck threads end it; raises what `Worker.run` raises."""
+    faulthandler.enable()
+    asyncio.run(_run(queue, settings, link))
+
+
+async def _run(queue: TaskQueue, settings: WorkerSettings, link: Link) -> None:
+    loop = asyncio.get_running_loop()
+
+    def orphaned() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(stop)
+
+    def stop() -> None:
+        log.error("the supervisor is gone; this worker process drains and ends")
+        loop.remove_reader(link.fileno())
+        if not worker.is_stopping:
+            worker.stop()
+
+    supervisor = SupervisorLink(link, orphaned)
+    worker = Worker(queue, settings, supervisor)
+    lease = queue.config.lock_timeout_seconds
+    link.send("hello", config=introduce(queue.config, queue.database), lease=lease)
+    loop.add_reader(link.fileno(), supervisor.listen)
+    ticking = asyncio.ensure_future(_tick(supervisor, lease))
+    try:
+        await worker.run()
+    finally:
+        link.send("ending")
+        ticking.cancel()
+        loop.remove_reader(link.fileno())
+        await queue.aclose()
+
+
+async def _tick(supervisor: SupervisorLink, lease: float) -> None:
+    try:
+        while True:
+            supervisor.tick()
+            # Runs without the interpreter, and so even when something holds it for ever.
+            faulthandler.dump_traceback_later(WATCHDOG * lease, exit=True)
+            await asyncio.sleep(min(MAX_TICK_SECONDS, lease / TICKS_PER_LEASE))
+    finally:
+        faulthandler.cancel_dump_traceback_later()
