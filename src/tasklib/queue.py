@@ -14,11 +14,12 @@ from tasklib.codec import plain
 from tasklib.config import Config
 from tasklib.context import TaskContext, current_context
 from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, check_name, default_name
-from tasklib.errors import ConfigurationError, TaskNotFound, require_aware
+from tasklib.errors import ConfigurationError, TaskDefinitionError, TaskNotFound, require_aware
 from tasklib.middleware import ErrorHook, Middleware
+from tasklib.schedule import Declaration, Misfire, Overlap, Plan, Schedule
 from tasklib.storage import connect
 from tasklib.storage.database import Database
-from tasklib.storage.operations import actions, controls, tasks, workers
+from tasklib.storage.operations import actions, controls, schedules, tasks, workers
 from tasklib.storage.operations.controls import Pause
 from tasklib.storage.statement import Operation
 from tasklib.submission import Merger, SubmitKeywords, SubmitOptions, TaskFunction, new_task
@@ -47,6 +48,17 @@ class Filters(TypedDict, total=False):
     completed_before: datetime | None
 
 
+class Scheduling(TypedDict, total=False):
+    """What else can be decided about a schedule."""
+
+    misfire: Misfire
+    overlap: Overlap
+    jitter: float
+    starts_at: datetime | None
+    ends_at: datetime | None
+    options: Mapping[str, Any]
+
+
 ENQUEUE_MAX_RETRIES = 2
 """Tasks submitted by name get three attempts unless somebody says otherwise."""
 
@@ -68,6 +80,7 @@ class TaskQueue:
         self.middleware: list[Middleware] = []
         self.error_hooks: list[ErrorHook] = []
         self.header_sources: list[HeaderSource] = []
+        self.declared_schedules: list[Plan] = []
         self._database = connect(self.config)
         self._merger = Merger(self._send)
 
@@ -386,6 +399,100 @@ class TaskQueue:
         return recovery.tasks
 
     arecover_stale_tasks = recover_stale_tasks.twin
+
+    def schedule(self, **decided: Any) -> Callable[[TaskFunction[P, R]], TaskFunction[P, R]]:
+        """Run a task again and again: `@queue.schedule(cron="0 9 * * mon-fri", tz="Europe/Paris")` over `@queue.task`.
+
+        The schedule is made, changed and removed with the code, by the workers that run it.
+        """
+
+        def declare(function: TaskFunction[P, R]) -> TaskFunction[P, R]:
+            if not isinstance(function, TaskFunction):
+                raise TaskDefinitionError(
+                    f"@queue.schedule goes over a task; put @queue.task under it, on {function!r}"
+                )
+            kwargs = function.definition.bind((), decided.get("kwargs", {}))
+            plan = Declaration.over(function.name, **{**decided, "kwargs": kwargs}).plan
+            self.declared_schedules = [each for each in self.declared_schedules if each.name != plan.name] + [plan]
+            return function
+
+        return declare
+
+    @operation
+    def add_schedule(
+        self,
+        name: str,
+        *,
+        task: str,
+        cron: str | None = None,
+        every: float | None = None,
+        tz: str = "UTC",
+        kwargs: Any = None,
+        **decided: Unpack[Scheduling],
+    ) -> Operation[Schedule]:
+        """Make a schedule, or change the one of that name: cron in a time zone, or every so many seconds."""
+        stored = self.new_by_name(task, kwargs).kwargs
+        plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, kwargs=stored, **decided)
+        SubmitOptions().with_(**plan.options)
+        return (yield from schedules.put_schedule(plan, self.clock.now()))
+
+    aadd_schedule = add_schedule.twin
+
+    @operation
+    def schedules(self) -> Operation[Sequence[Schedule]]:
+        """Every schedule, by name."""
+        return (yield from schedules.list_schedules())
+
+    aschedules = schedules.twin
+
+    @operation
+    def get_schedule(self, name: str) -> Operation[Schedule | None]:
+        """The schedule of this name, or None."""
+        return (yield from schedules.get_schedule(name))
+
+    aget_schedule = get_schedule.twin
+
+    @operation
+    def remove_schedule(self, name: str) -> Operation[bool]:
+        """Forget a schedule; tasks it has made stay.  False if there is none of that name."""
+        return (yield from schedules.remove_schedule(name))
+
+    aremove_schedule = remove_schedule.twin
+
+    @operation
+    def pause_schedule(self, name: str, *, by: str | None = None) -> Operation[bool]:
+        """Let no more ticks of a schedule run; False if there is none of that name."""
+        return (yield from schedules.pause_schedule(name, by, self.clock.now()))
+
+    apause_schedule = pause_schedule.twin
+
+    @operation
+    def resume_schedule(self, name: str) -> Operation[bool]:
+        """Let a schedule run again, from its next tick on; False if there is none of that name."""
+        return (yield from schedules.resume_schedule(name, self.clock.now()))
+
+    aresume_schedule = resume_schedule.twin
+
+    @operation
+    def run_schedule(self, name: str) -> Operation[TaskId | None]:
+        """Make a task of the schedule at once, beside its ticks; None if there is none of that name."""
+        return (yield from schedules.run_now(name, self.scheduled_task, self.clock.now()))
+
+    arun_schedule = run_schedule.twin
+
+    @operation
+    def fire_schedules(self) -> Operation[int]:
+        """Make the tasks of every tick that has come; workers do this by themselves.  Returns how many were made."""
+        return (yield from schedules.fire_schedules(self.scheduled_task, self.clock.now()))
+
+    afire_schedules = fire_schedules.twin
+
+    def scheduled_task(self, plan: Plan) -> NewTask:
+        """The row of a schedule's next task; its arguments were checked when the schedule was made."""
+        definition = self.registry.get(plan.task)
+        options = SubmitOptions().with_(**plan.options)
+        known = TaskOptions() if definition is None else definition.options
+        return self._new(plan.task, plan.kwargs, options, known, ENQUEUE_MAX_RETRIES)
 
     def process_batch(self, limit: int | None = None) -> int:
         """Run what is due now once, in this process, and return how many tasks were run."""

@@ -6,10 +6,23 @@ import asyncio
 import logging
 import random
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 from tasklib.errors import TaskLibError
 
 log = logging.getLogger("tasklib.worker")
+
+
+class Service(Protocol):
+    """A background duty of the worker."""
+
+    def start(self) -> None:
+        """Begin."""
+        ...
+
+    async def stop(self) -> None:
+        """End, and return when it has."""
+        ...
 
 
 class Periodic(ABC):

@@ -32,12 +32,16 @@ if TYPE_CHECKING:
 CONFLICT_TRIES = 5
 SESSION = (
     # Our statements are planned once and run often; compiling them, or planning them anew each time, costs more than
-    # running them.  A default isolation chosen for the application is not for the queue's own statements.
-    "SET jit = off; SET plan_cache_mode = force_generic_plan; SET default_transaction_isolation = 'read committed'"
+    # running them.  A plan made while the table was empty is kept when it is full, and to such a plan reading all of the
+    # table looks cheap: so an index is used wherever one fits, and in its order.  A default isolation chosen for the
+    # application is not for the queue's own statements.
+    "SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; "
+    "SET default_transaction_isolation = 'read committed'"
 )
 BEGIN_FOR_USER = (
     # The user's statements are planned as the server's settings say, not as ours.
-    b"BEGIN; SET LOCAL jit TO DEFAULT; SET LOCAL plan_cache_mode TO DEFAULT"
+    b"BEGIN; SET LOCAL jit TO DEFAULT; SET LOCAL plan_cache_mode TO DEFAULT; "
+    b"SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL enable_bitmapscan TO DEFAULT"
 )
 KEYWORDS = {BEGIN.name: "BEGIN", COMMIT.name: "COMMIT", ROLLBACK.name: "ROLLBACK"}
 

@@ -107,24 +107,34 @@ SELECT
 
 -- name: complete_tasks
 -- End attempts in success; an attempt that is not the current one changes nothing and is left out of the answer.
--- The batch is sorted by id, so that two batches lock rows in the same order.
-WITH done AS (
+-- The batch is sorted by id, so that two batches lock rows in the same order.  Its ids are also given as an array: no
+-- plan, however old the statistics, can then find the rows in another way than one by one through the primary key.
+WITH batch AS MATERIALIZED (
+    SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
+        id uuid, version integer, result jsonb, started_ago double precision, ended_ago double precision
+    )
+),
+done AS (
     UPDATE {schema}.tasks AS t
     SET state = 'completed', result = e.result, completed_at = c.now - make_interval(secs => e.ended_ago),
         started_at = c.now - make_interval(secs => e.started_ago), updated_at = c.now, finished_by = t.worker_id,
         worker_id = NULL, locked_until = NULL, error = NULL, cancel_requested_at = NULL
-    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
-        jsonb_to_recordset(:batch::jsonb) AS e (
-            id uuid, version integer, result jsonb, started_ago double precision, ended_ago double precision
-        )
-    WHERE t.id = e.id AND t.version = e.version AND t.state = 'running'
+    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c, batch AS e
+    WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = e.id AND t.version = e.version AND t.state = 'running'
     RETURNING t.id, t.watched
 )
 SELECT d.id, CASE WHEN d.watched THEN pg_notify('{channel}', 'done:' || d.id)::text END AS notified FROM done AS d;
 
 -- name: end_attempts
 -- End attempts in any way but success: retry later, give up, snooze, release or cancel; fenced like complete_tasks.
-WITH done AS (
+WITH batch AS MATERIALIZED (
+    SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
+        id uuid, version integer, state text, terminal boolean, delay double precision, refund integer,
+        retried integer, error text, outcome text, summary text, started_ago double precision,
+        ended_ago double precision
+    )
+),
+done AS (
     UPDATE {schema}.tasks AS t
     SET state = e.state,
         completed_at = CASE WHEN e.terminal THEN c.now - make_interval(secs => e.ended_ago) END,
@@ -138,13 +148,8 @@ WITH done AS (
         cancel_requested_at = CASE WHEN e.terminal THEN t.cancel_requested_at END,
         finished_by = CASE WHEN e.terminal THEN t.worker_id END,
         updated_at = c.now, worker_id = NULL, locked_until = NULL
-    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
-        jsonb_to_recordset(:batch::jsonb) AS e (
-            id uuid, version integer, state text, terminal boolean, delay double precision, refund integer,
-            retried integer, error text, outcome text, summary text, started_ago double precision,
-            ended_ago double precision
-        )
-    WHERE t.id = e.id AND t.version = e.version AND t.state = 'running'
+    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c, batch AS e
+    WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = e.id AND t.version = e.version AND t.state = 'running'
     RETURNING t.id, t.watched, t.completed_at
 )
 SELECT d.id,
@@ -160,31 +165,42 @@ jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jso
 -- name: renew_leases
 -- Move the lease of running attempts forward; those that are no longer current are left out of the answer.
 -- The answer also says for which of them a person has asked to cancel.
+WITH held AS MATERIALIZED (SELECT h.* FROM jsonb_to_recordset(:held::jsonb) AS h (id uuid, version integer))
 UPDATE {schema}.tasks AS t
 SET locked_until = coalesce(:now::timestamptz, now()) + make_interval(secs => :lease::float8)
-FROM jsonb_to_recordset(:held::jsonb) AS h (id uuid, version integer)
-WHERE t.id = h.id AND t.version = h.version AND t.state = 'running'
+FROM held AS h
+WHERE t.id = ANY (ARRAY(SELECT k.id FROM held AS k)) AND t.id = h.id AND t.version = h.version AND t.state = 'running'
 RETURNING t.id, t.cancel_requested_at;
 
 -- name: find_cancel_requests
 -- Which of the attempts held should end because a person asked for it, or are no longer current.
 SELECT h.id, (t.id IS NULL OR t.version <> h.version OR t.state <> 'running') AS lost
 FROM jsonb_to_recordset(:held::jsonb) AS h (id uuid, version integer)
-LEFT JOIN {schema}.tasks AS t ON t.id = h.id
+LEFT JOIN LATERAL (
+    SELECT x.id, x.version, x.state, x.cancel_requested_at FROM {schema}.tasks AS x WHERE x.id = h.id LIMIT 1
+) AS t ON true
 WHERE t.id IS NULL OR t.cancel_requested_at IS NOT NULL OR t.version <> h.version OR t.state <> 'running';
 
 -- name: report_progress
 -- Keep the latest progress of running attempts.
+WITH batch AS MATERIALIZED (
+    SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
+        id uuid, version integer, progress double precision, message text
+    )
+)
 UPDATE {schema}.tasks AS t
 SET progress = p.progress, progress_message = p.message, updated_at = coalesce(:now::timestamptz, now())
-FROM jsonb_to_recordset(:batch::jsonb) AS p (id uuid, version integer, progress double precision, message text)
-WHERE t.id = p.id AND t.version = p.version AND t.state = 'running'
+FROM batch AS p
+WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = p.id AND t.version = p.version AND t.state = 'running'
 RETURNING t.id;
 
 -- name: append_log
 -- Keep the latest lines that running attempts have logged.
+WITH batch AS MATERIALIZED (
+    SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, version integer, lines jsonb)
+)
 UPDATE {schema}.tasks AS t
 SET log = jsonb_path_query_array(coalesce(t.log, '[]') || l.lines, '$[last - 199 to last]')
-FROM jsonb_to_recordset(:batch::jsonb) AS l (id uuid, version integer, lines jsonb)
-WHERE t.id = l.id AND t.version = l.version AND t.state = 'running'
+FROM batch AS l
+WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = l.id AND t.version = l.version AND t.state = 'running'
 RETURNING t.id;

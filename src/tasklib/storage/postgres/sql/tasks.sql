@@ -46,11 +46,13 @@ RETURNING id;
 -- The live task holding each unique key asked for, and the task of each id, whichever exists.
 SELECT t.id, t.name, t.live_key, t.state, k.id AS asked
 FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
-JOIN {schema}.tasks AS t ON t.id = k.id
+CROSS JOIN LATERAL (SELECT x.* FROM {schema}.tasks AS x WHERE x.id = k.id LIMIT 1) AS t
 UNION
 SELECT t.id, t.name, t.live_key, t.state, k.id AS asked
 FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
-JOIN {schema}.tasks AS t ON t.name = k.name AND t.live_key = k.unique_key;
+CROSS JOIN LATERAL (
+    SELECT x.* FROM {schema}.tasks AS x WHERE x.name = k.name AND x.live_key = k.unique_key LIMIT 1
+) AS t;
 
 -- name: replace_task
 -- Rewrite a waiting task in place under the same id; no row means that it is not waiting any more.

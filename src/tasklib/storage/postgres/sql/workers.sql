@@ -45,18 +45,23 @@ SELECT
     (
         SELECT count(*) FROM {schema}.tasklib_claims AS h
         CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
-        JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+        CROSS JOIN LATERAL ({held_task}) AS t
         WHERE h.instance = w.instance
     ) AS running
 FROM {schema}.tasklib_workers AS w CROSS JOIN (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
 ORDER BY w.heartbeat_at DESC, w.instance;
+
+-- fragment: held_task
+-- The running task an entry of the claims means; the limit makes every plan look it up by its number.
+SELECT x.id, x.version, x.locked_until FROM {schema}.tasks AS x
+    WHERE x.seq = held.seq AND x.version = held.version AND x.state = 'running' LIMIT 1
 
 -- name: list_held
 -- The running tasks an instance holds, as the database knows them.
 SELECT t.id, t.version
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
-JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+CROSS JOIN LATERAL ({held_task}) AS t
 WHERE h.instance = :instance::uuid
 ORDER BY t.id;
 
@@ -67,6 +72,7 @@ SET locked_until = coalesce(:now::timestamptz, now()) + make_interval(secs => :l
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
 WHERE h.instance = :instance::uuid AND t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+    AND t.seq = ANY (ARRAY(SELECT unnest(k.seqs) FROM {schema}.tasklib_claims AS k WHERE k.instance = :instance::uuid))
 RETURNING t.id;
 
 -- name: count_workers
@@ -94,7 +100,7 @@ FOR UPDATE;
 SELECT t.id, t.version
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
-JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+CROSS JOIN LATERAL ({held_task}) AS t
 WHERE h.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
 ORDER BY t.id;
 
@@ -103,7 +109,7 @@ ORDER BY t.id;
 SELECT t.id, t.version
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
-JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+CROSS JOIN LATERAL ({held_task}) AS t
 WHERE t.locked_until < coalesce(:now::timestamptz, now())
 ORDER BY t.id;
 
@@ -178,13 +184,16 @@ WITH lost AS (
             ' and lost the task in attempt ', x.attempts
         ) AS error
         FROM jsonb_to_recordset(:lost::jsonb) AS r (id uuid, version integer)
-        JOIN {schema}.tasks AS x ON x.id = r.id
+        CROSS JOIN LATERAL (
+            SELECT y.worker_id, y.attempts FROM {schema}.tasks AS y WHERE y.id = r.id LIMIT 1
+        ) AS x
         LEFT JOIN LATERAL (
             SELECT w.* FROM {schema}.tasklib_workers AS w WHERE w.worker_id = x.worker_id
             ORDER BY w.heartbeat_at LIMIT 1
         ) AS w ON true
     ) AS l
-    WHERE t.id = l.id AND t.version = l.version AND t.state = 'running'
+    WHERE t.id = ANY (ARRAY(SELECT (e.value ->> 'id')::uuid FROM jsonb_array_elements(:lost::jsonb) AS e))
+        AND t.id = l.id AND t.version = l.version AND t.state = 'running'
     RETURNING t.id, t.state, t.watched
 )
 SELECT l.id, l.state,

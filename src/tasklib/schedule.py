@@ -1,0 +1,201 @@
+"""When a repeated task runs: cron in a time zone, or an interval; and what happens to ticks that were missed.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import islice
+from typing import Any, Literal, Self, get_args
+from uuid import UUID
+
+from tasklib.errors import ConfigurationError, require_aware
+
+Misfire = Literal["one", "skip", "all"]
+Overlap = Literal["allow", "skip"]
+
+ON_TIME_SECONDS = 60.0
+"""A tick that is fired later than this was missed; until then it only came late."""
+MAX_MISSED = 1000
+"""Ticks of `misfire="all"` that are made up for in one go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything about a schedule that a person decides; validated."""
+
+    name: str
+    task: str
+    cron: str | None = None
+    """Five fields, or six with seconds first."""
+    every: float | None = None
+    """Seconds between runs, counted from `starts_at` or from when the schedule was made."""
+    tz: str = "UTC"
+    kwargs: Any = field(default_factory=dict[str, Any])
+    misfire: Misfire = "one"
+    """Missed ticks, because no worker ran: run once for all of them, not at all, or once for each."""
+    overlap: Overlap = "allow"
+    """What to do when the run before is not finished yet."""
+    jitter: float = 0.0
+    """Seconds by which each run is delayed at random, at most."""
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of each task: priority, tags, max_retries, timeout_seconds."""
+
+    def __post_init__(self) -> None:
+        if (self.cron is None) == (self.every is None):
+            raise ConfigurationError(f"schedule {self.name!r} needs either cron= or every=, and not both")
+        _check_choice(self.name, "misfire", self.misfire, get_args(Misfire))
+        _check_choice(self.name, "overlap", self.overlap, get_args(Overlap))
+        for what in ("starts_at", "ends_at"):
+            moment = getattr(self, what)
+            if moment is not None:
+                require_aware(moment, what)
+        if not _is_seconds(self.jitter, 0):
+            raise ConfigurationError(f"schedule {self.name!r}: jitter is a number of seconds, got {self.jitter!r}")
+        if self.every is not None:
+            if not _is_seconds(self.every, 0.1):
+                raise ConfigurationError(
+                    f"schedule {self.name!r}: every is a number of seconds, 0.1 or more, got {self.every!r}"
+                )
+        else:
+            next(_cron_ticks(self, datetime(2000, 1, 1, tzinfo=UTC)), None)
+
+    @classmethod
+    def fields(cls) -> tuple[str, ...]:
+        """The names of what can be decided."""
+        return tuple(each.name for each in fields(cls))
+
+    def first_run(self, now: datetime) -> datetime | None:
+        """When the schedule runs first, if it is made now."""
+        start = max(self.starts_at or now, now)
+        if self.every is not None:
+            first = start if self.starts_at is not None else now + timedelta(seconds=self.every)
+            return self._within(first)
+        return self.next_run(start - timedelta(microseconds=1))
+
+    def next_run(self, after: datetime) -> datetime | None:
+        """The first tick after a moment, which is a tick itself for an interval; None if there is none any more."""
+        if self.every is not None:
+            return self._within(after + timedelta(seconds=self.every))
+        return self._within(next(_cron_ticks(self, after), None))
+
+    def upcoming(self, start: datetime | None, count: int = 5) -> list[datetime]:
+        """The next runs, the first of them at `start`."""
+        runs: list[datetime] = []
+        while start is not None and len(runs) < count:
+            runs.append(start)
+            start = self.next_run(start)
+        return runs
+
+    def due(self, tick: datetime, now: datetime) -> tuple[list[datetime], datetime | None]:
+        """The ticks to run now, given the one that is due, and the next one after them."""
+        if self.every is not None:
+            passed = int((now - tick).total_seconds() / self.every)
+            last = tick + timedelta(seconds=self.every * passed)
+            ticks = [
+                tick + timedelta(seconds=self.every * n) for n in range(max(0, passed - MAX_MISSED + 1), passed + 1)
+            ]
+        else:
+            ticks = [tick, *(t for t in islice(_cron_until(self, tick, now), MAX_MISSED - 1))]
+            last = ticks[-1] if len(ticks) < MAX_MISSED else now
+        following = self.next_run(last)
+        if self.misfire == "all":
+            return ticks, following
+        on_time = (now - ticks[-1]).total_seconds() <= ON_TIME_SECONDS
+        return (ticks[-1:] if self.misfire == "one" or on_time else []), following
+
+    def _within(self, tick: datetime | None) -> datetime | None:
+        if tick is None or (self.ends_at is not None and tick > self.ends_at):
+            return None
+        return tick
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule as it stood in the database when it was read."""
+
+    plan: Plan
+    next_run_at: datetime | None
+    last_run_at: datetime | None
+    last_task_id: UUID | None
+    paused_at: datetime | None
+    paused_by: str | None
+    declared: bool
+    """Declared in code, and changed and removed with it."""
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def name(self) -> str:
+        """The schedule's own name."""
+        return self.plan.name
+
+    def next_runs(self, count: int = 5) -> list[datetime]:
+        """The next times it runs; none while it is paused."""
+        return [] if self.paused_at is not None else self.plan.upcoming(self.next_run_at, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A schedule declared in code over a task."""
+
+    plan: Plan
+
+    @classmethod
+    def over(cls, task: str, **decided: Any) -> Self:
+        """The schedule of a task; named like the task unless told otherwise."""
+        known = Plan.fields()
+        for key in decided:
+            if key not in known or key == "task":
+                raise ConfigurationError(
+                    f"a schedule has no {key!r}; it has {', '.join(k for k in known if k != 'task')}"
+                )
+        return cls(Plan(**{"name": task, **decided, "task": task}))
+
+
+def zone(name: str) -> tzinfo:
+    """The IANA time zone of this name."""
+    from zoneinfo import ZoneInfo
+
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"no such time zone: {name!r}; use an IANA name such as Europe/Paris or America/New_York"
+        ) from error
+
+
+def _cron_ticks(plan: Plan, after: datetime) -> Iterator[datetime]:
+    from cronsim import CronSim, CronSimError
+
+    assert plan.cron is not None
+    local = after.astimezone(zone(plan.tz))
+    try:
+        for tick in CronSim(plan.cron, local):
+            yield tick.astimezone(UTC)
+    except (CronSimError, AttributeError) as error:
+        raise ConfigurationError(
+            f"schedule {plan.name!r}: {plan.cron!r} is no cron expression ({error}); it has five fields "
+            "(minute hour day month weekday), for example '0 9 * * mon-fri', or six with seconds first"
+        ) from error
+
+
+def _cron_until(plan: Plan, after: datetime, until: datetime) -> Iterator[datetime]:
+    for tick in _cron_ticks(plan, after):
+        if tick > until:
+            return
+        yield tick
+
+
+def _is_seconds(value: Any, least: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < 1e9
+
+
+def _check_choice(schedule: str, what: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigurationError(f"schedule {schedule!r}: {what} is one of {', '.join(choices)}, got {value!r}")

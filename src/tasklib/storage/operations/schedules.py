@@ -1,0 +1,186 @@
+"""Schedules: kept, and moved from tick to tick so that each tick makes exactly one task."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from tasklib.codec import dumps, loads
+from tasklib.schedule import Plan, Schedule
+from tasklib.storage.operations.tasks import submit_tasks
+from tasklib.storage.rows import moment, uuid
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
+from tasklib.task import NewTask, TaskId
+
+MakeTask = Callable[[Plan], NewTask]
+"""Makes the row of a schedule's next task."""
+
+
+def put_schedule(plan: Plan, now: datetime | None, *, declared_at: datetime | None = None) -> Operation[Schedule]:
+    """Make or change a schedule; a change of its times starts them anew, any other leaves them as they are."""
+    yield BEGIN
+    clock = yield from read_clock(now)
+    first = plan.first_run(clock)
+    given = {"name": plan.name, "plan": dumps(_plan_json(plan)), "next_run_at": first, "declared_at": declared_at}
+    yield Statement("put_schedule", {**given, "now": now})
+    stored = yield from get_schedule(plan.name)
+    assert stored is not None
+    return stored
+
+
+def read_clock(now: datetime | None) -> Operation[datetime]:
+    """What time it is for the database."""
+    clock = moment((yield Statement("read_clock", {"now": now}))[0]["now"])
+    assert clock is not None
+    return clock
+
+
+def get_schedule(name: str) -> Operation[Schedule | None]:
+    """The schedule of this name, or None."""
+    rows = yield Statement("get_schedule", {"name": name})
+    return _schedule(rows[0]) if rows else None
+
+
+def list_schedules() -> Operation[list[Schedule]]:
+    """Every schedule, by name."""
+    return [_schedule(row) for row in (yield Statement("list_schedules"))]
+
+
+def declare_schedules(
+    plans: Iterable[Plan], known_tasks: Iterable[str], declared_at: datetime, now: datetime | None
+) -> Operation[None]:
+    """Make the schedules declared in code be what the code says, and forget those it no longer declares.
+
+    Only those over tasks known here are forgotten, so that programs with different tasks leave each other alone; and of
+    two versions of a program at work during a deployment, the one that started later decides.
+    """
+    declared = {plan.name: plan for plan in plans}
+    for plan in declared.values():
+        yield from put_schedule(plan, now, declared_at=declared_at)
+        yield COMMIT
+    tasks = set(known_tasks)
+    for row in (yield Statement("list_schedules")):
+        stored, at = _schedule(row), moment(row["declared_at"])
+        gone = stored.declared and stored.name not in declared and stored.plan.task in tasks
+        if gone and at is not None and at <= declared_at:
+            yield Statement("remove_schedule", {"name": stored.name})
+
+
+def fire_schedules(make: MakeTask, now: datetime | None) -> Operation[int]:
+    """Make the tasks of every tick that has come; returns how many.  Safe to do by any number of workers at once."""
+    made = 0
+    for row in (yield Statement("due_schedules", {"now": now})):
+        clock = moment(row["now"])
+        assert clock is not None
+        yield BEGIN
+        made += yield from _fire(_schedule(row), make, clock, now)
+        yield COMMIT
+    return made
+
+
+def run_now(name: str, make: MakeTask, now: datetime | None) -> Operation[TaskId | None]:
+    """Make a task of the schedule at once, beside its ticks; None if there is no such schedule."""
+    yield BEGIN
+    schedule = yield from get_schedule(name)
+    if schedule is None:
+        return None
+    return (yield from submit_tasks([make(schedule.plan)], now))[0]
+
+
+def next_tick(now: datetime | None) -> Operation[float | None]:
+    """Seconds until the next tick of any schedule; None if there is none."""
+    seconds: float | None = (yield Statement("next_tick", {"now": now}))[0]["seconds"]
+    return seconds
+
+
+def pause_schedule(name: str, by: str | None, now: datetime | None) -> Operation[bool]:
+    """Let no more ticks run; False if there is no such schedule."""
+    return bool((yield Statement("pause_schedule", {"name": name, "by": by, "now": now})))
+
+
+def resume_schedule(name: str, now: datetime | None) -> Operation[bool]:
+    """Let ticks run again, from the next one on; False if there is no such schedule."""
+    yield BEGIN
+    schedule = yield from get_schedule(name)
+    if schedule is None:
+        return False
+    clock = yield from read_clock(now)
+    following = schedule.next_run_at
+    if following is not None and following < clock:
+        _, following = schedule.plan.due(following, clock)
+    yield Statement("resume_schedule", {"name": name, "next_run_at": following})
+    return True
+
+
+def remove_schedule(name: str) -> Operation[bool]:
+    """Forget a schedule; False if there is none of that name."""
+    return bool((yield Statement("remove_schedule", {"name": name})))
+
+
+def _fire(schedule: Schedule, make: MakeTask, clock: datetime, now: datetime | None) -> Operation[int]:
+    """Take the tick by moving the schedule on; only one worker can, because the version must be the one read."""
+    plan = schedule.plan
+    assert schedule.next_run_at is not None
+    ticks, following = plan.due(schedule.next_run_at, clock)
+    tasks = [_at(make(plan), plan, tick) for tick in ticks]
+    moved = yield Statement(
+        "move_schedule",
+        {
+            "name": plan.name,
+            "version": schedule.version,
+            "next_run_at": following,
+            "last_run_at": ticks[-1] if ticks else None,
+            "task_id": str(tasks[-1].id) if tasks else None,
+        },
+    )
+    if not moved or not tasks:
+        return 0
+    ids = yield from submit_tasks(tasks, now)
+    return sum(each.created for each in ids)
+
+
+def _at(task: NewTask, plan: Plan, tick: datetime) -> NewTask:
+    """The task of one tick: due at the tick, spread by the schedule's jitter, one at a time if it says so."""
+    delay = random.uniform(0, plan.jitter) if plan.jitter else 0.0
+    headers = {**task.headers, "schedule": plan.name, "tick": tick.isoformat()}
+    unique = f"schedule:{plan.name}" if plan.overlap == "skip" else task.unique_key
+    return replace(
+        task,
+        run_at=tick + timedelta(seconds=delay),
+        delay_seconds=0.0,
+        headers=headers,
+        unique_key=unique,
+        on_conflict="return",
+    )
+
+
+def _plan_json(plan: Plan) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for key in Plan.fields():
+        value = getattr(plan, key)
+        if value is not None and key != "name":
+            document[key] = value.isoformat() if isinstance(value, datetime) else value
+    return document
+
+
+def _schedule(row: Row) -> Schedule:
+    document: Mapping[str, Any] = loads(row["plan"])
+    times = {key: moment(document[key]) for key in ("starts_at", "ends_at") if key in document}
+    created, updated = moment(row["created_at"]), moment(row["updated_at"])
+    assert created is not None
+    assert updated is not None
+    return Schedule(
+        plan=Plan(**{**document, **times, "name": row["name"]}),
+        next_run_at=moment(row["next_run_at"]),
+        last_run_at=moment(row["last_run_at"]),
+        last_task_id=None if row["last_task_id"] is None else uuid(row["last_task_id"]),
+        paused_at=moment(row["paused_at"]),
+        paused_by=row["paused_by"],
+        declared=row["declared_at"] is not None,
+        version=row["version"],
+        created_at=created,
+        updated_at=updated,
+    )

@@ -1,0 +1,69 @@
+-- fragment: schedule_columns
+s.name, s.plan::text AS plan, s.next_run_at, s.last_run_at, s.last_task_id, s.paused_at, s.paused_by, s.declared_at,
+    s.version, s.created_at, s.updated_at
+
+-- name: read_clock
+-- What time it is for the database.
+SELECT coalesce(:now::timestamptz, now()) AS now;
+
+-- name: put_schedule
+-- Make or change a schedule; one declared in code is changed only by a worker that started later than the last to say so.
+INSERT INTO {schema}.tasklib_schedules AS s (name, plan, next_run_at, declared_at, created_at, updated_at)
+SELECT :name::text, :plan::jsonb, :next_run_at::timestamptz, :declared_at::timestamptz, c.now, c.now
+FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+ON CONFLICT (name) DO UPDATE
+SET plan = excluded.plan, declared_at = excluded.declared_at, updated_at = excluded.updated_at, version = s.version + 1,
+    -- The same times go on from where they are; other times start anew.
+    next_run_at = CASE
+        WHEN (s.plan - 'kwargs' - 'options') = (excluded.plan - 'kwargs' - 'options') THEN s.next_run_at
+        ELSE excluded.next_run_at
+    END
+WHERE s.plan IS DISTINCT FROM excluded.plan
+    AND (excluded.declared_at IS NULL OR s.declared_at IS NULL OR excluded.declared_at >= s.declared_at)
+RETURNING s.name, pg_notify('{channel}', 'schedules')::text AS notified;
+
+-- name: get_schedule
+-- One schedule by its name.
+SELECT {schedule_columns} FROM {schema}.tasklib_schedules AS s WHERE s.name = :name::text;
+
+-- name: list_schedules
+-- Every schedule, by name.
+SELECT {schedule_columns} FROM {schema}.tasklib_schedules AS s ORDER BY s.name;
+
+-- name: due_schedules
+-- The schedules whose tick has come.
+SELECT {schedule_columns}, c.now
+FROM {schema}.tasklib_schedules AS s CROSS JOIN (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+WHERE s.next_run_at <= c.now AND s.paused_at IS NULL
+ORDER BY s.next_run_at, s.name;
+
+-- name: next_tick
+-- Seconds until the next tick of any schedule.
+SELECT extract(epoch FROM min(s.next_run_at) - coalesce(:now::timestamptz, now()))::float8 AS seconds
+FROM {schema}.tasklib_schedules AS s WHERE s.paused_at IS NULL;
+
+-- name: move_schedule
+-- Take a tick: whoever moves the schedule on from the version it was read with inserts its task in the same transaction.
+UPDATE {schema}.tasklib_schedules AS s
+SET next_run_at = :next_run_at::timestamptz, last_run_at = coalesce(:last_run_at::timestamptz, s.last_run_at),
+    last_task_id = coalesce(:task_id::uuid, s.last_task_id), version = s.version + 1
+WHERE s.name = :name::text AND s.version = :version::integer
+RETURNING s.name;
+
+-- name: pause_schedule
+-- Let no more ticks run until it is resumed.
+UPDATE {schema}.tasklib_schedules AS s
+SET paused_at = coalesce(s.paused_at, :now::timestamptz, now()), paused_by = :by::text, version = s.version + 1
+WHERE s.name = :name::text
+RETURNING s.name;
+
+-- name: resume_schedule
+-- Let ticks run again, from the next one on.
+UPDATE {schema}.tasklib_schedules AS s
+SET paused_at = NULL, paused_by = NULL, next_run_at = :next_run_at::timestamptz, version = s.version + 1
+WHERE s.name = :name::text
+RETURNING s.name, pg_notify('{channel}', 'schedules')::text AS notified;
+
+-- name: remove_schedule
+-- Forget a schedule; tasks it has made stay.
+DELETE FROM {schema}.tasklib_schedules AS s WHERE s.name = :name::text RETURNING s.name;

@@ -1,0 +1,68 @@
+-- fragment: schedule_columns
+s.name, s.plan, s.next_run_at, s.last_run_at, s.last_task_id, s.paused_at, s.paused_by, s.declared_at, s.version,
+    s.created_at, s.updated_at
+
+-- name: read_clock
+-- What time it is for the database.
+SELECT :now AS now;
+
+-- name: put_schedule
+-- Make or change a schedule; one declared in code is changed only by a worker that started later than the last to say so.
+INSERT INTO tasklib_schedules (name, plan, next_run_at, declared_at, created_at, updated_at)
+VALUES (:name, json(:plan), :next_run_at, :declared_at, :now, :now)
+ON CONFLICT (name) DO UPDATE
+SET plan = excluded.plan, declared_at = excluded.declared_at, updated_at = excluded.updated_at, version = version + 1,
+    -- The same times go on from where they are; other times start anew.
+    next_run_at = CASE
+        WHEN json_remove(plan, '$.kwargs', '$.options') = json_remove(excluded.plan, '$.kwargs', '$.options')
+        THEN next_run_at ELSE excluded.next_run_at
+    END
+WHERE plan IS NOT excluded.plan
+    AND (excluded.declared_at IS NULL OR declared_at IS NULL OR excluded.declared_at >= declared_at)
+RETURNING name;
+
+-- name: get_schedule
+-- One schedule by its name.
+SELECT {schedule_columns} FROM tasklib_schedules AS s WHERE s.name = :name;
+
+-- name: list_schedules
+-- Every schedule, by name.
+SELECT {schedule_columns} FROM tasklib_schedules AS s ORDER BY s.name;
+
+-- name: due_schedules
+-- The schedules whose tick has come.
+SELECT {schedule_columns}, :now AS now
+FROM tasklib_schedules AS s
+WHERE s.next_run_at <= :now AND s.paused_at IS NULL
+ORDER BY s.next_run_at, s.name;
+
+-- name: next_tick
+-- Seconds until the next tick of any schedule.
+SELECT (julianday(min(s.next_run_at)) - julianday(:now)) * 86400.0 AS seconds
+FROM tasklib_schedules AS s WHERE s.paused_at IS NULL;
+
+-- name: move_schedule
+-- Take a tick: whoever moves the schedule on from the version it was read with inserts its task in the same transaction.
+UPDATE tasklib_schedules
+SET next_run_at = :next_run_at, last_run_at = coalesce(:last_run_at, last_run_at),
+    last_task_id = coalesce(:task_id, last_task_id), version = version + 1
+WHERE name = :name AND version = :version
+RETURNING name;
+
+-- name: pause_schedule
+-- Let no more ticks run until it is resumed.
+UPDATE tasklib_schedules
+SET paused_at = coalesce(paused_at, :now), paused_by = :by, version = version + 1
+WHERE name = :name
+RETURNING name;
+
+-- name: resume_schedule
+-- Let ticks run again, from the next one on.
+UPDATE tasklib_schedules
+SET paused_at = NULL, paused_by = NULL, next_run_at = :next_run_at, version = version + 1
+WHERE name = :name
+RETURNING name;
+
+-- name: remove_schedule
+-- Forget a schedule; tasks it has made stay.
+DELETE FROM tasklib_schedules WHERE name = :name RETURNING name;

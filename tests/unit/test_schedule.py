@@ -1,0 +1,160 @@
+"""When a repeated task runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from croniter import croniter
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasklib.errors import ConfigurationError
+from tasklib.schedule import MAX_MISSED, Declaration, Plan
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+def plan(**decided: Any) -> Plan:
+    return Plan(**{"name": "nightly", "task": "report", **decided})
+
+
+def at(text: str, tz: str = "UTC") -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(tz)).astimezone(UTC)
+
+
+def test_cron_runs_at_local_time() -> None:
+    mornings = plan(cron="0 9 * * mon-fri", tz="Europe/Paris")
+    assert mornings.first_run(NOW) == at("2026-11-16 09:00", "Europe/Paris")
+
+
+def test_cron_with_seconds() -> None:
+    assert plan(cron="*/10 * * * * *").first_run(NOW + timedelta(seconds=1)) == NOW + timedelta(seconds=10)
+
+
+def test_a_moment_that_is_a_tick_is_the_first_run() -> None:
+    assert plan(cron="0 12 * * *").first_run(NOW) == NOW
+
+
+def test_an_interval_runs_one_interval_after_it_was_made() -> None:
+    assert plan(every=60).first_run(NOW) == NOW + timedelta(seconds=60)
+
+
+def test_an_interval_with_a_start_runs_at_its_start() -> None:
+    start = NOW + timedelta(hours=1)
+    assert plan(every=60, starts_at=start).first_run(NOW) == start
+
+
+def test_nothing_runs_after_the_end() -> None:
+    ending = plan(cron="0 * * * *", ends_at=NOW + timedelta(hours=2))
+    assert ending.upcoming(ending.first_run(NOW)) == [NOW + timedelta(hours=n) for n in range(3)]
+
+
+def test_a_day_without_the_hour_runs_once_right_after_the_gap() -> None:
+    """02:30 does not exist on 2026-03-29 in Paris: clocks go from 02:00 to 03:00."""
+    nightly = plan(cron="30 2 * * *", tz="Europe/Paris")
+    runs = nightly.upcoming(nightly.first_run(at("2026-03-28 12:00", "Europe/Paris")), 2)
+    assert runs == [at("2026-03-29 03:00", "Europe/Paris"), at("2026-03-30 02:30", "Europe/Paris")]
+
+
+def test_a_day_with_the_hour_twice_runs_once() -> None:
+    """02:30 comes twice on 2026-10-25 in Paris."""
+    nightly = plan(cron="30 2 * * *", tz="Europe/Paris")
+    runs = nightly.upcoming(nightly.first_run(at("2026-10-24 12:00", "Europe/Paris")), 2)
+    assert [run.astimezone(ZoneInfo("Europe/Paris")).date().day for run in runs] == [25, 26]
+
+
+ZONES = ["UTC", "Europe/Paris", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Sao_Paulo"]
+MINUTES = st.sampled_from(["0", "30", "*/15", "5,35", "10-20"])
+HOURS = st.sampled_from(["4", "*/6", "8-18", "23", "*"])
+DAYS = st.sampled_from(["*", "1", "15", "28", "1-7"])
+MONTHS = st.sampled_from(["*", "1", "jun", "2-4"])
+WEEKDAYS = st.sampled_from(["*", "mon", "mon-fri", "0", "sat"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    fields=st.tuples(MINUTES, HOURS, DAYS, MONTHS, WEEKDAYS),
+    tz=st.sampled_from(ZONES),
+    start=st.datetimes(min_value=datetime(2020, 1, 1), max_value=datetime(2040, 1, 1)),  # noqa: DTZ001
+)
+def test_cron_agrees_with_another_library_away_from_clock_changes(
+    fields: tuple[str, ...], tz: str, start: datetime
+) -> None:
+    """Both libraries have the same answer on every day on which local time does not jump."""
+    day, weekday = fields[2], fields[4]
+    if day != "*" and weekday != "*":
+        fields = (*fields[:4], "*")  # the two libraries read "both given" differently: here both are bound
+    local = start.replace(tzinfo=ZoneInfo(tz))
+    ours = plan(cron=" ".join(fields), tz=tz).next_run(local)
+    theirs = croniter(" ".join(fields), local).get_next(datetime).astimezone(UTC)
+    assert ours is not None
+    if not _jumps(min(ours, theirs), tz) and not _jumps(local, tz):
+        assert ours == theirs
+
+
+def _jumps(moment: datetime, tz: str) -> bool:
+    zone = ZoneInfo(tz)
+    offsets = {(moment + timedelta(hours=h)).astimezone(zone).utcoffset() for h in (-26, -2, 0, 2, 26)}
+    return len(offsets) > 1
+
+
+class TestMissedTicks:
+    """Ten minutes without a worker, of a schedule that runs every minute."""
+
+    due = NOW - timedelta(minutes=10)
+
+    @pytest.mark.parametrize("times", [{"cron": "* * * * *"}, {"every": 60}])
+    def test_one_runs_the_latest(self, times: Any) -> None:
+        ticks, following = plan(**times, misfire="one").due(self.due, NOW)
+        assert (ticks, following) == ([NOW], NOW + timedelta(minutes=1))
+
+    @pytest.mark.parametrize("times", [{"cron": "* * * * *"}, {"every": 60}])
+    def test_all_runs_each(self, times: Any) -> None:
+        ticks, following = plan(**times, misfire="all").due(self.due, NOW)
+        assert ticks == [self.due + timedelta(minutes=n) for n in range(11)]
+        assert following == NOW + timedelta(minutes=1)
+
+    def test_skip_runs_none_of_those_missed(self) -> None:
+        ticks, following = plan(cron="0 12 * * *", misfire="skip").due(NOW, NOW + timedelta(hours=1))
+        assert (ticks, following) == ([], NOW + timedelta(days=1))
+
+    def test_skip_runs_one_that_is_on_time(self) -> None:
+        ticks, _ = plan(cron="0 12 * * *", misfire="skip").due(NOW, NOW + timedelta(seconds=2))
+        assert ticks == [NOW]
+
+    @pytest.mark.parametrize("times", [{"cron": "* * * * * *"}, {"every": 1}])
+    def test_all_is_bounded(self, times: Any) -> None:
+        ticks, following = plan(**times, misfire="all").due(NOW - timedelta(days=1), NOW)
+        assert len(ticks) <= MAX_MISSED
+        assert following is not None
+        assert following > NOW
+
+
+@pytest.mark.parametrize(
+    "decided, message",
+    [
+        ({}, "either cron= or every="),
+        ({"cron": "* * * * *", "every": 1}, "either cron= or every="),
+        ({"cron": "61 * * * *"}, "no cron expression"),
+        ({"cron": "nonsense"}, "no cron expression"),
+        ({"cron": "* * * * *", "tz": "Mars/Olympus"}, "no such time zone: 'Mars/Olympus'"),
+        ({"every": 0}, "0.1 or more, got 0"),
+        ({"every": "10"}, "0.1 or more, got '10'"),
+        ({"every": 1, "misfire": "maybe"}, "misfire is one of one, skip, all, got 'maybe'"),
+        ({"every": 1, "overlap": "kill"}, "overlap is one of allow, skip, got 'kill'"),
+        ({"every": 1, "jitter": -1}, "jitter is a number of seconds, got -1"),
+        ({"every": 1, "starts_at": datetime(2026, 1, 1)}, "starts_at needs a time zone"),  # noqa: DTZ001
+    ],
+)
+def test_what_cannot_work_is_refused_by_value(decided: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        plan(**decided)
+
+
+def test_a_declaration_is_named_like_its_task_and_refuses_what_it_does_not_know() -> None:
+    assert Declaration.over("report", every=60).plan.name == "report"
+    with pytest.raises(ConfigurationError, match="no 'crom'"):
+        Declaration.over("report", crom="* * * * *")
