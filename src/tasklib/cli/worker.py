@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +31,7 @@ app = typer.Typer()
     examples="""
     tasklib worker app.tasks
     tasklib worker app.tasks billing.tasks --concurrency 20 --only 'email.*' --grace 60
+    tasklib worker app.tasks --processes 4 --probe-port 8081
     tasklib worker app:queue --database-url postgresql://localhost/app
     """,
 )
@@ -47,10 +49,18 @@ def worker(
             "--concurrency",
             "-c",
             min=1,
-            help="Tasks that run at once.  [default: 4 per CPU, at most 32]",
+            help="Tasks that run at once in each process.  [default: 4 per CPU, at most 32]",
             show_default=False,
         ),
     ] = None,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Worker processes under a supervisor that replaces them; 0: this one process, without a supervisor.",
+        ),
+    ] = 1,
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,6 +90,11 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    probe_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, metavar="PORT", help="Answer GET /livez and /readyz there.", show_default=False),
+    ] = None,
+    probe_host: Annotated[str, typer.Option(metavar="HOST", help="Address of the probes.")] = "127.0.0.1",
     log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run tasks until told to stop.
@@ -92,8 +107,20 @@ def worker(
     from tasklib.cli.discovery import find_queue
     from tasklib.cli.logs import log_to_stderr
     from tasklib.worker import WorkerSettings
+    from tasklib.worker.member import link_to_supervisor, run_member
 
     log_to_stderr(log_level)
+    link = link_to_supervisor()
+    if processes > 0 and link is None:
+        again = {
+            "--concurrency": concurrency,
+            "--only": only,
+            "--grace": grace,
+            "--poll-interval": poll_interval,
+            "--prefetch": prefetch,
+            "--log-level": log_level,
+        }
+        raise typer.Exit(_supervise(cli, modules, again, processes, grace, probe_host, probe_port))
     queue = find_queue(modules, cli.given_url, cli.url)
     settings = WorkerSettings(
         concurrency=concurrency or default_concurrency(),
@@ -103,11 +130,20 @@ def worker(
         only=tuple(only or ()),
     )
     names = _names(queue, settings, modules)
+
+    def say_start(worker_id: str) -> None:
+        if link is None or not link.restarts:
+            _say_start(cli, worker_id, queue, settings, names)
+
     try:
-        # The first use: a database that cannot be used is an error here, before anything is promised.
-        for pause in queue.pauses():
-            cli.out.note(f"{pause.name or 'the whole queue'} is paused; tasklib resume {pause.name or ''}".rstrip())
-        asyncio.run(_work(cli, queue, settings, names))
+        if link is None or not link.restarts:
+            # The first use: a database that cannot be used is an error here, before anything is promised.
+            for pause in queue.pauses():
+                cli.out.note(f"{pause.name or 'the whole queue'} is paused; tasklib resume {pause.name or ''}".rstrip())
+        if link is None:
+            asyncio.run(_work(queue, settings, say_start))
+        else:
+            run_member(queue, settings, link, say_start)
     finally:
         queue.close()
 
@@ -133,7 +169,34 @@ def default_concurrency() -> int:
     return min(MAX_CONCURRENCY, 4 * (os.cpu_count() or 1))
 
 
-async def _work(cli: Cli, queue: TaskQueue, settings: WorkerSettings, names: list[str]) -> None:
+def _supervise(
+    cli: Cli,
+    modules: list[str],
+    again: dict[str, Any],
+    processes: int,
+    grace: float,
+    probe_host: str,
+    probe_port: int | None,
+) -> int:
+    """Run this same command in processes of their own, from here, where none of the user's code is imported."""
+    from tasklib.worker.supervisor import Supervisor, SupervisorSettings
+
+    command = [sys.executable, "-m", "tasklib", "worker", *modules]
+    for option, value in {**again, "--database-url": cli.given_url}.items():
+        for each in value if isinstance(value, list) else [value]:
+            command += [] if each is None else [option, str(each)]
+    command += ["--json"] if cli.out.as_json else []
+    settings = SupervisorSettings(
+        command=tuple(command),
+        processes=processes,
+        grace_seconds=grace,
+        probe_host=probe_host,
+        probe_port=probe_port,
+    )
+    return Supervisor(settings).run()
+
+
+async def _work(queue: TaskQueue, settings: WorkerSettings, say_start: Callable[[str], None]) -> None:
     import asyncio
 
     from tasklib.worker import Worker
@@ -141,7 +204,7 @@ async def _work(cli: Cli, queue: TaskQueue, settings: WorkerSettings, names: lis
     worker = Worker(queue, settings)
     working = asyncio.ensure_future(worker.run())
     await asyncio.sleep(0)  # It has begun and listens to signals, so that from the start line on it can be stopped.
-    _say_start(cli, worker.worker_id, queue, settings, names)
+    say_start(worker.worker_id)
     await working
 
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from tasklib.worker.keeper import Databases, Keeper
 from tasklib.worker.link import Link
 
-DESCRIPTOR = "TASKLIB_SUPERVISOR_FD"
-"""The environment variable that tells a worker process where its supervisor listens."""
+VARIABLE = "TASKLIB_SUPERVISOR"
+"""Tells a worker process on which descriptor its supervisor listens, and the how manyth in its place it is."""
 DUMP_SECONDS = 1.0
 """How long a process whose event loop is blocked may take to write where it stands, before it is killed."""
 
@@ -31,6 +31,8 @@ class Member:
         command: Sequence[str],
         environment: Mapping[str, str],
         databases: Databases,
+        *,
+        restarts: int,
         started: Callable[[], None],
     ) -> None:
         self._link, theirs = Link.pair()
@@ -38,7 +40,7 @@ class Member:
             # A session of its own: the terminal's Ctrl-C reaches only the supervisor, and one signal its children too.
             self._process = subprocess.Popen(
                 command,
-                env={**environment, DESCRIPTOR: str(theirs.fileno())},
+                env={**environment, VARIABLE: f"{theirs.fileno()}:{restarts}"},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -57,7 +59,7 @@ class Member:
         """Whether somebody has stopped it with SIGSTOP: it does nothing, and others shall take over."""
         self._started = started
         asyncio.get_running_loop().add_reader(self._link.fileno(), self._listen)
-        log.info("worker process %d started", self.pid)
+        log.debug("worker process %d started", self.pid)
 
     @property
     def pid(self) -> int:

@@ -29,6 +29,8 @@ class Link:
         self._heard = b""
         self.is_cut = False
         """True once the other end is gone."""
+        self.restarts = 0
+        """How many processes the supervisor has started in this one's place before it."""
 
     @classmethod
     def pair(cls) -> tuple[Link, socket.socket]:

@@ -6,9 +6,10 @@ import asyncio
 import faulthandler
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tasklib.worker.crew import DESCRIPTOR
+from tasklib.worker.crew import VARIABLE
 from tasklib.worker.keeper import introduce
 from tasklib.worker.kept import SupervisorLink
 from tasklib.worker.link import Link
@@ -28,17 +29,27 @@ log = logging.getLogger("tasklib.worker")
 
 def link_to_supervisor() -> Link | None:
     """The line to the supervisor that started this process, if one did; asked for once, before user code runs."""
-    descriptor = os.environ.pop(DESCRIPTOR, None)
-    return None if descriptor is None else Link.adopt(int(descriptor))
+    given = os.environ.pop(VARIABLE, None)
+    if given is None:
+        return None
+    descriptor, restarts = map(int, given.split(":"))
+    link = Link.adopt(descriptor)
+    link.restarts = restarts
+    return link
 
 
-def run_member(queue: TaskQueue, settings: WorkerSettings, link: Link) -> None:
-    """Work until the supervisor, a signal or stuck threads end it; raises what `Worker.run` raises."""
+def run_member(
+    queue: TaskQueue, settings: WorkerSettings, link: Link, begun: Callable[[str], None] = lambda worker_id: None
+) -> None:
+    """Work until the supervisor, a signal or stuck threads end it; raises what `Worker.run` raises.
+
+    `begun` is called with the worker's id once it can be stopped by a signal.
+    """
     faulthandler.enable()
-    asyncio.run(_run(queue, settings, link))
+    asyncio.run(_run(queue, settings, link, begun))
 
 
-async def _run(queue: TaskQueue, settings: WorkerSettings, link: Link) -> None:
+async def _run(queue: TaskQueue, settings: WorkerSettings, link: Link, begun: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
 
     def orphaned() -> None:
@@ -57,8 +68,11 @@ async def _run(queue: TaskQueue, settings: WorkerSettings, link: Link) -> None:
     link.send("hello", config=introduce(queue.config, queue.database), lease=lease)
     loop.add_reader(link.fileno(), supervisor.listen)
     ticking = asyncio.ensure_future(_tick(supervisor, lease))
+    working = asyncio.ensure_future(worker.run())
     try:
-        await worker.run()
+        await asyncio.sleep(0)  # It has begun, and listens to signals.
+        begun(worker.worker_id)
+        await working
     finally:
         link.send("ending")
         ticking.cancel()

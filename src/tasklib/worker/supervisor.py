@@ -79,8 +79,7 @@ class Supervisor:
             member.terminate()
 
     def give_up(self, code: int) -> None:
-        """The first worker process could not start, and so nobody could: end with its error."""
-        log.error("the first worker process ended before it could start; its error is above")
+        """The first worker process could not start and has said why; nobody else could: end as it did."""
         self._code = code if code > 0 else 128 - code if code else 1
         self.stop()
 
@@ -145,7 +144,11 @@ class _Seat:
         while not supervisor.stopping.is_set():
             settings = supervisor.settings
             member = self.member = Member(
-                settings.command, settings.environment, supervisor.databases, supervisor.anyone_started.set
+                settings.command,
+                settings.environment,
+                supervisor.databases,
+                restarts=self._restarts,
+                started=supervisor.anyone_started.set,
             )
             await self._attend(member)
             await self._bury(member)
@@ -189,8 +192,9 @@ class _Seat:
         """Let what it ran go on elsewhere, and say how it ended."""
         stopping = self._supervisor.stopping.is_set()
         code = member.ended.result()
+        expected = stopping or not self._supervisor.anyone_started.is_set()
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        log.log(logging.INFO if code == 0 or stopping else logging.ERROR, "worker process %d %s", member.pid, how)
+        log.log(logging.DEBUG if expected else logging.ERROR, "worker process %d %s", member.pid, how)
         if stopping:
             await in_thread(member.keeper.release, CLEANUP_SECONDS)
         else:
