@@ -1,0 +1,90 @@
+"""`tasklib demo`: one command shows everything, ends by itself, and proves that nothing was lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasklib import TaskQueue
+from tests.fixtures.terminal import Terminal
+from tests.fixtures.waiting import eventually
+
+
+def test_it_ends_by_itself_with_balanced_books(tmp_path: Path) -> None:
+    done = demo(cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "The books balance" in done.stdout
+    assert "0 lost" in done.stdout
+    assert done.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.backends("sqlite-file", "postgres-newest")
+def test_its_books_agree_with_the_database(database_url: str) -> None:
+    done = demo("--json", "--database-url", database_url, DEMO_SECONDS="4")
+
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    with TaskQueue(database_url) as queue:
+        stats = queue.stats()
+        assert queue.workers() == []
+    assert said["balanced"] is True
+    assert said["submitted"] == stats.total
+    assert said["submitted"] == said["completed"] + said["failed"] + said["cancelled"] + said["waiting"]
+    assert (said["completed"], said["failed"], said["cancelled"]) == (
+        stats.completed,
+        stats.failed - stats.retrying,
+        stats.cancelled,
+    )
+    assert min(said["completed"], said["retried"], said["failed"], said["cancelled"], said["duplicates"]) > 0
+    assert (said["lost"], said["wrong"]) == (0, [])
+
+
+def test_it_leaves_the_tasks_of_others_alone(sqlite_url: str) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        own = queue.enqueue("send_email", {"to": "a real customer"})
+        demo("--database-url", sqlite_url, DEMO_SECONDS="2")
+        assert queue.get(own).attempts == 0
+
+
+def test_what_it_shows_moves_on_a_terminal_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+    terminal = Terminal([sys.executable, "-m", "tasklib", "demo"], cwd=tmp_path)
+    terminal.wait_for("tasks/s")
+    terminal.wait_for("completed")
+    terminal.send("\x03")
+
+    assert terminal.wait() == 0
+    assert "The books balance" in terminal.text
+
+
+def test_sigterm_ends_it_with_balanced_books(sqlite_url: str) -> None:
+    command = [sys.executable, "-m", "tasklib", "demo", "--json", "--seconds", "600", "--database-url", sqlite_url]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with TaskQueue(sqlite_url) as queue:
+        eventually(lambda: queue.count(state="completed") > 20, timeout=30)
+    process.send_signal(signal.SIGTERM)
+
+    said, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert json.loads(said)["balanced"] is True
+
+
+@pytest.mark.parametrize("value", ["soon", "0", "-1", "inf", "nan"])
+def test_a_wrong_demo_seconds_is_said(value: str) -> None:
+    done = demo(DEMO_SECONDS=value)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: DEMO_SECONDS must be")
+
+
+def demo(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "TASKLIB_DATABASE_URL")}
+    command = [sys.executable, "-m", "tasklib", "demo", *arguments]
+    return subprocess.run(command, env=environment | variables, cwd=cwd, capture_output=True, text=True, timeout=90)
