@@ -106,8 +106,7 @@ def worker(
 
     from tasklib.cli.discovery import find_queue
     from tasklib.cli.logs import log_to_stderr
-    from tasklib.worker import WorkerSettings
-    from tasklib.worker.member import link_to_supervisor, run_member
+    from tasklib.worker.link import link_to_supervisor
 
     log_to_stderr(log_level)
     link = link_to_supervisor()
@@ -121,6 +120,10 @@ def worker(
             "--log-level": log_level,
         }
         raise typer.Exit(_supervise(cli, modules, again, processes, grace, probe_host, probe_port))
+
+    from tasklib.worker import WorkerSettings
+    from tasklib.worker.member import run_member
+
     queue = find_queue(modules, cli.given_url, cli.url)
     settings = WorkerSettings(
         concurrency=concurrency or default_concurrency(),

@@ -13,10 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from tasklib.worker.keeper import Databases, Keeper
-from tasklib.worker.link import Link
+from tasklib.worker.link import VARIABLE, Link
 
-VARIABLE = "TASKLIB_SUPERVISOR"
-"""Tells a worker process on which descriptor its supervisor listens, and the how manyth in its place it is."""
 DUMP_SECONDS = 1.0
 """How long a process whose event loop is blocked may take to write where it stands, before it is killed."""
 

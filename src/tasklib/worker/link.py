@@ -8,19 +8,34 @@ that does not fit into the socket is dropped: ticks and beats repeat themselves.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from contextlib import suppress
 from typing import Any
 
-Message = dict[str, Any]
+VARIABLE = "TASKLIB_SUPERVISOR"
+"""Tells a worker process on which descriptor its supervisor listens, and the how manyth in its place it is."""
 CHUNK = 65_536
+
+Message = dict[str, Any]
+
+
+def link_to_supervisor() -> Link | None:
+    """The line to the supervisor that started this process, if one did; asked for once, before user code runs."""
+    given = os.environ.pop(VARIABLE, None)
+    if given is None:
+        return None
+    descriptor, restarts = map(int, given.split(":"))
+    connection = socket.socket(fileno=descriptor)
+    connection.set_inheritable(False)
+    return Link(connection, restarts)
 
 
 class Link:
     """One end of the line; usable from any thread."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, restarts: int = 0) -> None:
         connection.setblocking(False)
         self._socket = connection
         self._sending = threading.Lock()
@@ -29,7 +44,7 @@ class Link:
         self._heard = b""
         self.is_cut = False
         """True once the other end is gone."""
-        self.restarts = 0
+        self.restarts = restarts
         """How many processes the supervisor has started in this one's place before it."""
 
     @classmethod
@@ -37,13 +52,6 @@ class Link:
         """Our end, and the one to hand to a new process."""
         ours, theirs = socket.socketpair()
         return cls(ours), theirs
-
-    @classmethod
-    def adopt(cls, descriptor: int) -> Link:
-        """The end this process was given; its own children do not get it."""
-        connection = socket.socket(fileno=descriptor)
-        connection.set_inheritable(False)
-        return cls(connection)
 
     def fileno(self) -> int:
         """The descriptor, to wait on."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import logging
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tasklib.worker.crew import VARIABLE
 from tasklib.worker.keeper import introduce
 from tasklib.worker.kept import SupervisorLink
 from tasklib.worker.link import Link
@@ -25,17 +23,6 @@ WATCHDOG = 1.5
 """Leases of silence after which the process ends itself, should no supervisor be there to do it."""
 
 log = logging.getLogger("tasklib.worker")
-
-
-def link_to_supervisor() -> Link | None:
-    """The line to the supervisor that started this process, if one did; asked for once, before user code runs."""
-    given = os.environ.pop(VARIABLE, None)
-    if given is None:
-        return None
-    descriptor, restarts = map(int, given.split(":"))
-    link = Link.adopt(descriptor)
-    link.restarts = restarts
-    return link
 
 
 def run_member(
