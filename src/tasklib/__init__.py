@@ -49,10 +49,12 @@ if TYPE_CHECKING:
         WorkerLost,
         WorkerStuck,
     )
+    from tasklib.explain import Explanation, Reason
     from tasklib.fluent import tq
     from tasklib.middleware import Middleware
     from tasklib.queue import TaskQueue
     from tasklib.retry import Backoff
+    from tasklib.schedule import Plan, Schedule
     from tasklib.task import (
         Attempt,
         LogLine,
@@ -91,6 +93,8 @@ else:
                 "config",
                 "retry",
                 "clock",
+                "schedule",
+                "explain",
                 "context",
                 "middleware",
                 "queue",
@@ -120,6 +124,7 @@ __all__ = [
     "DatabaseBusy",
     "DatabaseFull",
     "DatabaseUnavailable",
+    "Explanation",
     "ForeignTable",
     "InvalidArguments",
     "InvalidPayload",
@@ -129,10 +134,13 @@ __all__ = [
     "Middleware",
     "NotInitialized",
     "PermissionDenied",
+    "Plan",
     "QueueStats",
+    "Reason",
     "Resource",
     "ResultError",
     "Retry",
+    "Schedule",
     "SchemaError",
     "SchemaMissing",
     "SchemaOutdated",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tasklib.errors import ConfigurationError
 
@@ -12,7 +13,7 @@ from tasklib.errors import ConfigurationError
 class TokenBucket:
     """Starts `rate` tasks a second; what is not used fills up to one second's worth, and at least one."""
 
-    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, rate: Any, clock: Callable[[], float] = time.monotonic) -> None:
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < 1e9:
             raise ConfigurationError(f"a rate limit is a number of tasks per second above 0, got {rate!r}")
         self.rate = float(rate)
@@ -60,8 +61,8 @@ class LocalLimits:
         rest = {each: bucket for each, bucket in self._rates.items() if each != name}
         self._rates = {**rest, name: TokenBucket(tasks_per_second)} if tasks_per_second else rest
 
-    def set_count(self, name: str, count: int) -> None:
-        """Run at most so many tasks of the name at once."""
+    def set_count(self, name: str, count: Any) -> None:
+        """Run at most so many tasks of the name, a whole number, at once."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise ConfigurationError(f"a worker count is a whole number, 1 or more, got {count!r}")
         self._counts = {**self._counts, name: count}

@@ -15,12 +15,15 @@ from tasklib.config import Config
 from tasklib.context import TaskContext, current_context
 from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, check_name, default_name
 from tasklib.errors import ConfigurationError, TaskDefinitionError, TaskNotFound, require_aware
+from tasklib.explain import Explanation
+from tasklib.explain import explain as explain_evidence
 from tasklib.middleware import ErrorHook, Middleware
 from tasklib.schedule import Declaration, Misfire, Overlap, Plan, Schedule
 from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations import actions, controls, schedules, tasks, workers
 from tasklib.storage.operations.controls import Pause
+from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.statement import Operation
 from tasklib.submission import Merger, SubmitKeywords, SubmitOptions, TaskFunction, new_task
 from tasklib.task import NewTask, QueueStats, Task, TaskFilter, TaskId, TaskState, WorkerInfo
@@ -391,6 +394,13 @@ class TaskQueue:
         return (yield from workers.list_workers(self.clock.now()))
 
     aworkers = workers.twin
+
+    @operation
+    def explain(self, task_id: Id) -> Operation[Explanation]:
+        """Why the task is not running: every reason with its evidence and remedy, the one that binds first in front."""
+        return explain_evidence((yield from gather_evidence(require_id(task_id), self.clock.now())))
+
+    aexplain = explain.twin
 
     @operation
     def recover_stale_tasks(self) -> Operation[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -167,13 +167,13 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def _schedule(row: Row) -> Schedule:
-    document: Mapping[str, Any] = loads(row["plan"])
-    times = {key: moment(document[key]) for key in ("starts_at", "ends_at") if key in document}
+    document: dict[str, Any] = loads(row["plan"])
+    document |= {key: moment(document[key]) for key in ("starts_at", "ends_at") if key in document}
     created, updated = moment(row["created_at"]), moment(row["updated_at"])
     assert created is not None
     assert updated is not None
     return Schedule(
-        plan=Plan(**{**document, **times, "name": row["name"]}),
+        plan=Plan(name=row["name"], **document),
         next_run_at=moment(row["next_run_at"]),
         last_run_at=moment(row["last_run_at"]),
         last_task_id=None if row["last_task_id"] is None else uuid(row["last_task_id"]),

@@ -103,3 +103,22 @@ GROUP BY t.name, t.state;
 -- Say that somebody waits for the end of a task, so that whoever ends it notifies.
 UPDATE {schema}.tasks AS t SET watched = true
 WHERE t.id = :id::uuid AND NOT t.watched AND t.completed_at IS NULL;
+
+-- name: count_ahead
+-- How many due tasks of the names given come before one, counted no further than :limit.
+SELECT count(*) AS count
+FROM (
+    SELECT 1
+    FROM jsonb_array_elements_text(:names::jsonb) AS n (name)
+    CROSS JOIN {schema}.tasks AS x
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM {schema}.tasks AS t
+        WHERE t.name = n.name AND t.priority > x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
+        UNION ALL
+        SELECT 1 FROM {schema}.tasks AS t
+        WHERE t.name = n.name AND t.priority = x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
+            AND (t.due_at, t.seq) < (x.due_at, x.seq)
+    ) AS before
+    WHERE x.id = :id::uuid
+    LIMIT :limit::integer
+) AS ahead;

@@ -96,10 +96,10 @@ SELECT
             t.id, t.seq, t.name, json(t.kwargs), t.version, t.attempts, t.retry_count, t.max_retries, t.timeout_seconds,
             t.priority, json(t.tags), json(t.headers), t.scheduled_at, t.created_at, t.started_at, t.locked_until,
             t.lost_count, t.unique_key, t.concurrency_key, t.expires_at
-        ))
+        -- Not in a WHERE: that lets SQLite read the whole table first, to make a Bloom filter for this join.
+        )) FILTER (WHERE t.state = 'running')
         FROM (SELECT p.seq FROM temp.tasklib_picked AS p ORDER BY p.ord) AS p
         CROSS JOIN tasks AS t ON t.seq = p.seq
-        WHERE t.state = 'running'
     ) AS tasks,
     (SELECT count(*) FROM temp.tasklib_picked) AS seen,
     0 AS expired,

@@ -99,3 +99,20 @@ GROUP BY t.name, t.state;
 -- name: watch_task
 -- Differs by necessity: there is nobody to notify, a waiter looks whenever the file has changed.
 SELECT t.id FROM tasks AS t WHERE t.id = :id;
+
+-- name: count_ahead
+-- How many due tasks of the names given come before one, counted no further than :limit.
+SELECT count(*) AS count
+FROM (
+    SELECT 1
+    FROM tasks AS x CROSS JOIN json_each(:names) AS n
+    CROSS JOIN tasks AS t INDEXED BY tasks_claim ON t.name = n.value AND t.priority > x.priority AND t.due_at <= :now
+    WHERE x.id = :id
+    UNION ALL
+    SELECT 1
+    FROM tasks AS x CROSS JOIN json_each(:names) AS n
+    CROSS JOIN tasks AS t INDEXED BY tasks_claim ON t.name = n.value AND t.priority = x.priority AND t.due_at <= :now
+        AND (t.due_at < x.due_at OR (t.due_at = x.due_at AND t.seq < x.seq))
+    WHERE x.id = :id
+    LIMIT :limit
+) AS ahead;

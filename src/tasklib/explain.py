@@ -1,0 +1,179 @@
+"""Why isn't it running?  The reasons a task waits, in the order in which they bind, each with its evidence.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tasklib.lifecycle import Phase, phase_of
+from tasklib.task import Task, WorkerInfo
+
+MAX_AHEAD = 10_000
+"""Tasks ahead are counted up to here; more are said to be more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that keeps a task from running, or says why it will not."""
+
+    code: str
+    text: str
+    evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a task is not running, or that it is."""
+
+    task: Task
+    reasons: tuple[Reason, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(reason.text for reason in self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class PauseSeen:
+    """A pause that holds for the task; `name` is None if everything is paused."""
+
+    name: str | None
+    since: datetime
+    by: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the database says, all at one moment."""
+
+    task: Task
+    now: datetime
+    pauses: Sequence[PauseSeen]
+    workers: Sequence[WorkerInfo]
+    ahead: int
+
+
+def explain(seen: Evidence) -> Explanation:
+    """Every reason, the one that binds first at the front."""
+    phase = phase_of(seen.task)
+    if phase in (Phase.PENDING, Phase.RETRYING):
+        reasons = tuple(_waiting(seen))
+    elif phase is Phase.RUNNING:
+        reasons = tuple(_running(seen))
+    else:
+        reasons = (_finished(seen, phase),)
+    return Explanation(seen.task, reasons)
+
+
+def _waiting(seen: Evidence) -> Iterator[Reason]:
+    task, due = seen.task, seen.task.due_at
+    assert due is not None
+    left = (due - seen.now).total_seconds()
+    if left > 0:
+        yield _not_due(task, due, left)
+    for pause in seen.pauses:
+        yield _paused(pause)
+    able = [worker for worker in seen.workers if worker.alive and task.name in worker.names]
+    if not able:
+        yield _nobody(seen)
+    elif left <= 0 and not seen.pauses:
+        yield from _queued(seen, able)
+
+
+def _not_due(task: Task, due: datetime, left: float) -> Reason:
+    moment = due.isoformat(timespec="seconds")
+    if task.next_retry_at is not None and task.retry_count:
+        text = f"retry {task.retry_count} of {task.max_retries} at {moment}, in {_span(left)}, after a failed attempt"
+        return Reason(
+            "retry", text, {"next_retry_at": due, "seconds": left, "error": task.error}, "retry it now by hand"
+        )
+    text = f"due in {_span(left)}, at {moment}"
+    return Reason("delayed", text, {"due_at": due, "seconds": left}, "wait, or submit it again without a delay")
+
+
+def _paused(pause: PauseSeen) -> Reason:
+    what = "everything" if pause.name is None else f"tasks named {pause.name!r}"
+    by, why = f" by {pause.by}" if pause.by else "", f": {pause.reason}" if pause.reason else ""
+    text = f"{what} paused{by} since {pause.since.isoformat(timespec='seconds')}{why}"
+    command = "tasklib resume" + (f" {pause.name}" if pause.name else "")
+    evidence = {"name": pause.name, "by": pause.by, "since": pause.since, "reason": pause.reason}
+    return Reason("paused", text, evidence, f"resume: {command}")
+
+
+def _nobody(seen: Evidence) -> Reason:
+    name = seen.task.name
+    alive = [worker for worker in seen.workers if worker.alive]
+    silent = [worker for worker in seen.workers if not worker.alive and name in worker.names]
+    known = ", ".join(f"{worker.worker_id} ({', '.join(worker.names) or 'no tasks'})" for worker in alive[:5])
+    text = f"no live worker knows tasks named {name!r} (workers seen: {known or 'none'})"
+    if silent:
+        text += f"; {silent[0].worker_id} knew them and stopped answering {_ago(seen, silent[0])} ago"
+    evidence = {
+        "workers": [worker.worker_id for worker in alive],
+        "silent": [worker.worker_id for worker in silent],
+    }
+    return Reason("no_worker", text, evidence, "start a worker whose code defines or handles this name")
+
+
+def _queued(seen: Evidence, able: Sequence[WorkerInfo]) -> Iterator[Reason]:
+    slots = sum(worker.concurrency for worker in able)
+    taken = sum(min(worker.running, worker.concurrency) for worker in able)
+    if taken >= slots:
+        holders = ", ".join(f"{worker.worker_id} ({worker.running})" for worker in able[:5])
+        evidence = {"running": taken, "slots": slots, "workers": [worker.worker_id for worker in able]}
+        text = f"all slots are taken: {taken}/{slots}, held by {holders}"
+        yield Reason("busy", text, evidence, "wait, add workers, or raise their concurrency")
+    if seen.ahead:
+        more = "more than " if seen.ahead > MAX_AHEAD else ""
+        count = min(seen.ahead, MAX_AHEAD)
+        text = f"{more}{count:,} tasks ahead by priority and due time"
+        evidence = {"ahead": count, "capped": seen.ahead > MAX_AHEAD}
+        yield Reason("behind", text, evidence, "wait, or submit it with a higher priority")
+    if taken < slots and not seen.ahead:
+        text = "nothing stands in its way: a worker should start it within its poll interval"
+        yield Reason("ready", text, {"slots": slots, "running": taken})
+
+
+def _running(seen: Evidence) -> Iterator[Reason]:
+    task = seen.task
+    lease = (task.locked_until - seen.now).total_seconds() if task.locked_until else 0.0
+    holder = next((worker for worker in seen.workers if worker.worker_id == task.worker_id), None)
+    evidence = {"worker_id": task.worker_id, "locked_until": task.locked_until, "started_at": task.started_at}
+    if task.cancel_requested_at is not None:
+        yield Reason("cancelling", "it is running and was asked to stop", {"since": task.cancel_requested_at})
+    if holder is None or not holder.alive:
+        silence = "is gone" if holder is None else f"stopped answering {_ago(seen, holder)} ago"
+        ends = f"lease ends in {_span(lease)}" if lease > 0 else f"lease ended {_span(-lease)} ago"
+        text = f"it is running, but worker {task.worker_id} {silence}, {ends}"
+        yield Reason("worker_silent", text, evidence, "any live worker takes it over; start one, or wait")
+        return
+    since = f" since {task.started_at.isoformat(timespec='seconds')}" if task.started_at else ""
+    yield Reason("running", f"it is running on {task.worker_id}{since}", evidence)
+
+
+def _finished(seen: Evidence, phase: Phase) -> Reason:
+    task = seen.task
+    moment = task.completed_at.isoformat(timespec="seconds") if task.completed_at else "unknown"
+    last = (task.error or "").strip().splitlines()[-1:]
+    texts = {
+        Phase.COMPLETED: f"it completed at {moment}",
+        Phase.CANCELLED: f"it was cancelled at {moment}",
+        Phase.BURIED: f"it was buried at {moment}: {task.lost_count} workers vanished while they ran it",
+        Phase.FAILED: f"it failed for good at {moment} after {task.attempts} attempts",
+    }
+    text = texts[phase] + (f" ({last[0]})" if last and phase is not Phase.COMPLETED else "")
+    remedy = None if phase is Phase.COMPLETED else "retry it by hand"
+    return Reason(phase.value, text, {"completed_at": task.completed_at, "attempts": task.attempts}, remedy)
+
+
+def _ago(seen: Evidence, worker: WorkerInfo) -> str:
+    return _span((seen.now - worker.heartbeat_at).total_seconds())
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

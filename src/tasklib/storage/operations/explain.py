@@ -1,0 +1,37 @@
+"""Gathering the evidence of why a task is not running, all at one moment."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from tasklib.codec import dumps
+from tasklib.errors import TaskNotFound
+from tasklib.explain import MAX_AHEAD, Evidence, PauseSeen
+from tasklib.storage.operations.controls import list_pauses
+from tasklib.storage.operations.schedules import read_clock
+from tasklib.storage.operations.tasks import get_task
+from tasklib.storage.operations.workers import list_workers
+from tasklib.storage.statement import Operation, Statement
+from tasklib.task import TaskState
+
+
+def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
+    """Everything that can keep the task from running."""
+    clock = yield from read_clock(now)
+    task = yield from get_task(task_id)
+    if task is None:
+        raise TaskNotFound(task_id)
+    workers = yield from list_workers(now)
+    pauses = [
+        PauseSeen(pause.name, pause.since, pause.by, pause.reason)
+        for pause in (yield from list_pauses())
+        if pause.name is None or pause.name == task.name
+    ]
+    ahead = 0
+    if task.state in (TaskState.PENDING, TaskState.FAILED) and task.completed_at is None:
+        able = [worker for worker in workers if worker.alive and task.name in worker.names]
+        names = sorted({task.name, *(name for worker in able for name in worker.names)})
+        counting = {"id": str(task_id), "names": dumps(names), "limit": MAX_AHEAD + 1, "now": now}
+        ahead = (yield Statement("count_ahead", counting))[0]["count"]
+    return Evidence(task, clock, pauses, workers, ahead)
