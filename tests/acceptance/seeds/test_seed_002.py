@@ -15,7 +15,18 @@ from typing import Any
 
 import pytest
 
-from tasklib import Backoff, Config, InvalidArguments, ManualClock, NotInitialized, Task, TaskQueue, TaskState, tq
+from tasklib import (
+    Backoff,
+    Config,
+    InvalidArguments,
+    ManualClock,
+    NotInitialized,
+    SchemaMissing,
+    Task,
+    TaskQueue,
+    TaskState,
+    tq,
+)
 from tasklib.fluent import Fluent
 from tasklib.limits import TokenBucket
 from tests.acceptance.seeds.support import FailsAtFirst, Shell, advance, fail, read, states_of, url_of
@@ -612,6 +623,8 @@ async def test_block_49_worker(queue: TaskQueue) -> None:
 def test_block_50_database_setup(database_url: str) -> None:
     """8.1 Database Setup: `migrate` creates the tables and indexes, and does nothing the second time."""
     with TaskQueue(Config(database_url, auto_migrate=False)) as queue:
+        with pytest.raises(SchemaMissing, match="tasklib migrate"):
+            queue.stats()
         applied = queue.migrate()
         assert [name[:4] for name in applied] == sorted({name[:4] for name in applied})
         assert applied[0] == "0001_initial"

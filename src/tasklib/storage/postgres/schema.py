@@ -41,11 +41,12 @@ def current_schema(connection: Connection[Any], config: Config) -> str:
 
 def ensure_schema(connection: Connection[Any], dialect: PostgresDialect, *, migrate: bool) -> list[str]:
     """Check the schema, and with `migrate` bring it up to date; returns the names of the migrations applied."""
-    pending = missing("postgres", _applied(connection, dialect))
+    applied = _applied(connection, dialect)
+    pending = missing("postgres", applied)
     if not pending:
         return []
     if not migrate:
-        kind, state = (SchemaMissing, "has no tasklib tables") if len(pending) == 1 else (SchemaOutdated, "is outdated")
+        kind, state = (SchemaOutdated, "is outdated") if applied else (SchemaMissing, "has no tasklib tables")
         raise kind(
             f"schema {dialect.schema!r} {state} (missing: {', '.join(m.name for m in pending)}), auto_migrate is off; "
             "run `tasklib migrate` with a role that may create tables"

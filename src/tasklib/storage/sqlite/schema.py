@@ -20,9 +20,10 @@ CREATE TABLE IF NOT EXISTS tasklib_migrations (
 
 def needs_migration(connection: sqlite3.Connection, *, allowed: bool) -> bool:
     """Whether migrations are missing; if they are and are not allowed, that is an error."""
-    pending = missing("sqlite", _applied(connection))
+    applied = _applied(connection)
+    pending = missing("sqlite", applied)
     if pending and not allowed:
-        kind, state = (SchemaMissing, "has no tasklib tables") if len(pending) == 1 else (SchemaOutdated, "is outdated")
+        kind, state = (SchemaOutdated, "is outdated") if applied else (SchemaMissing, "has no tasklib tables")
         raise kind(
             f"the SQLite file {state} (missing: {', '.join(m.name for m in pending)}) and auto_migrate is off; "
             "run `tasklib migrate`"
