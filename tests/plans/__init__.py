@@ -1,0 +1,1 @@
+"""What the statements cost as the table grows: counted in pages and steps, never in seconds."""
