@@ -20,10 +20,11 @@ from tasklib.worker.signals import STOPS
 
 CHECK_SECONDS = 0.25
 """How often worker processes are looked at."""
-MARGIN_SECONDS = 1.0
+MARGIN_SECONDS = 0.8
 """How long after the grace a worker process may take to end by itself."""
 CLEANUP_SECONDS = 0.5
 """How long the tasks of a process that was ended by force may take to be given back."""
+CLOSE_SECONDS = 0.2
 EXIT_SECONDS = 5.0
 """How long a process whose work is done may take to end; threads of user code that never end keep it from that."""
 STEADY_SECONDS = 10.0
@@ -73,6 +74,8 @@ class Supervisor:
     def stop(self) -> None:
         """Let every worker process drain and end; called a second time, end now."""
         grace = 0.0 if self.stopping.is_set() else self.settings.grace_seconds
+        if self._code == 0:
+            log.info("stopping%s", " now" if self.stopping.is_set() else f"; running tasks may take {grace:g} s")
         self.deadline = min(self.deadline, time.monotonic() + grace + MARGIN_SECONDS)
         self.stopping.set()
         for member in self._members():
@@ -100,7 +103,7 @@ class Supervisor:
         settings = self.settings
         async with serve_probe(settings.probe_host, settings.probe_port, self.status):
             await asyncio.gather(*(seat.fill() for seat in self._seats))
-        await in_thread(self.databases.close, CLEANUP_SECONDS)
+        await in_thread(self.databases.close, CLOSE_SECONDS)
         return self._code
 
     def _collect(self) -> None:

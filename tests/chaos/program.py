@@ -1,0 +1,99 @@
+"""The program under attack: tasks that note each start and end in a file, by one write that no kill can tear."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+
+import tasklib
+from tasklib import TaskContext
+
+LEDGER = os.open(os.environ["CHAOS_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+def note(what: str, ctx: TaskContext) -> None:
+    os.write(LEDGER, f"{what} {ctx.task.id} {ctx.fencing_token} {os.getpid()} {time.monotonic()}\n".encode())
+
+
+@tasklib.task
+async def quick(ctx: TaskContext) -> None:
+    note("start", ctx)
+    note("end", ctx)
+
+
+@tasklib.task
+async def nap(ctx: TaskContext, seconds: float) -> None:
+    note("start", ctx)
+    await asyncio.sleep(seconds)
+    note("end", ctx)
+
+
+@tasklib.task
+def work(ctx: TaskContext, seconds: float) -> None:
+    note("start", ctx)
+    time.sleep(seconds)
+    note("end", ctx)
+
+
+@tasklib.task
+def flaky(ctx: TaskContext) -> None:
+    """Fails in its first attempt."""
+    note("start", ctx)
+    if ctx.attempt == 1:
+        raise ConnectionError("the first time never works")
+    note("end", ctx)
+
+
+@tasklib.task(transactional=True)
+def effect(ctx: TaskContext) -> None:
+    """Has an effect in the queue's own database, which must happen exactly once."""
+    note("start", ctx)
+    mark = "?" if type(ctx.connection).__module__ == "sqlite3" else "%s"
+    ctx.connection.execute(f"INSERT INTO chaos_effects (task_id) VALUES ({mark})", (str(ctx.task.id),))
+    note("end", ctx)
+
+
+@tasklib.task
+async def block_loop(ctx: TaskContext, seconds: float) -> None:
+    """Keeps the event loop from turning."""
+    note("start", ctx)
+    time.sleep(seconds)  # noqa: ASYNC251  that is the point
+    note("end", ctx)
+
+
+@tasklib.task
+def hold_gil(ctx: TaskContext, seconds: int) -> None:
+    """Keeps every thread of the process from running, as a long call in C does."""
+    note("start", ctx)
+    ctypes.PyDLL(None).sleep(seconds)
+    note("end", ctx)
+
+
+@tasklib.task
+def exit_worker(ctx: TaskContext) -> None:
+    """Ends its process without a word."""
+    note("start", ctx)
+    os._exit(3)
+
+
+@tasklib.task
+def kill_worker(ctx: TaskContext) -> None:
+    """Is killed, as by the kernel for want of memory."""
+    note("start", ctx)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@tasklib.task
+async def stubborn(ctx: TaskContext, seconds: float) -> None:
+    """Refuses to be cancelled."""
+    note("start", ctx)
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            await asyncio.sleep(left)
+        except asyncio.CancelledError:
+            continue
+    note("end", ctx)

@@ -1,0 +1,81 @@
+"""SIGTERM with many tasks running: what ends within the grace is done, the rest waits as if it had never begun."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from tests.chaos.conftest import StartFleet
+from tests.fixtures.waiting import eventually
+
+
+@dataclass(frozen=True)
+class Size:
+    grace: float
+    longest: float
+
+
+SHORT = Size(grace=2.0, longest=24.0)
+LONG = Size(grace=5.0, longest=60.0)
+SIZES = [
+    pytest.param(SHORT, id="short"),
+    pytest.param(LONG, id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(300)]),
+]
+TASKS = 50
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.backends("sqlite-file", "postgres-newest")
+def test_a_drain_ends_in_time_and_costs_the_unfinished_no_attempt(
+    database_url: str, start_fleet: StartFleet, size: Size
+):
+    fleet, queue = start_fleet(database_url)
+    service = fleet.start("--concurrency", "25", "--grace", str(size.grace), processes=2)
+    # Coroutines, threads, and some that refuse to end; from a fifth of the grace to far beyond it.
+    names = ("nap", "work", "nap", "work", "stubborn")
+    shortest = size.grace / 5
+    durations = [shortest + (size.longest - shortest) * (n / (TASKS - 1)) ** 3 for n in range(TASKS)]
+    for number, seconds in enumerate(durations):
+        queue.enqueue(names[number % len(names)], {"seconds": seconds}, max_attempts=4)
+    eventually(lambda: len(fleet.ledger.starts()) == TASKS, 30)
+
+    told = time.monotonic()
+    service.signal(signal.SIGTERM)
+    assert service.wait(size.grace + 30) == 0
+    took = time.monotonic() - told
+
+    assert took < size.grace + 2, service.log
+    assert not fleet.processes()
+    tasks = queue.list(limit=100)
+    states = Counter(task.state.value for task in tasks)
+    assert set(states) == {"completed", "pending"}, states
+    assert states["pending"] > TASKS / 4
+    assert {(task.attempts, task.retry_count, task.lost_count) for task in tasks if task.state == "pending"} == {
+        (0, 0, 0)
+    }
+    ends = {entry.task_id: entry.moment for entry in fleet.ledger.entries() if entry.what == "end"}
+    completed = {task.id for task in tasks if task.state == "completed"}
+    assert completed <= ends.keys()
+    assert {task_id for task_id, moment in ends.items() if moment < told + size.grace - 0.5} <= completed
+    assert queue.workers() == []
+
+
+def test_a_second_signal_ends_everything_now(sqlite_url: str, start_fleet: StartFleet):
+    fleet, queue = start_fleet(sqlite_url)
+    service = fleet.start("--concurrency", "10", "--grace", "60")
+    ids = [queue.enqueue(name, {"seconds": 120}, max_attempts=4) for name in ("nap", "work", "block_loop")]
+    eventually(lambda: len(fleet.ledger.starts()) == 3, 30)
+
+    service.signal(signal.SIGTERM)
+    eventually(lambda: "stopping;" in service.log)
+    service.signal(signal.SIGTERM)
+    told = time.monotonic()
+    assert service.wait(30) == 0
+
+    assert time.monotonic() - told < 2
+    assert not fleet.processes()
+    assert {(queue.get(i).state, queue.get(i).attempts) for i in ids} == {("pending", 0)}
