@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID, uuid4
 
 import psutil
@@ -69,6 +70,7 @@ class Fleet:
             **os.environ,
             RUN: self._run,
             "CHAOS_LEDGER": str(self.ledger.path),
+            "CHAOS_EFFECT": effect_sql(url),
             "DATABASE_URL": url,
             **{f"TASKLIB_{name.upper()}": str(value) for name, value in settings.items()},
         }
@@ -136,6 +138,14 @@ class Fleet:
             with suppress(psutil.Error):
                 if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(RUN) == self._run:
                     yield process
+
+
+def effect_sql(url: str) -> str:
+    """The statement by which tasks have an effect in the database; the worker's search path is not the test's."""
+    if url.startswith("sqlite"):
+        return "INSERT INTO chaos_effects (task_id) VALUES (?)"
+    schema = dict(parse_qsl(urlsplit(url).query)).get("schema", "public")
+    return f"INSERT INTO {schema}.chaos_effects (task_id) VALUES (%s)"
 
 
 def kind_of(process: psutil.Process) -> Kind:

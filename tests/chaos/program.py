@@ -51,8 +51,7 @@ def flaky(ctx: TaskContext) -> None:
 def effect(ctx: TaskContext) -> None:
     """Has an effect in the queue's own database, which must happen exactly once."""
     note("start", ctx)
-    mark = "?" if type(ctx.connection).__module__ == "sqlite3" else "%s"
-    ctx.connection.execute(f"INSERT INTO chaos_effects (task_id) VALUES ({mark})", (str(ctx.task.id),))
+    ctx.connection.execute(os.environ["CHAOS_EFFECT"], (str(ctx.task.id),))
     note("end", ctx)
 
 

@@ -1,0 +1,91 @@
+"""Random processes are killed while tasks run: nothing is lost, nothing is completed twice, everything finishes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import psutil
+import pytest
+
+from tests.chaos.audit import Audit
+from tests.chaos.conftest import StartFleet
+from tests.chaos.fleet import Fleet, Kind, kind_of
+from tests.chaos.ledger import duplicates
+from tests.chaos.producer import Producer
+from tests.fixtures.waiting import eventually
+
+
+@dataclass(frozen=True)
+class Size:
+    tasks: int
+    kills: int
+
+
+SIZES = [
+    pytest.param(Size(tasks=600, kills=6), id="short"),
+    pytest.param(Size(tasks=20_000, kills=100), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(3600)]),
+]
+SERVICES = 2
+PROCESSES = 2
+CHANCES: dict[Kind, int] = {"worker": 6, "supervisor": 2, "child": 2}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.backends("sqlite-file", "postgres-newest")
+def test_killed_processes_lose_nothing_and_complete_nothing_twice(
+    database_url: str, start_fleet: StartFleet, size: Size
+):
+    fleet, queue = start_fleet(database_url)
+    audit = Audit(database_url)
+    for _ in range(SERVICES):
+        fleet.start("--concurrency", "8", "--grace", "10", processes=PROCESSES)
+    chance = random.Random(size.kills)
+    producer = Producer(queue, size.tasks)
+    killed: Counter[Kind] = Counter()
+
+    for number in range(1, size.kills + 1):
+        # Spread over the work, whatever the machine's speed.
+        share = size.tasks * number / (size.kills + 1)
+        eventually(lambda share=share: fleet.ledger.count() >= share, 120)
+        killed[kill_one(fleet, chance)] += 1
+        replace_services(fleet)
+    eventually(lambda: producer.is_done, 600)
+    eventually(lambda: queue.count(state=["pending", "running", "retrying"]) == 0, 600)
+
+    assert queue.count(state="completed") == size.tasks, (queue.stats(), killed)
+    acknowledged = set(producer.acknowledged)
+    versions = audit.versions()
+    assert (producer.doubtful, duplicates(producer.acknowledged)) == (0, [])
+    assert versions.keys() == acknowledged
+    assert duplicates(audit.completions()) == []
+    assert set(audit.completions()) == acknowledged
+    assert duplicates(audit.effects()) == []
+    assert set(audit.effects()) == {task_id for task_id, name in producer.names.items() if name == "effect"}
+    assert fleet.ledger.executed_twice() == []
+    assert fleet.ledger.started_after(versions) == []
+    assert {entry.task_id for entry in fleet.ledger.entries() if entry.what == "end"} == acknowledged
+    fleet.stop()
+    assert queue.count(state="running") == 0
+
+
+def kill_one(fleet: Fleet, chance: random.Random) -> Kind:
+    """Kill a random process of a random kind."""
+    while True:
+        kind = chance.choices(list(CHANCES), list(CHANCES.values()))[0]
+        victims = fleet.processes(kind) or fleet.processes("worker")
+        try:
+            victim = chance.choice(sorted(victims, key=lambda p: p.pid))
+            kind = kind_of(victim)
+            victim.kill()
+        except (psutil.NoSuchProcess, IndexError):
+            continue
+        return kind
+
+
+def replace_services(fleet: Fleet) -> None:
+    """Start a service for each that is gone, as a service manager does."""
+    alive = sum(service.process.poll() is None for service in fleet.services)
+    for _ in range(SERVICES - alive):
+        fleet.start("--concurrency", "8", "--grace", "10", processes=PROCESSES, wait=False)
