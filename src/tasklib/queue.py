@@ -22,7 +22,7 @@ from tasklib.schedule import Declaration, Misfire, Overlap, Plan, Schedule
 from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations import actions, controls, schedules, tasks, workers
-from tasklib.storage.operations.controls import Pause
+from tasklib.storage.operations.controls import Limit, Pause
 from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.statement import Operation
 from tasklib.submission import Merger, SubmitKeywords, SubmitOptions, TaskFunction, new_task
@@ -382,6 +382,42 @@ class TaskQueue:
     ais_paused = is_paused.twin
 
     @operation
+    def set_rate_limit(self, tasks_per_second: float, name: str | None = None) -> Operation[None]:
+        """Let at most so many tasks, of one name or of all, start in a second over all workers; 0 is unlimited.
+
+        What is not used fills up to one second's worth, and at least one.  Every attempt counts.
+        """
+        if not _is_rate(tasks_per_second):
+            raise ConfigurationError(
+                f"a rate limit is a number of tasks per second, 0 for unlimited, got {tasks_per_second!r}"
+            )
+        yield from controls.set_rate(name, float(tasks_per_second) or None, self.clock.now())
+
+    aset_rate_limit = set_rate_limit.twin
+
+    @operation
+    def get_rate_limit(self, name: str | None = None) -> Operation[float]:
+        """The rate limit of one name, or the one over all; 0 if there is none."""
+        limits = yield from controls.list_limits(self.clock.now())
+        return next((limit.rate for limit in limits if limit.name == name and limit.rate), 0.0)
+
+    aget_rate_limit = get_rate_limit.twin
+
+    @operation
+    def set_concurrency_limit(self, count: int, name: str | None = None) -> Operation[None]:
+        """Let at most so many tasks, of one name or of all, run at once over all workers; 0 is unlimited."""
+        yield from controls.set_max_running(name, _whole("a concurrency limit", count) or None)
+
+    aset_concurrency_limit = set_concurrency_limit.twin
+
+    @operation
+    def limits(self) -> Operation[Sequence[Limit]]:
+        """The limits in force across all workers."""
+        return (yield from controls.list_limits(self.clock.now()))
+
+    alimits = limits.twin
+
+    @operation
     def pauses(self) -> Operation[Sequence[Pause]]:
         """What is paused now, by whom and why."""
         return (yield from controls.list_pauses())
@@ -672,6 +708,10 @@ def _states(state: str | Iterable[str] | None, known: Sequence[str] = FILTER_STA
         if each not in known:
             raise ConfigurationError(f"no such state: {each!r}; the states are {', '.join(known)}")
     return tuple(str(each) for each in states)
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
 
 
 def _whole(name: str, value: Any) -> int:

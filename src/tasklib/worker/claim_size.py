@@ -19,6 +19,8 @@ class ClaimSize:
         self._batch_size = batch_size or MAX_CLAIM
         self._prefetch = prefetch
         self._duration: float | None = None
+        self.limited = False
+        """While limits hold across workers nothing is claimed ahead: a task starts when its limit was asked."""
 
     def took(self, seconds: float) -> None:
         """Note how long a task ran."""
@@ -31,6 +33,8 @@ class ClaimSize:
     @property
     def buffer(self) -> int:
         """How many tasks to hold beyond those running."""
+        if self.limited:
+            return 0
         if self._prefetch is not None:
             return self._prefetch
         if self._duration is None or self._duration > SLOW_SECONDS:

@@ -126,6 +126,7 @@ class Claimer:
             # A claim whose answer was lost may have claimed: it is not sent again, its tasks are found and given back.
             repeatable=False,
         )
+        self._size.limited = claimed.limited
         for task in claimed.tasks:
             self._limits.started(task.name)
         return claimed

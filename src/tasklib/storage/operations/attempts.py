@@ -28,8 +28,10 @@ class Claimed:
     """More was due than was taken, because other workers held it at that moment: ask again at once."""
     registered: bool
     """False if this instance was declared dead: it must stop, or register anew."""
+    limited: bool
+    """Limits hold for some of these names, so nothing should be claimed that cannot start at once."""
     next_due_in: float | None
-    """Seconds until the next waiting task of these names becomes due, if nothing else is due."""
+    """Seconds until the next waiting task of these names becomes due, or a rate limit allows one again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ def claim_tasks(
     tasks = [ClaimedTask(fields) for fields in loads(row["tasks"])] if row["tasks"] else []
     if len(tasks) > limit:
         raise AssertionError(f"claimed {len(tasks)} tasks where at most {limit} were asked for")
-    contended = not tasks and row["seen"] > 0
-    return Claimed(tasks, contended, bool(row["registered"]), row["next_due_in"])
+    contended = not tasks and (row["seen"] > 0 or bool(row["blocked"]))
+    return Claimed(tasks, contended, bool(row["registered"]), bool(row["limited"]), row["next_due_in"])
 
 
 def complete_tasks(done: Sequence[Completion], now: datetime | None) -> Operation[set[str]]:

@@ -42,3 +42,32 @@ def list_pauses() -> Operation[list[Pause]]:
         assert since is not None
         pauses.append(Pause(row["name"] or None, since, row["paused_by"], row["reason"]))
     return pauses
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Limits in force across all workers; `name` is None for the whole queue."""
+
+    name: str | None
+    rate: float | None
+    """Tasks that may start in a second."""
+    max_running: int | None
+    """Tasks that may run at once."""
+    tokens: float | None
+    """Tasks that may start right now without waiting."""
+
+
+def set_rate(name: str | None, tasks_per_second: float | None, now: datetime | None) -> Operation[None]:
+    """Let at most so many tasks start in a second, over all workers; None lifts the limit."""
+    yield Statement("set_rate", {"name": name or EVERYTHING, "rate": tasks_per_second, "now": now})
+
+
+def set_max_running(name: str | None, count: int | None) -> Operation[None]:
+    """Let at most so many tasks run at once, over all workers; None lifts the limit."""
+    yield Statement("set_max_running", {"name": name or EVERYTHING, "count": count})
+
+
+def list_limits(now: datetime | None) -> Operation[list[Limit]]:
+    """The limits in force."""
+    rows = yield Statement("list_limits", {"now": now})
+    return [Limit(row["name"] or None, row["rate"], row["max_running"], row["tokens"]) for row in rows]

@@ -62,19 +62,21 @@ def ensure_schema(connection: Connection[Any], dialect: PostgresDialect, *, migr
 
 def _applied(connection: Connection[Any], dialect: PostgresDialect) -> Mapping[int, int]:
     """{version: min_compatible} of what the schema has; a foreign table in our place is an error."""
+    # Read from the catalog itself: to_regclass answers from a cache that a session which has just waited for the lock
+    # has not yet been told to forget, and would miss what the one before it created.
     found = connection.execute(
-        "SELECT to_regclass(%s) IS NOT NULL, to_regclass(%s) IS NOT NULL",
-        (f"{dialect.quoted_schema}.tasklib_migrations", f"{dialect.quoted_schema}.tasks"),
-    ).fetchone()
-    assert found is not None
-    if found[0]:
+        "SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname IN ('tasklib_migrations', 'tasks')",
+        (dialect.schema,),
+    ).fetchall()
+    if ("tasklib_migrations",) in found:
         rows = connection.execute(
             dialect.fill("SELECT version, min_compatible FROM {schema}.tasklib_migrations").encode()
         )
         applied = dict(rows.fetchall())
         if applied:
             return applied
-    if found[1]:
+    if ("tasks",) in found:
         raise ForeignTable(
             f"schema {dialect.schema!r} already has a table `tasks` that is not tasklib's; it was not touched; "
             "choose another schema, for example postgresql://…?schema=tasklib"

@@ -10,37 +10,83 @@ clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
 me AS MATERIALIZED (
     SELECT c.instance FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid FOR NO KEY UPDATE
 ),
+-- What people have switched, as it stood when this statement began.
+control AS MATERIALIZED (
+    SELECT c.name, c.paused_at, c.version, (c.rate IS NOT NULL OR c.max_running IS NOT NULL) AS limited
+    FROM {schema}.tasklib_controls AS c
+),
 known AS MATERIALIZED (
-    SELECT n.name COLLATE "C" AS name, (:caps::jsonb ->> n.name)::integer AS cap
+    SELECT n.name COLLATE "C" AS name
     FROM me CROSS JOIN jsonb_array_elements_text(:names::jsonb) AS n (name)
-    WHERE NOT EXISTS (
-        SELECT FROM {schema}.tasklib_controls AS c WHERE c.name IN ('', n.name) AND c.paused_at IS NOT NULL
-    )
+    WHERE NOT EXISTS (SELECT FROM control AS c WHERE c.name IN ('', n.name) AND c.paused_at IS NOT NULL)
 ),
 pair AS (
-    SELECT k.name, k.cap, head.priority, head.due_at
+    SELECT k.name, head.priority, head.due_at
     FROM known AS k CROSS JOIN LATERAL (
         SELECT t.priority, t.due_at FROM {schema}.tasks AS t
         WHERE t.name = k.name AND t.due_at IS NOT NULL
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
     UNION ALL
-    SELECT p.name, p.cap, head.priority, head.due_at
+    SELECT p.name, head.priority, head.due_at
     FROM pair AS p CROSS JOIN LATERAL (
         SELECT t.priority, t.due_at FROM {schema}.tasks AS t
         WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
 ),
+due_name AS MATERIALIZED (SELECT DISTINCT p.name FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now),
+-- The limits that matter now, each locked: whoever holds a limit decides how it is used, and nobody waits for it.
+limit_row AS MATERIALIZED (
+    SELECT c.name, c.version, c.max_running, c.rate, CASE WHEN c.rate IS NOT NULL THEN least(greatest(1, c.rate),
+        c.tokens + greatest(0, extract(epoch FROM clock.now - c.refilled_at)::float8) * c.rate) END AS tokens
+    FROM clock CROSS JOIN {schema}.tasklib_controls AS c
+    WHERE (c.rate IS NOT NULL OR c.max_running IS NOT NULL) AND EXISTS (
+        SELECT FROM due_name AS d WHERE c.name IN ('', d.name)
+    )
+    FOR NO KEY UPDATE OF c SKIP LOCKED
+),
+-- A limit that changed after this statement began was used by a claim whose tasks this one cannot see: it gives way.
+usable AS MATERIALIZED (
+    SELECT l.* FROM limit_row AS l JOIN control AS c ON c.name = l.name AND c.version = l.version
+),
+running AS MATERIALIZED (
+    SELECT t.name, count(*) AS count
+    FROM (SELECT FROM usable AS u WHERE u.max_running IS NOT NULL LIMIT 1) AS asked
+    CROSS JOIN {schema}.tasklib_claims AS h
+    CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+    JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+    GROUP BY t.name
+),
+free AS MATERIALIZED (
+    SELECT u.name, least(floor(u.tokens + 1e-9), CASE WHEN u.max_running IS NOT NULL THEN greatest(0, u.max_running - (
+        SELECT coalesce(sum(r.count), 0) FROM running AS r WHERE u.name IN ('', r.name)
+    )) END)::integer AS count
+    FROM usable AS u
+),
+name_cap AS MATERIALIZED (
+    SELECT d.name, least(
+        (:caps::jsonb ->> d.name)::integer,
+        (SELECT CASE WHEN c.limited THEN coalesce(f.count, 0) END
+            FROM control AS c LEFT JOIN free AS f ON f.name = c.name WHERE c.name = d.name)
+    ) AS cap
+    FROM due_name AS d
+),
+total AS MATERIALIZED (
+    SELECT least(:limit::integer, (
+        SELECT CASE WHEN c.limited THEN coalesce(f.count, 0) END
+        FROM control AS c LEFT JOIN free AS f ON f.name = c.name WHERE c.name = ''
+    )) AS count
+),
 candidate AS MATERIALIZED (
-    SELECT p.name, p.priority, p.cap
-    FROM pair AS p CROSS JOIN clock CROSS JOIN LATERAL (
+    SELECT p.name, p.priority, n.cap
+    FROM pair AS p JOIN name_cap AS n ON n.name = p.name CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.due_at, t.seq FROM {schema}.tasks AS t
         WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now
-        ORDER BY t.due_at, t.seq LIMIT least(:limit::integer, p.cap)
+        ORDER BY t.due_at, t.seq LIMIT least(:limit::integer, n.cap)
     ) AS due
     WHERE p.due_at <= clock.now
-    ORDER BY p.priority DESC, due.due_at, due.seq LIMIT :limit::integer
+    ORDER BY p.priority DESC, due.due_at, due.seq LIMIT (SELECT count FROM total)
 ),
 -- A name's cap holds over all its priorities together: the higher ones use it up first.
 quota AS MATERIALIZED (
@@ -83,6 +129,14 @@ held AS (
             || ARRAY(SELECT k.version FROM claimed AS k ORDER BY k.seq)
     WHERE c.instance = :instance::uuid AND EXISTS (SELECT FROM claimed)
 ),
+spent AS (
+    UPDATE {schema}.tasklib_controls AS c
+    SET tokens = u.tokens - used.count, refilled_at = greatest(clock.now, c.refilled_at), version = c.version + 1
+    FROM clock CROSS JOIN usable AS u CROSS JOIN LATERAL (
+        SELECT count(*) AS count FROM claimed AS k WHERE k.state = 'running' AND u.name IN ('', k.name)
+    ) AS used
+    WHERE c.name = u.name AND used.count > 0
+),
 expired AS MATERIALIZED (
     SELECT pg_notify('{channel}', 'done:' || k.id) FROM claimed AS k WHERE k.watched AND k.state = 'cancelled'
 )
@@ -100,9 +154,16 @@ SELECT
     -- Read, because a CTE nobody reads is not run.
     (SELECT count(*) FROM expired) AS expired,
     (SELECT count(*) FROM me) AS registered,
-    (
-        SELECT extract(epoch FROM min(p.due_at) - min(c.now))::float8
-        FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at > c.now
+    EXISTS (SELECT FROM control AS c WHERE c.limited AND (c.name = '' OR :names::jsonb ? c.name)) AS limited,
+    -- A limit that another claim held at this moment: look again at once.
+    EXISTS (
+        SELECT FROM control AS c WHERE c.limited AND EXISTS (SELECT FROM due_name AS d WHERE c.name IN ('', d.name))
+            AND NOT EXISTS (SELECT FROM usable AS u WHERE u.name = c.name)
+    ) AS blocked,
+    least(
+        (SELECT extract(epoch FROM min(p.due_at) - min(c.now))::float8 FROM pair AS p CROSS JOIN clock AS c
+            WHERE p.due_at > c.now),
+        (SELECT min((1 - u.tokens) / u.rate) FROM usable AS u WHERE u.tokens < 1)
     ) AS next_due_in;
 
 -- name: complete_tasks

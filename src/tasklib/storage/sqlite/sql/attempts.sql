@@ -7,7 +7,14 @@ DELETE FROM temp.tasklib_picked;
 INSERT INTO temp.tasklib_picked (ord, seq)
 WITH RECURSIVE
 known AS MATERIALIZED (
-    SELECT n.value AS name, coalesce((SELECT c.value FROM json_each(:caps) AS c WHERE c.key = n.value), :limit) AS cap
+    SELECT n.value AS name, min(
+        coalesce((SELECT c.value FROM json_each(:caps) AS c WHERE c.key = n.value), :limit),
+        coalesce((SELECT {tokens} FROM tasklib_controls AS c WHERE c.name = n.value AND c.rate IS NOT NULL), :limit),
+        coalesce((
+            SELECT max(0, c.max_running - (SELECT count(*) FROM {running} WHERE t.name = c.name))
+            FROM tasklib_controls AS c WHERE c.name = n.value AND c.max_running IS NOT NULL
+        ), :limit)
+    ) AS cap
     FROM tasklib_claims AS me CROSS JOIN json_each(:names) AS n
     WHERE me.instance = :instance AND NOT EXISTS (
         SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', n.value) AND c.paused_at IS NOT NULL
@@ -42,7 +49,16 @@ ranked AS (
     SELECT c.*, row_number() OVER (PARTITION BY c.name ORDER BY c.priority DESC, c.due_at, c.seq) AS rank FROM candidate AS c
 )
 SELECT row_number() OVER (ORDER BY c.priority DESC, c.due_at, c.seq), c.seq
-FROM ranked AS c WHERE c.rank <= c.cap ORDER BY c.priority DESC, c.due_at, c.seq LIMIT :limit;
+FROM ranked AS c WHERE c.rank <= c.cap
+ORDER BY c.priority DESC, c.due_at, c.seq
+LIMIT min(
+    :limit,
+    coalesce((SELECT {tokens} FROM tasklib_controls AS c WHERE c.name = '' AND c.rate IS NOT NULL), :limit),
+    coalesce((
+        SELECT max(0, c.max_running - (SELECT count(*) FROM {running}))
+        FROM tasklib_controls AS c WHERE c.name = '' AND c.max_running IS NOT NULL
+    ), :limit)
+);
 UPDATE tasks
 SET state = CASE WHEN expires_at <= :now THEN 'cancelled' ELSE 'running' END,
     completed_at = CASE WHEN expires_at <= :now THEN :now END,
@@ -74,6 +90,15 @@ SET seqs = (
         ) AS h
     )
 WHERE instance = :instance AND EXISTS (SELECT 1 FROM temp.tasklib_picked);
+UPDATE tasklib_controls
+SET tokens = {bucket} - used.count, refilled_at = :now
+FROM (
+    SELECT l.name, count(t.seq) AS count
+    FROM tasklib_controls AS l CROSS JOIN temp.tasklib_picked AS p
+    JOIN tasks AS t ON t.seq = p.seq AND t.state = 'running' AND l.name IN ('', t.name)
+    WHERE l.rate IS NOT NULL GROUP BY l.name
+) AS used
+WHERE tasklib_controls.name = used.name;
 WITH RECURSIVE pair (name, priority) AS (
     SELECT k.value, (
         SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
@@ -104,7 +129,14 @@ SELECT
     (SELECT count(*) FROM temp.tasklib_picked) AS seen,
     0 AS expired,
     (SELECT count(*) FROM tasklib_claims WHERE instance = :instance) AS registered,
+    EXISTS (
+        SELECT 1 FROM tasklib_controls AS c WHERE (c.rate IS NOT NULL OR c.max_running IS NOT NULL)
+            AND (c.name = '' OR c.name IN (SELECT n.value FROM json_each(:names) AS n))
+    ) AS limited,
+    0 AS blocked,
     (
+        SELECT min(wait.seconds) FROM (
+            SELECT (
         SELECT (julianday(min(head.due_at)) - julianday(:now)) * 86400.0 FROM (
             SELECT (
                 SELECT t.due_at FROM tasks AS t INDEXED BY tasks_claim
@@ -113,7 +145,23 @@ SELECT
             ) AS due_at
             FROM pair AS p WHERE p.priority IS NOT NULL
         ) AS head
+    ) AS seconds
+            UNION ALL
+            SELECT (1 - {bucket}) / rate FROM tasklib_controls
+            WHERE rate IS NOT NULL AND {bucket} < 1 AND (name = '' OR name IN (SELECT n.value FROM json_each(:names) AS n))
+        ) AS wait
     ) AS next_due_in;
+
+-- fragment: bucket
+min(max(1.0, rate), tokens + max(0.0, (julianday(:now) - julianday(refilled_at)) * 86400.0) * rate)
+
+-- fragment: tokens
+CAST(min(max(1.0, c.rate), c.tokens + max(0.0, (julianday(:now) - julianday(c.refilled_at)) * 86400.0) * c.rate) + 1e-4
+            AS INTEGER)
+
+-- fragment: running
+tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
+            JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
 
 -- name: complete_tasks
 -- End attempts in success; an attempt that is not the current one changes nothing and is left out of the answer.

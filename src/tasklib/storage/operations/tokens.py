@@ -1,0 +1,126 @@
+"""Tokens of the HTTP service: only their hashes are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+from uuid import UUID, uuid4
+
+from tasklib.storage.rows import moment, uuid
+from tasklib.storage.statement import BEGIN, Operation, Row, Statement
+
+PREFIX: Final = "tl_"
+"""What every token begins with, so that scanners of source code can find one."""
+SHOWN_CHARACTERS: Final = 9
+"""How much of a token is kept in clear, to tell tokens apart."""
+
+
+class Role(StrEnum):
+    """What the holder of a token may do."""
+
+    PRODUCER = "producer"
+    WORKER = "worker"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token without its secret."""
+
+    id: UUID
+    name: str
+    role: Role
+    begins: str
+    """Its first characters."""
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    """To the minute."""
+    revoked_at: datetime | None
+    valid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token just made; its secret is shown this once and kept nowhere."""
+
+    token: Token
+    secret: str
+
+
+def hashed(secret: str) -> str:
+    """What is kept of a secret.  It has 256 random bits, so that a fast hash cannot be turned back."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def create_token(
+    name: str, role: Role, *, expires_at: datetime | None = None, now: datetime | None
+) -> Operation[NewToken]:
+    """Make a token."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    rows = yield Statement(
+        "create_token",
+        {
+            "id": str(uuid4()),
+            "name": name,
+            "role": str(role),
+            "hash": hashed(secret),
+            "begins": secret[:SHOWN_CHARACTERS],
+            "expires_at": expires_at,
+            "now": now,
+        },
+    )
+    return NewToken(_token(rows[0]), secret)
+
+
+def use_token(hash_of_secret: str, now: datetime | None) -> Operation[Token | None]:
+    """The valid token of this hash, or None; notes that it was used."""
+    rows = yield Statement("find_token", {"hash": hash_of_secret, "now": now})
+    token = _token(rows[0]) if rows else None
+    if token is None or not token.valid:
+        return None
+    if rows[0]["stale"]:
+        yield Statement("touch_token", {"id": str(token.id), "now": now})
+    return token
+
+
+def any_token() -> Operation[bool]:
+    """Whether a token was ever made, also one that is no longer valid."""
+    return bool((yield Statement("any_token"))[0]["found"])
+
+
+def list_tokens(now: datetime | None) -> Operation[list[Token]]:
+    """Every token, the newest first."""
+    return [_token(row) for row in (yield Statement("list_tokens", {"now": now}))]
+
+
+def revoke_token(which: str, now: datetime | None) -> Operation[Token | None]:
+    """Refuse a token from now on, given by its name, its id or its first characters; None if there is no such one."""
+    yield BEGIN
+    for token in (yield from list_tokens(now)):
+        if which in (token.name, str(token.id), token.begins) and token.revoked_at is None:
+            rows = yield Statement("revoke_token", {"id": str(token.id), "now": now})
+            return _token(rows[0])
+    return None
+
+
+def _token(row: Row) -> Token:
+    created = moment(row["created_at"])
+    assert created is not None
+    return Token(
+        id=uuid(row["id"]),
+        name=row["name"],
+        role=Role(row["role"]),
+        begins=row["begins"],
+        created_at=created,
+        expires_at=moment(row["expires_at"]),
+        last_used_at=moment(row["last_used_at"]),
+        revoked_at=moment(row["revoked_at"]),
+        valid=bool(row["valid"]),
+    )
