@@ -46,6 +46,18 @@ class PauseSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitSeen:
+    """A limit that holds for the task across all workers; `name` is None if it is over everything."""
+
+    name: str | None
+    rate: float | None
+    tokens: float | None
+    max_running: int | None
+    holders: tuple[str, ...]
+    """Tasks that run under the limit now, at most as many as it allows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What the database says, all at one moment."""
 
@@ -53,6 +65,7 @@ class Evidence:
     now: datetime
     pauses: Sequence[PauseSeen]
     workers: Sequence[WorkerInfo]
+    limits: Sequence[LimitSeen]
     ahead: int
 
 
@@ -80,7 +93,9 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
     if not able:
         yield _nobody(seen)
     elif left <= 0 and not seen.pauses:
-        yield from _queued(seen, able)
+        bound = tuple(reason for limit in seen.limits for reason in _limited(limit))
+        yield from bound
+        yield from _queued(seen, able, ready=not bound)
 
 
 def _not_due(task: Task, due: datetime, left: float) -> Reason:
@@ -118,7 +133,22 @@ def _nobody(seen: Evidence) -> Reason:
     return Reason("no_worker", text, evidence, "start a worker whose code defines or handles this name")
 
 
-def _queued(seen: Evidence, able: Sequence[WorkerInfo]) -> Iterator[Reason]:
+def _limited(limit: LimitSeen) -> Iterator[Reason]:
+    what = "everything" if limit.name is None else f"tasks named {limit.name!r}"
+    target = f" {limit.name}" if limit.name else ""
+    if limit.rate is not None and limit.tokens is not None and limit.tokens < 1:
+        seconds = (1 - limit.tokens) / limit.rate
+        text = f"rate limit of {limit.rate:g}/s over {what} is used up, next slot in {_span(seconds)}"
+        evidence = {"name": limit.name, "rate": limit.rate, "seconds": seconds}
+        yield Reason("rate_limit", text, evidence, f"wait, or raise it: tasklib rate-limit N{target}")
+    if limit.max_running is not None and len(limit.holders) >= limit.max_running:
+        held = ", ".join(limit.holders[:3]) + (" …" if len(limit.holders) > 3 else "")
+        text = f"concurrency {len(limit.holders)}/{limit.max_running} over {what}, held by {held}"
+        using = {"name": limit.name, "limit": limit.max_running, "held_by": list(limit.holders)}
+        yield Reason("concurrency_limit", text, using, "wait for one of them to end, or raise the limit")
+
+
+def _queued(seen: Evidence, able: Sequence[WorkerInfo], *, ready: bool) -> Iterator[Reason]:
     slots = sum(worker.concurrency for worker in able)
     taken = sum(min(worker.running, worker.concurrency) for worker in able)
     if taken >= slots:
@@ -132,7 +162,7 @@ def _queued(seen: Evidence, able: Sequence[WorkerInfo]) -> Iterator[Reason]:
         text = f"{more}{count:,} tasks ahead by priority and due time"
         evidence = {"ahead": count, "capped": seen.ahead > MAX_AHEAD}
         yield Reason("behind", text, evidence, "wait, or submit it with a higher priority")
-    if taken < slots and not seen.ahead:
+    if ready and taken < slots and not seen.ahead:
         text = "nothing stands in its way: a worker should start it within its poll interval"
         yield Reason("ready", text, {"slots": slots, "running": taken})
 

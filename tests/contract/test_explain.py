@@ -136,6 +136,27 @@ def test_a_long_queue_is_counted_no_further_than_a_bound(bench: Bench) -> None:
     assert "more than 10,000 tasks ahead" in reason.text
 
 
+def test_a_rate_limit_that_is_used_up(bench: Bench) -> None:
+    who = bench.worker("crawl", concurrency=9)
+    bench.queue.set_rate_limit(0.5, "crawl")
+    first, task_id = bench.queue.enqueue("crawl"), bench.queue.enqueue("crawl")
+    assert [task.id for task in bench.claim(who)] == [str(first)]
+    bench.clock.advance(0.5)
+    [reason] = bench.queue.explain(task_id).reasons
+    assert (reason.code, reason.evidence["seconds"]) == ("rate_limit", pytest.approx(1.5, abs=0.01))
+    assert "rate limit of 0.5/s over tasks named 'crawl' is used up, next slot in 1.5 s" in reason.text
+
+
+def test_a_concurrency_limit_that_is_used_up_names_its_holders(bench: Bench) -> None:
+    who = bench.worker("crawl", concurrency=9)
+    bench.queue.set_concurrency_limit(1)
+    first, task_id = bench.queue.enqueue("crawl"), bench.queue.enqueue("crawl")
+    bench.claim(who, limit=5)
+    [reason] = bench.queue.explain(task_id).reasons
+    assert (reason.code, reason.evidence["held_by"]) == ("concurrency_limit", [str(first)])
+    assert f"concurrency 1/1 over everything, held by {first}" in reason.text
+
+
 def test_nothing_in_its_way(bench: Bench) -> None:
     bench.worker("crawl")
     assert bench.codes(bench.queue.enqueue("crawl")) == ["ready"]

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from tasklib.codec import dumps
 from tasklib.errors import TaskNotFound
-from tasklib.explain import MAX_AHEAD, Evidence, PauseSeen
-from tasklib.storage.operations.controls import list_pauses
+from tasklib.explain import MAX_AHEAD, Evidence, LimitSeen, PauseSeen
+from tasklib.storage.operations.controls import EVERYTHING, Limit, list_limits, list_pauses
 from tasklib.storage.operations.schedules import read_clock
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import list_workers
@@ -28,10 +28,23 @@ def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
         for pause in (yield from list_pauses())
         if pause.name is None or pause.name == task.name
     ]
+    limits: list[LimitSeen] = []
+    for limit in (yield from list_limits(now)):
+        if limit.name is None or limit.name == task.name:
+            holders = yield from _holders(limit)
+            limits.append(LimitSeen(limit.name, limit.rate, limit.tokens, limit.max_running, holders))
     ahead = 0
     if task.state in (TaskState.PENDING, TaskState.FAILED) and task.completed_at is None:
         able = [worker for worker in workers if worker.alive and task.name in worker.names]
         names = sorted({task.name, *(name for worker in able for name in worker.names)})
         counting = {"id": str(task_id), "names": dumps(names), "limit": MAX_AHEAD + 1, "now": now}
         ahead = (yield Statement("count_ahead", counting))[0]["count"]
-    return Evidence(task, clock, pauses, workers, ahead)
+    return Evidence(task, clock, pauses, workers, limits, ahead)
+
+
+def _holders(limit: Limit) -> Operation[tuple[str, ...]]:
+    """The tasks that use up a limit of what runs at once."""
+    if limit.max_running is None:
+        return ()
+    asked = {"name": limit.name or EVERYTHING, "limit": limit.max_running}
+    return tuple(str(row["id"]) for row in (yield Statement("list_running", asked)))

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 CONFLICT_TRIES = 5
 SESSION = (
     # Our statements are planned once and run often; compiling them, or planning them anew each time, costs more than
-    # running them.  A plan made while the table was empty is kept when it is full, and to such a plan reading all of the
-    # table looks cheap: so an index is used wherever one fits, and in its order.  A default isolation chosen for the
-    # application is not for the queue's own statements.
+    # running them.  A plan made while the table was empty is kept when it is full, and to such a plan reading all of
+    # the table looks cheap: so an index is used wherever one fits, and in its order.  A default isolation chosen for
+    # the application is not for the queue's own statements.
     "SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; "
     "SET default_transaction_isolation = 'read committed'"
 )

@@ -79,6 +79,16 @@ RETURNING t.id;
 -- How many worker instances are known.
 SELECT count(*) AS count FROM {schema}.tasklib_workers;
 
+-- name: list_running
+-- The running tasks that instances hold, of one name or with the empty name of all, no more than :limit of them.
+SELECT t.id
+FROM {schema}.tasklib_claims AS h
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+WHERE :name::text IN ('', t.name)
+ORDER BY t.seq
+LIMIT :limit::integer;
+
 -- name: find_dead_workers
 -- Instances silent for longer than they allowed, locked so that one recoverer takes care of each.
 SELECT w.instance

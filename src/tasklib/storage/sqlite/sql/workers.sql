@@ -64,6 +64,16 @@ RETURNING tasks.id;
 -- How many worker instances are known.
 SELECT count(*) AS count FROM tasklib_workers;
 
+-- name: list_running
+-- The running tasks that instances hold, of one name or with the empty name of all, no more than :limit of them.
+SELECT t.id
+FROM tasklib_claims AS h
+CROSS JOIN json_each(h.seqs) AS held
+JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+WHERE :name IN ('', t.name)
+ORDER BY t.seq
+LIMIT :limit;
+
 -- name: find_dead_workers
 -- Instances silent for longer than they allowed.
 SELECT w.instance
