@@ -141,6 +141,8 @@ def submit(
         "on_conflict": on_conflict,
         "tags": parse.pairs(tag or (), "tag") or None,
     }
+    if name is not None and "=" in name:
+        raise CommandFailed(f"the task's name comes first, as in: tasklib submit NAME {name}", Exit.USAGE)
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     if app_module is not None:
         _use_tasks_of(cli, app_module)
@@ -155,8 +157,6 @@ def submit(
         raise CommandFailed(
             "which task? Give its name, as in: tasklib submit send_email to=ada@example.com", Exit.USAGE
         )
-    if "=" in name:
-        raise CommandFailed(f"the task's name comes first, as in: tasklib submit NAME {name}", Exit.USAGE)
     if dry_run:
         raise CommandFailed("--dry-run goes with --file", Exit.USAGE)
     task_id = cli.manage.queue.enqueue(name, _payload(payload, arguments or []), **given)
