@@ -48,6 +48,19 @@ def test_recovering_from_one_instance_leaves_the_others_alone(queue: Face, worke
     assert worker.beat()
 
 
+def test_what_was_held_and_not_running_loses_no_attempt(queue: Face, worker: Instance):
+    ids = [queue.enqueue("job") for _ in range(3)]
+    guilty, *_ = worker.claim(3).tasks
+    backoff = queue.plain.config.backoff
+
+    taken = queue.do(lambda: workers.recover_from(worker.instance, backoff, queue.now, guilty={guilty.seq}))
+
+    assert taken == 3
+    tasks = [queue.read(task_id) for task_id in ids]
+    assert {task.state for task in tasks} == {TaskState.PENDING}
+    assert [(task.attempts, task.retry_count, task.lost_count) for task in tasks] == [(1, 1, 1), (0, 0, 0), (0, 0, 0)]
+
+
 def test_releasing_what_an_instance_holds_spends_no_attempt(queue: Face, worker: Instance):
     ids = [queue.enqueue("job") for _ in range(3)]
     one, *_ = worker.claim(3).tasks

@@ -21,6 +21,8 @@ class ClaimSize:
         self._duration: float | None = None
         self.limited = False
         """While limits hold across workers nothing is claimed ahead: a task starts when its limit was asked."""
+        self.wary = False
+        """Nor while tasks are about that may kill the worker."""
 
     def took(self, seconds: float) -> None:
         """Note how long a task ran."""
@@ -33,7 +35,7 @@ class ClaimSize:
     @property
     def buffer(self) -> int:
         """How many tasks to hold beyond those running."""
-        if self.limited:
+        if self.limited or self.wary:
             return 0
         if self._prefetch is not None:
             return self._prefetch

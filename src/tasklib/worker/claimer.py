@@ -95,6 +95,7 @@ class Claimer:
                 self._woken.clear()
                 claimed = await self.claim(wanted)
                 self._hand.buffer.extend(claimed.tasks)
+                self._beware(claimed)
                 if failures:
                     log.info("the database is back")
                     failures = 0
@@ -135,6 +136,14 @@ class Claimer:
         if self._stopping or not self._may_claim():
             return 0
         return self._size.next_claim(len(self._hand.running), len(self._hand.buffer))
+
+    def _beware(self, claimed: Claimed) -> None:
+        """While tasks are about that lost their worker, only what can start now is held: were this worker lost as well,
+        whatever else it held would be under suspicion too."""
+        self._size.wary = any(task.lost_count for task in claimed.tasks)
+        if self._size.wary:
+            self._hand.start_waiting()
+            self._hand.give_back(self._finisher.add, keep=self._size.next_claim(len(self._hand.running), 0))
 
     async def _look_again(self, claimed: Claimed) -> None:
         """Wait for as long as there is nothing to claim."""

@@ -38,8 +38,8 @@ class Member:
             # A session of its own: the terminal's Ctrl-C reaches only the supervisor, and one signal its children too.
             self._process = subprocess.Popen(
                 command,
-                env={**environment, VARIABLE: f"{theirs.fileno()}:{restarts}"},
-                pass_fds=[theirs.fileno()],
+                env={**environment, VARIABLE: f"{theirs.fileno()}:{self._link.running.descriptor}:{restarts}"},
+                pass_fds=[theirs.fileno(), self._link.running.descriptor],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -109,7 +109,7 @@ class Member:
         # Children it left behind must not go on with tasks that are about to run elsewhere.
         self._kill_group()
         self._listen()
-        self.keeper.stop()
+        self.keeper.has_died(self._link.running.read())
         asyncio.get_running_loop().remove_reader(self._link.fileno())
         self._link.close()
         self.ended.set_result(code)

@@ -52,10 +52,10 @@ class Hand:
         """Everything this instance has to answer for: were it gone, others would have to run it again."""
         return [*self.held(), *self.unrecorded.values()]
 
-    def give_back(self, record: Callable[[Ending], None]) -> None:
-        """Let go of what has not started; no attempt is spent."""
-        while self.buffer:
-            task = self.buffer.popleft()
+    def give_back(self, record: Callable[[Ending], None], keep: int = 0) -> None:
+        """Let go of what has not started, but for the first few; no attempt is spent."""
+        while len(self.buffer) > keep:
+            task = self.buffer.pop()
             self.unrecorded[task.id, task.version] = task
             record(Ending.release(task.id, task.version))
 

@@ -69,6 +69,7 @@ class Keeper:
         self._ticked = time.monotonic()
         self.instance: UUID | None = None
         """As whom the process lives now; its last word counts when it has died."""
+        self._running: set[int] = set()
 
     def heard(self, message: Message) -> None:
         """Take note of what the process said."""
@@ -102,11 +103,18 @@ class Keeper:
             self._pulse.cease()
             self._pulse = None
 
+    def has_died(self, running: set[int]) -> None:
+        """The process has ended while it ran the tasks with these numbers."""
+        self.stop()
+        self._running = running
+
     def recover(self) -> None:
-        """The process is gone: let what it ran be run again, as a failed attempt.  Blocks."""
+        """Let what it ran be run again, as a failed attempt, and what it only held as if nothing had been.  Blocks."""
         self._after_death(
-            lambda database, config, gone: database.run(lambda: workers.recover_from(gone, config.backoff, None)),
-            "recovered %d tasks of worker process instance %s",
+            lambda database, config, gone: database.run(
+                lambda: workers.recover_from(gone, config.backoff, None, guilty=self._running)
+            ),
+            "took back %d tasks of worker process instance %s",
         )
 
     def release(self) -> None:
@@ -117,7 +125,6 @@ class Keeper:
         )
 
     def _after_death(self, act: Callable[[Database, Config, UUID], int], text: str) -> None:
-        self.stop()
         if self.instance is None or self._database is None or self._config is None:
             return
         try:

@@ -20,6 +20,7 @@ class SupervisorLink:
     """What a worker process knows of its supervisor; usable from any thread."""
 
     def __init__(self, link: Link, orphaned: Callable[[], None]) -> None:
+        self.running = link.running
         self._link = link
         self._orphaned = orphaned
         self._lock = threading.Lock()

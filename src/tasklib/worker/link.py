@@ -14,8 +14,10 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from tasklib.worker.running import RunningTasks
+
 VARIABLE = "TASKLIB_SUPERVISOR"
-"""Tells a worker process on which descriptor its supervisor listens, and the how manyth in its place it is."""
+"""Tells a worker process its line to the supervisor, its table of running tasks, and the how manyth it is."""
 CHUNK = 65_536
 
 Message = dict[str, Any]
@@ -26,16 +28,18 @@ def link_to_supervisor() -> Link | None:
     given = os.environ.pop(VARIABLE, None)
     if given is None:
         return None
-    descriptor, restarts = map(int, given.split(":"))
+    descriptor, table, restarts = map(int, given.split(":"))
     connection = socket.socket(fileno=descriptor)
+    # Not for this process's own children.
     connection.set_inheritable(False)
-    return Link(connection, restarts)
+    os.set_inheritable(table, False)
+    return Link(connection, RunningTasks(table), restarts)
 
 
 class Link:
     """One end of the line; usable from any thread."""
 
-    def __init__(self, connection: socket.socket, restarts: int = 0) -> None:
+    def __init__(self, connection: socket.socket, running: RunningTasks, restarts: int = 0) -> None:
         connection.setblocking(False)
         self._socket = connection
         self._sending = threading.Lock()
@@ -44,6 +48,8 @@ class Link:
         self._heard = b""
         self.is_cut = False
         """True once the other end is gone."""
+        self.running = running
+        """What the worker process runs; both ends see it."""
         self.restarts = restarts
         """How many processes the supervisor has started in this one's place before it."""
 
@@ -51,7 +57,7 @@ class Link:
     def pair(cls) -> tuple[Link, socket.socket]:
         """Our end, and the one to hand to a new process."""
         ours, theirs = socket.socketpair()
-        return cls(ours), theirs
+        return cls(ours, RunningTasks.create()), theirs
 
     def fileno(self) -> int:
         """The descriptor, to wait on."""
@@ -86,4 +92,5 @@ class Link:
         """Hang up."""
         with self._sending, self._receiving:
             self._socket.close()
+            self.running.close()
             self.is_cut = True

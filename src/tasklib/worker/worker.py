@@ -54,6 +54,7 @@ class Worker:
     def __init__(self, queue: TaskQueue, settings: WorkerSettings, supervisor: SupervisorLink | None = None) -> None:
         config = queue.config
         self._supervisor = supervisor
+        self._table = None if supervisor is None else supervisor.running
         self.worker_id = config.worker_id or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
         self.state = WorkerState()
         self._queue = queue
@@ -257,12 +258,16 @@ class Worker:
         hurry.cancel()
 
     def _start(self, task: ClaimedTask) -> Execution:
+        if self._table is not None:
+            self._table.begin(task.seq)
         return Execution(self._runner, task)
 
     def _ended(self, execution: Execution, ended: Ended) -> None:
         """An attempt is over: record it, and use the free slot."""
         hand = self._hand
         hand.finished(execution.task)
+        if self._table is not None:
+            self._table.end(execution.task.seq)
         lines = self._watch.take_lines(execution.task)
         if ended is not None:
             hand.unrecorded[ended.task_id, ended.version] = execution.task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -124,15 +124,24 @@ def recover_tasks(
     return Recovery(recovered, fleet)
 
 
-def recover_from(instance: UUID, backoff: Backoff, now: datetime | None) -> Operation[int]:
-    """Take back the tasks of an instance that is known to be gone, without waiting for its heartbeat to be missed."""
+def recover_from(
+    instance: UUID, backoff: Backoff, now: datetime | None, *, guilty: Collection[int] | None = None
+) -> Operation[int]:
+    """Take back the tasks of an instance that is known to be gone, without waiting for its heartbeat to be missed.
+
+    `guilty` are the numbers (`seq`) of those that were running: the others lose no attempt and are under no suspicion.
+    """
     dead = {"dead": dumps([str(instance)])}
     yield BEGIN
     yield Statement("lock_claims", dead)
-    stale = yield Statement("find_held_by", dead)
-    recovered = yield from _take_back(stale, backoff, now)
+    held = yield Statement("find_held_by", dead)
+    lost = [row for row in held if guilty is None or row["seq"] in guilty]
+    if innocent := [row for row in held if guilty is not None and row["seq"] not in guilty]:
+        yield from end_attempts([Ending.release(str(row["id"]), row["version"]) for row in innocent], now)
+        yield Statement("wake_workers")
+    yield from _take_back(lost, backoff, now)
     yield Statement("remove_workers", dead)
-    return recovered
+    return len(held)
 
 
 def release_held(instance: UUID, now: datetime | None) -> Operation[int]:

@@ -107,7 +107,7 @@ FOR UPDATE;
 
 -- name: find_held_by
 -- The running tasks of instances that are gone.
-SELECT t.id, t.version
+SELECT t.id, t.version, t.seq
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
 CROSS JOIN LATERAL ({held_task}) AS t

@@ -87,7 +87,7 @@ SELECT h.instance FROM tasklib_claims AS h WHERE h.instance IN (SELECT d.value F
 
 -- name: find_held_by
 -- The running tasks of instances that are gone.
-SELECT t.id, t.version
+SELECT t.id, t.version, t.seq
 FROM tasklib_claims AS h
 CROSS JOIN json_each(h.seqs) AS held
 JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
