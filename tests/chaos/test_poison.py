@@ -1,0 +1,49 @@
+"""Tasks that kill the process they run in, among good ones: the guilty end buried, and nobody else does."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from tests.chaos.conftest import StartFleet
+from tests.fixtures.waiting import eventually
+
+
+@dataclass(frozen=True)
+class Size:
+    good: int
+    guilty: int
+
+
+SIZES = [
+    pytest.param(Size(good=200, guilty=3), id="short"),
+    pytest.param(Size(good=2_000, guilty=20), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(3600)]),
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.backends("postgres-newest")
+def test_tasks_that_kill_their_worker_are_buried_and_no_other(database_url: str, start_fleet: StartFleet, size: Size):
+    fleet, queue = start_fleet(database_url)
+    chance = random.Random(size.guilty)
+    good = [("quick", {}), ("nap", {"seconds": 0.02}), ("work", {"seconds": 0.02})]
+    chosen = chance.choices(good, k=size.good)
+    for name in chance.choices(["exit_worker", "kill_worker"], k=size.guilty):
+        chosen.insert(chance.randrange(len(chosen)), (name, {}))
+    # As many retries as @task gives by default.
+    ids = queue.submit_new([queue.new_by_name(name, payload, max_attempts=4) for name, payload in chosen])
+    guilty = {i for i, (name, _) in zip(ids, chosen, strict=True) if name in ("exit_worker", "kill_worker")}
+
+    fleet.start("--concurrency", "10", "--prefetch", "20", processes=2)
+    eventually(lambda: queue.count(state=["pending", "running", "retrying"]) == 0, 3000)
+
+    tasks = {task.id: task for page in range(0, len(ids), 500) for task in queue.list(limit=500, offset=page)}
+    assert {i for i, task in tasks.items() if task.state == "buried"} == guilty
+    assert Counter(task.state.value for task in tasks.values()) == {"buried": size.guilty, "completed": size.good}
+    assert all(tasks[i].error.startswith("WorkerLost") for i in guilty)
+    assert {tasks[i].attempts for i in guilty} == {4}
+    assert max(len(fleet.ledger.starts_of(i)) for i in guilty) <= 4
+    fleet.stop()

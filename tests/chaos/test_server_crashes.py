@@ -1,0 +1,79 @@
+"""PostgreSQL dies under load and comes back: what was acknowledged is there, and the workers go on by themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.chaos.audit import Audit
+from tests.chaos.conftest import StartFleet
+from tests.chaos.ledger import duplicates
+from tests.chaos.producer import Producer
+from tests.fixtures.waiting import eventually
+from tools.postgres import available, start
+from tools.postgres.server import Server
+
+
+@dataclass(frozen=True)
+class Size:
+    crashes: int
+    between: int
+    """Tasks run between two crashes."""
+
+
+SIZES = [
+    pytest.param(Size(crashes=2, between=100), id="short"),
+    pytest.param(Size(crashes=10, between=500), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(1800)]),
+]
+RESUME_SECONDS = 3.0
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server whose commits survive its death."""
+    with start(available()[0], durable=True) as running:
+        yield running
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_server_that_dies_loses_nothing_acknowledged_and_workers_resume(
+    server: Server, start_fleet: StartFleet, size: Size
+):
+    fleet, queue = start_fleet(server.url)
+    audit = Audit(server.url)
+    service = fleet.start("--concurrency", "8", processes=2)
+    workers = service.workers()
+    producer = Producer(queue, 1_000_000, backlog=200)
+    pauses = []
+
+    for number in range(size.crashes):
+        seen = fleet.ledger.count()
+        eventually(lambda seen=seen: fleet.ledger.count() > seen + size.between, 60)
+        if number % 2:
+            server.crash()
+        else:
+            server.halt("immediate")
+        eventually(lambda: "trying until the database is back" in service.log)
+        server.restart()
+        back = time.monotonic()
+        eventually(lambda back=back: any(entry.moment > back for entry in fleet.ledger.starts()), 30)
+        pauses.append(min(entry.moment for entry in fleet.ledger.starts() if entry.moment > back) - back)
+    producer.stop()
+    eventually(lambda: queue.count(state=["pending", "running", "retrying"]) == 0, 60)
+
+    assert max(pauses) < RESUME_SECONDS, pauses
+    assert service.workers() == workers, "a worker process did not survive"
+    acknowledged = set(producer.acknowledged)
+    versions = audit.versions()
+    assert duplicates(producer.acknowledged) == []
+    assert acknowledged <= versions.keys()
+    assert len(versions) <= len(acknowledged) + producer.doubtful
+    assert duplicates(audit.completions()) == []
+    assert set(audit.completions()) == versions.keys()
+    assert duplicates(audit.effects()) == []
+    assert fleet.ledger.executed_twice() == []
+    assert fleet.ledger.started_after(versions) == []
+    fleet.stop()
