@@ -93,12 +93,13 @@ def stopped_when_done(block: Block, namespace: dict[str, Any]) -> Any:
     def stop() -> None:
         import tasklib
 
-        queue = namespace.get("queue") or tasklib.default_queue()
-        with tasklib.TaskQueue(queue.config) as other:
-            eventually(
-                lambda: other.workers() and not other.count(state=["pending", "running", "retrying"]), timeout=20
-            )
-        os.kill(os.getpid(), signal.SIGTERM)
+        queue = namespace["queue"] if "queue." in block.text else tasklib.default_queue()
+        live = ["pending", "running", "retrying"]
+        try:
+            with tasklib.TaskQueue(queue.config) as other:
+                eventually(lambda: other.workers() and not other.count(state=live), timeout=20)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=stop)
     thread.start()
