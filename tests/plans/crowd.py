@@ -64,8 +64,8 @@ INSERT INTO tasks (
 SELECT
     (%(prefix)s || lpad(to_hex(n), 12, '0'))::uuid,
     CASE
-        WHEN %(foreign)s THEN 'foreign.' || n %% 50
-        ELSE 'type.' || greatest(0, n - (%(rows)s - %(spread)s)) %% %(types)s
+        WHEN %(foreign)s THEN 'foreign.' || (n %% 50)
+        ELSE 'type.' || (greatest(0, n - (%(rows)s - %(spread)s)) %% %(types)s)
     END,
     %(priority)s, %(state)s, c.second + n %% 1000000 * interval '1 microsecond', c.second, c.second,
     jsonb_build_object('n', n, 'to', 'someone@example.com'),
@@ -84,8 +84,8 @@ INSERT INTO tasks (
 SELECT
     :prefix || printf('%012x', n),
     CASE
-        WHEN :foreign THEN 'foreign.' || n % 50
-        ELSE 'type.' || max(0, n - (:rows - :spread)) % :types
+        WHEN :foreign THEN 'foreign.' || (n % 50)
+        ELSE 'type.' || (max(0, n - (:rows - :spread)) % :types)
     END,
     :priority, :state, :second || printf('.%06d', n % 1000000), :second || '.000000', :second || '.000000',
     json_object('n', n, 'to', 'someone@example.com'),

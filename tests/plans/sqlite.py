@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from tasklib.storage.drive import run_blocking, steps
 from tasklib.storage.operations.attempts import claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.sqlite import database, schema
-from tasklib.storage.sqlite.dialect import bind, execute, parts
-from tasklib.storage.statement import Operation, Statement
+from tasklib.storage.sqlite.dialect import bind, execute, parts, translate
+from tasklib.storage.statement import Operation, Statement, T, load_sql
 from tests.plans.crowd import KINDS, SQLITE
 
 
@@ -28,12 +29,13 @@ class SqliteTable:
         self.connection.executescript(database._CONNECTION_SQL)
         self.instance = self.register()
 
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation as the library does."""
+        return run_blocking(steps(operation, translate), self._execute)
+
     def register(self) -> UUID:
         instance = uuid4()
-        who = Registration(instance, "worker-1", "here", 1, 30.0, 10, ())
-        for statement in register_worker(who, None):
-            if statement.name in database.SqliteDialect().statements:
-                execute(self.connection, statement.name, statement.params)
+        self.run(register_worker(Registration(instance, "worker-1", "here", 1, 30.0, 10, ()), None))
         return instance
 
     def fill(self, kind: str, rows: int) -> None:
@@ -84,6 +86,12 @@ class SqliteTable:
             finally:
                 self.connection.set_progress_handler(None, 0)
         return taken
+
+    def _execute(self, statement: Statement) -> list[dict[str, Any]]:
+        if statement.name in load_sql("sqlite"):
+            return execute(self.connection, statement.name, statement.params)
+        self.connection.execute({"begin": "BEGIN IMMEDIATE"}.get(statement.name, statement.name))
+        return []
 
     def analyze(self) -> None:
         self.connection.execute("ANALYZE")

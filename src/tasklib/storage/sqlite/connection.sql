@@ -1,4 +1,6 @@
 -- Run on every connection when it is opened.
 -- A claim collects here what it is about to take; a temporary table lives in memory and is never written to the file.
 PRAGMA temp_store = MEMORY;
+-- An index made for one statement is made by reading the whole table; every statement here has one to use.
+PRAGMA automatic_index = OFF;
 CREATE TEMPORARY TABLE IF NOT EXISTS tasklib_picked (ord INTEGER NOT NULL PRIMARY KEY, seq INTEGER NOT NULL);

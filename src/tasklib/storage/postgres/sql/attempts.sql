@@ -55,7 +55,7 @@ running AS MATERIALIZED (
     FROM (SELECT FROM usable AS u WHERE u.max_running IS NOT NULL LIMIT 1) AS asked
     CROSS JOIN {schema}.tasklib_claims AS h
     CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
-    JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+    CROSS JOIN LATERAL ({held_task}) AS t
     GROUP BY t.name
 ),
 free AS MATERIALIZED (

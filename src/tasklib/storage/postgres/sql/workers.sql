@@ -53,7 +53,7 @@ ORDER BY w.heartbeat_at DESC, w.instance;
 
 -- fragment: held_task
 -- The running task an entry of the claims means; the limit makes every plan look it up by its number.
-SELECT x.id, x.version, x.locked_until FROM {schema}.tasks AS x
+SELECT x.id, x.seq, x.name, x.version, x.locked_until FROM {schema}.tasks AS x
     WHERE x.seq = held.seq AND x.version = held.version AND x.state = 'running' LIMIT 1
 
 -- name: list_held
@@ -84,7 +84,7 @@ SELECT count(*) AS count FROM {schema}.tasklib_workers;
 SELECT t.id
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
-JOIN {schema}.tasks AS t ON t.seq = held.seq AND t.version = held.version AND t.state = 'running'
+CROSS JOIN LATERAL ({held_task}) AS t
 WHERE :name::text IN ('', t.name)
 ORDER BY t.seq
 LIMIT :limit::integer;

@@ -95,7 +95,7 @@ SET tokens = {bucket} - used.count, refilled_at = :now
 FROM (
     SELECT l.name, count(t.seq) AS count
     FROM tasklib_controls AS l CROSS JOIN temp.tasklib_picked AS p
-    JOIN tasks AS t ON t.seq = p.seq AND t.state = 'running' AND l.name IN ('', t.name)
+    CROSS JOIN tasks AS t ON t.seq = p.seq AND t.state = 'running' AND l.name IN ('', t.name)
     WHERE l.rate IS NOT NULL GROUP BY l.name
 ) AS used
 WHERE tasklib_controls.name = used.name;
@@ -161,7 +161,7 @@ CAST(min(max(1.0, c.rate), c.tokens + max(0.0, (julianday(:now) - julianday(c.re
 
 -- fragment: running
 tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
-            JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+            CROSS JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
 
 -- name: complete_tasks
 -- End attempts in success; an attempt that is not the current one changes nothing and is left out of the answer.

@@ -79,7 +79,7 @@ SELECT {columns} FROM tasks AS t WHERE t.id = :id;
 -- Tasks matching the filter, newest first, from before a position on.
 SELECT {columns}
 FROM tasks AS t
-WHERE {matches} AND (:before IS NULL OR t.seq < :before)
+WHERE {matches} AND t.seq < coalesce(:before, 9223372036854775807)
 ORDER BY t.seq DESC
 LIMIT :limit OFFSET :offset;
 

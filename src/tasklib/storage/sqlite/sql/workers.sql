@@ -55,10 +55,11 @@ ORDER BY t.id;
 -- Move the lease of everything an instance runs forward, for an instance that cannot do it itself at the moment.
 UPDATE tasks
 SET locked_until = strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :lease))
-FROM tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
-WHERE h.instance = :instance AND tasks.seq = held.value AND tasks.version = h.versions ->> held.key
-    AND tasks.state = 'running'
-RETURNING tasks.id;
+WHERE state = 'running' AND (seq, version) IN (
+    SELECT held.value, h.versions ->> held.key
+    FROM tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held WHERE h.instance = :instance
+)
+RETURNING id;
 
 -- name: count_workers
 -- How many worker instances are known.

@@ -1,0 +1,180 @@
+"""Every statement that touches tasks looks up the few it means, however large the table and however old the plan.
+
+Held on PostgreSQL for plans made while the table was new or emptied, with no, stale and fresh statistics; on SQLite
+with and without statistics.  A statement that reads the whole table is named in WHOLE_TABLE, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tasklib.codec import dumps
+from tasklib.lifecycle import Ending
+from tasklib.storage.operations import attempts, controls, tasks, workers
+from tasklib.storage.operations.attempts import Completion
+from tasklib.storage.statement import Operation, Statement, load_sql
+from tasklib.task import LogLine, NewTask, TaskFilter
+from tests.plans.crowd import DUE, SPREAD, due_ids, names
+from tests.plans.postgres import PostgresTable
+from tests.plans.sqlite import SqliteTable
+
+ROWS = 100_000
+BATCH = 100
+WHOLE_TABLE = {
+    "count_tasks": "counts what a filter matches",
+    "count_by_state": "counts everything",
+    "find_stale_any": "looks for what nobody has noted, asked for rarely",
+    "find_orphans": "looks for what nobody has noted, asked for rarely",
+    "count_ahead": "counts what waits before one task, when a person asks why",
+}
+
+Make = Callable[[], Operation[Any]] | Statement
+
+
+def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) -> dict[str, Make]:
+    """Every statement with the parameters of an ordinary moment; those of a batch take a hundred rows."""
+    clock = time.monotonic()
+    ids = [UUID(task_id) for task_id in waiting]
+    everything = tasks.filter_params(TaskFilter(), None)
+    keys = [{"id": str(task_id), "name": "type.0", "unique_key": f"key-{task_id}"} for task_id in ids]
+    new = [
+        NewTask(id=UUID(int=n), name="type.0", kwargs={}, max_retries=3, unique_key=f"new-{n}") for n in range(BATCH)
+    ]
+    lost = dumps([{"id": task_id, "version": version} for task_id, version in held])
+    return {
+        "complete_tasks": lambda: attempts.complete_tasks(
+            [Completion(task_id, version, '{"value": 1}', clock, clock) for task_id, version in held], None
+        ),
+        "end_attempts": lambda: attempts.end_attempts(
+            [Ending.retry_later(task_id, version, delay=5.0, error="no") for task_id, version in held], None
+        ),
+        "renew_leases": lambda: attempts.renew_leases(held, lease_seconds=60.0, now=None),
+        "renew_held": lambda: workers.renew_held(instance, 60.0, None),
+        "find_cancel_requests": lambda: attempts.find_cancel_requests(held),
+        "report_progress": lambda: attempts.report_progress([(*one, 0.5, "half") for one in held], None),
+        "append_log": lambda: attempts.append_log({one: [LogLine(1, 0.1, "INFO", "line")] for one in held}, None),
+        "list_held": lambda: workers.list_held(instance),
+        "list_running": Statement("list_running", {"name": "", "limit": 10}),
+        "list_workers": lambda: workers.list_workers(None),
+        "find_held_by": Statement("find_held_by", {"dead": dumps([str(instance)])}),
+        "find_expired_held": Statement("find_expired_held", {"now": None}),
+        "recover_tasks": Statement(
+            "recover_tasks", {"lost": lost, "delays": dumps([1.0] * 64), "jitter": 0.1, "now": None}
+        ),
+        "insert_tasks": lambda: tasks.submit_tasks(new[:1], None),
+        "find_live_keys": Statement("find_live_keys", {"keys": dumps(keys)}),
+        "replace_task": Statement("replace_task", {"batch": dumps([tasks._columns(new[0])]), "now": None}),
+        "get_task": lambda: tasks.get_task(ids[0]),
+        "watch_task": lambda: tasks.watch_task(ids[0]),
+        "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"]), "now": None}),
+        "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting), "now": None}),
+        "delete_tasks": Statement("delete_tasks", {"ids": dumps(waiting)}),
+        "last_position": Statement("last_position"),
+        "list_tasks": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH),
+        "list_tasks, next page": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH, before=ROWS),
+        "pick_matching": Statement("pick_matching", {**everything, "after": 0, "until": 10**9, "limit": BATCH}),
+        "cleanup_tasks": Statement(
+            "cleanup_tasks",
+            {
+                "older_than": datetime.now(UTC),
+                "states": dumps(["completed"]),
+                "name": None,
+                "after": 0,
+                "until": 10**9,
+                "limit": BATCH,
+            },
+        ),
+        "claim_tasks": lambda: attempts.claim_tasks(
+            instance=instance,
+            worker_id="worker-1",
+            names=names(1),
+            limit=BATCH,
+            lease_seconds=60.0,
+            held=[],
+            now=None,
+        ),
+        "claim_tasks, limited": lambda: attempts.claim_tasks(
+            instance=instance,
+            worker_id="worker-1",
+            names=names(2),
+            limit=BATCH,
+            lease_seconds=60.0,
+            held=[],
+            now=None,
+        ),
+    }
+
+
+SINGLE = {"insert_tasks", "replace_task", "get_task", "watch_task", "last_position"}
+PAGES_PER_ROW, STEPS_PER_ROW = 30, 1_000
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
+def test_every_statement_about_tasks_is_looked_at(dialect: str) -> None:
+    about_tasks = {name for name, sql in load_sql(dialect).items() if re.search(r"[ .]tasks\b", sql.text)}
+    measured = {name.partition(",")[0] for name in statements(UUID(int=0), [], [str(UUID(int=0))])}
+    assert about_tasks - measured - set(WHOLE_TABLE) == set(), (
+        "add them to statements(), or to WHOLE_TABLE with a reason"
+    )
+
+
+@pytest.mark.parametrize("emptied", [False, True], ids=["new", "emptied"])
+def test_postgres_looks_up_few_pages(emptied: bool, new_postgres: Callable[[], PostgresTable]) -> None:
+    table, history = new_postgres(), new_postgres()
+    history.fill("finished", 20_000)
+    history.analyze()
+    if emptied:
+        table.execute("VACUUM ANALYZE tasks")
+    for make in statements(table.instance, [(str(UUID(int=0)), 1)], [str(UUID(int=0))]).values():
+        table.explain(make)
+    for kind in ("finished", "future", "higher", "foreign"):
+        table.fill(kind, ROWS)
+    table.fill("due", DUE + SPREAD)
+    held = claim(table)
+    states: dict[str, Callable[[], None]] = {
+        "planned while it was empty": lambda: None,
+        "never analysed": table.forget_statistics,
+        "analysed when all were finished": lambda: table.take_statistics(history),
+        "analysed": table.analyze,
+    }
+    too_much = {}
+    for state, reach in states.items():
+        reach()
+        for name, make in statements(table.instance, held, due_ids(BATCH, start=500)).items():
+            plan = table.explain(make)
+            if plan.buffers > PAGES_PER_ROW * (1 if name in SINGLE else BATCH) or plan.whole_scans:
+                too_much[f"{name}, {state}"] = (plan.buffers, plan.whole_scans)
+    assert not too_much
+
+
+def test_sqlite_visits_few_rows(new_sqlite: Callable[[], SqliteTable]) -> None:
+    table = new_sqlite()
+    for kind in ("finished", "future", "higher", "foreign"):
+        table.fill(kind, ROWS)
+    table.fill("due", DUE + SPREAD)
+    held = claim(table)
+    states: dict[str, Callable[[], None]] = {
+        "never analysed": lambda: None,
+        "analysed": table.analyze,
+    }
+    too_much = {}
+    for state, reach in states.items():
+        reach()
+        for name, make in statements(table.instance, held, due_ids(BATCH, start=500)).items():
+            steps = table.steps(make)
+            if steps > STEPS_PER_ROW * (1 if name in SINGLE else BATCH):
+                too_much[f"{name}, {state}"] = steps
+    assert not too_much
+
+
+def claim(table: PostgresTable | SqliteTable) -> list[tuple[str, int]]:
+    """Have the worker hold a hundred running tasks; of another type no more than so many may run at once."""
+    table.run(controls.set_max_running("type.1", 1_000_000))
+    return [(task.id, task.version) for task in table.run(table.claim(names(1), BATCH)).tasks]
