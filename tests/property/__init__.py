@@ -1,0 +1,1 @@
+"""What holds for every story, not only for those somebody thought of."""
