@@ -40,6 +40,17 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """Some tasks, newest first, and how many there are in all."""
+
+    tasks: tuple[Task, ...]
+    total: int | None
+    """None if it was not asked for."""
+    next: int | None
+    """Where the next page begins: give it as `position`; None if this is the last one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """The queue at a glance."""
 
@@ -86,6 +97,19 @@ class Manage:
         return Page(shown, shown[-1].id if shown and len(found) > limit else None)
 
     apage = page.twin
+
+    @operation
+    def listing(
+        self, which: TaskFilter, *, limit: int, offset: int = 0, position: int | None = None, counted: bool = True
+    ) -> Operation[Listing]:
+        """A page of matching tasks by offset or position; a position outlives the task at which it was."""
+        now = self.queue.clock.now()
+        found = yield from tasks.list_tasks(which, now, limit=limit + 1, offset=offset, before=position)
+        total = (yield from tasks.count_tasks(which, now)) if counted else None
+        shown = tuple(found[:limit])
+        return Listing(shown, total, shown[-1].seq if shown and len(found) > limit else None)
+
+    alisting = listing.twin
 
     @operation
     def get(self, task_id: Id) -> Operation[Task]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -560,6 +561,22 @@ class TaskQueue:
 
         settings.setdefault("poll_interval_seconds", self.config.poll_interval_seconds)
         await Worker(self, WorkerSettings(concurrency=concurrency, **settings)).run()
+
+    def asgi(self, *, auth: str | Callable[[Any], Any] | None, hosts: Iterable[str] | None = None) -> Any:
+        """The HTTP service of this queue, to be served or mounted: `app.mount("/tasks", queue.asgi(auth="tokens"))`.
+
+        `auth` has no default.  "tokens": every request brings one, made by `tasklib token create`.  "local": open to
+        this machine until the first token exists.  A function of the request: the caller's role, or None to refuse.
+        None: nothing is checked here, because the application around it does.
+        """
+        try:
+            # Found by name: the layers below the service know nothing of it.
+            http = importlib.import_module("tasklib.http.app")
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"the HTTP service needs {error.name}, which is not installed: pip install 'tasklib[serve]'"
+            ) from error
+        return http.create_app(self, auth=auth, hosts=hosts)
 
     def migrate(self) -> Sequence[str]:
         """Bring the database's tables up to date; returns the names of the migrations applied."""

@@ -1,0 +1,76 @@
+"""The app as a whole: routes, who may use them, and how errors end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+
+import tasklib
+from tasklib.http import audit, bulk, control, errors, health, schedules, session, tasks, types
+from tasklib.http.audit import AuditLog
+from tasklib.http.auth import Auth, Permission, authorize, identifier, needs
+from tasklib.http.errors import Problem
+from tasklib.http.guard import LOOPBACK_HOSTS, Guard
+from tasklib.manage import Manage
+from tasklib.queue import TaskQueue
+
+BODY_BYTES_BESIDE_PAYLOAD = 64 * 1024
+
+
+def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = None) -> FastAPI:
+    """The HTTP service of a queue, for any ASGI server or for mounting in another app.
+
+    `hosts` are the names it answers for; with `auth="local"` those of this machine.
+    """
+    app = FastAPI(
+        title="tasklib",
+        version=tasklib.__version__,
+        summary="Durable background tasks.",
+        openapi_url=None,  # served below, behind the same check as everything else
+        dependencies=[Depends(authorize)],
+    )
+    app.state.manage = Manage(queue)
+    app.state.identify = identifier(queue, auth)
+    app.state.audit = AuditLog(queue)
+    for part in (health, bulk, control, tasks, schedules, types, audit, session):
+        app.include_router(part.router)
+    app.include_router(tasks.plain_router)
+    app.add_api_route(
+        "/openapi.json", _serve_description, methods=["GET"], include_in_schema=False, **needs(Permission.READ)
+    )
+    app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
+    errors.install(app)
+    if hosts is None and auth == "local":
+        hosts = LOOPBACK_HOSTS
+    limit = queue.config.max_payload_bytes + BODY_BYTES_BESIDE_PAYLOAD
+    app.add_middleware(Guard, max_body_bytes=limit, hosts=hosts)
+    return app
+
+
+async def _serve_description(request: Request) -> dict[str, Any]:
+    """The description of this interface."""
+    description: dict[str, Any] = request.app.openapi()
+    return description
+
+
+def _describe(app: FastAPI) -> dict[str, Any]:
+    """OpenAPI 3.1 of every route; what is wrong with a request is a Problem with status 400."""
+    if app.openapi_schema:
+        return app.openapi_schema
+    description = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+    for path in description["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    components = description.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = Problem.model_json_schema()
+    components["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer", "description": "Made by `tasklib token create`."}
+    }
+    app.openapi_schema = description
+    return description

@@ -1,0 +1,151 @@
+"""Who may do what: every route names a permission, every caller has a role, and what is not granted is refused."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Literal, Protocol
+
+from fastapi import Request
+
+from tasklib.errors import ConfigurationError
+from tasklib.http.errors import Refused
+from tasklib.http.tokens import TokenCheck
+from tasklib.queue import TaskQueue
+from tasklib.storage.operations.tokens import Role
+
+
+class Permission(StrEnum):
+    """What a route asks of its caller."""
+
+    PUBLIC = "public"
+    """Nothing: health only."""
+    SUBMIT = "submit"
+    LOOK = "look"
+    """Read one task whose id the caller knows."""
+    READ = "read"
+    WORK = "work"
+    OPERATE = "operate"
+    ADMIN = "admin"
+
+
+_VIEWER = frozenset({Permission.LOOK, Permission.READ})
+_OPERATOR = _VIEWER | {Permission.SUBMIT, Permission.OPERATE}
+GRANTS: Final[Mapping[Role, frozenset[Permission]]] = {
+    Role.PRODUCER: frozenset({Permission.SUBMIT, Permission.LOOK}),
+    Role.WORKER: frozenset({Permission.WORK, Permission.LOOK}),
+    Role.VIEWER: _VIEWER,
+    Role.OPERATOR: _OPERATOR,
+    Role.ADMIN: _OPERATOR | {Permission.WORK, Permission.ADMIN},
+}
+"""What each role may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is asking."""
+
+    name: str
+    role: Role
+
+
+Authorize = Callable[[Request], "str | Principal | Awaitable[str | Principal | None] | None"]
+"""The host application's own check: the caller's role, a Principal, or None for nobody."""
+
+Auth = Literal["tokens", "local"] | Authorize | None
+"""`tokens`: every request brings one.  `local`: open to this machine until the first token exists.  A function: the
+application around us decides.  None: no check here at all."""
+
+
+class Identify(Protocol):
+    """Finds out who is asking."""
+
+    async def __call__(self, request: Request) -> Principal | None:
+        """The caller, or None if it has not said who it is."""
+        ...
+
+
+def needs(permission: Permission) -> dict[str, Any]:
+    """What a route declares, as keywords of its decorator; a route without it answers nobody."""
+    security: dict[str, Any] = {} if permission is Permission.PUBLIC else {"security": [{"token": []}]}
+    return {"openapi_extra": {"x-permission": permission.value, **security}}
+
+
+def permission_of(route: Any) -> Permission | None:
+    """What a route has declared."""
+    declared = (getattr(route, "openapi_extra", None) or {}).get("x-permission")
+    return None if declared is None else Permission(declared)
+
+
+async def authorize(request: Request) -> None:
+    """Refuse the request unless its route's permission is granted to its caller."""
+    permission = permission_of(request.scope.get("route"))
+    if permission is Permission.PUBLIC:
+        return
+    principal = await request.app.state.identify(request)
+    if principal is None:
+        raise Refused(
+            401,
+            "token-required",
+            "a valid token is needed: send the header `Authorization: Bearer tl_…`; make one by: tasklib token create",
+            headers={"WWW-Authenticate": 'Bearer realm="tasklib"'},
+        )
+    if permission is None or permission not in GRANTS[principal.role]:
+        raise Refused(403, "forbidden", f"the role {principal.role} may not do this; it needs: {permission}")
+    request.state.principal = principal
+
+
+def principal_of(request: Request) -> Principal:
+    """Who is asking; known on every route that is not public."""
+    principal: Principal = request.state.principal
+    return principal
+
+
+def identifier(queue: TaskQueue, auth: Auth) -> Identify:
+    """The way to find out who is asking that `auth` means."""
+    if auth is None:
+        return _anybody
+    if callable(auth):
+        return _Callback(auth)
+    if auth not in ("tokens", "local"):
+        raise ConfigurationError(f"auth is 'tokens', 'local', a function of the request, or None; got {auth!r}")
+    return _Bearer(TokenCheck(queue), open_without=auth == "local")
+
+
+async def _anybody(request: Request) -> Principal | None:
+    return Principal("anonymous", Role.ADMIN)
+
+
+class _Callback:
+    def __init__(self, function: Authorize) -> None:
+        self._function = function
+
+    async def __call__(self, request: Request) -> Principal | None:
+        answer: Any = self._function(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer is None or isinstance(answer, Principal):
+            return answer
+        return Principal("application", Role(answer))
+
+
+class _Bearer:
+    def __init__(self, check: TokenCheck, *, open_without: bool) -> None:
+        self._check = check
+        self._open_without = open_without
+
+    async def __call__(self, request: Request) -> Principal | None:
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        secret = secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
+        if secret:
+            token = await self._check.find(secret)
+            return None if token is None else Principal(token.name, token.role)
+        if self._open_without and not await self._check.any_exists():
+            return Principal("local", Role.ADMIN)
+        return None
+
+
+COOKIE: Final = "tasklib_session"
+"""Where the dashboard keeps its token: not readable by scripts, never sent by another site."""

@@ -1,0 +1,55 @@
+"""Many tasks at once: created together, or acted on by filter."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from tasklib.http.audit import AuditedRoute, note
+from tasklib.http.auth import Permission, needs, principal_of
+from tasklib.http.creation import create_tasks
+from tasklib.http.errors import Refused, problems
+from tasklib.http.fields import Answer
+from tasklib.http.inputs import BulkAction, CreateTasks
+from tasklib.http.schedule_schemas import CreatedSchedule
+from tasklib.http.schemas import CreatedMany
+from tasklib.http.service import Queue, Service
+from tasklib.http.tasks import IdempotencyKey
+from tasklib.manage import Action
+
+router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
+
+
+class BulkDone(Answer):
+    """How many tasks it was, or would be."""
+
+    action: Action
+    changed: int
+    dry_run: bool
+
+
+@router.post("/batch", status_code=201, responses=problems(400, 401, 403, 409, 413, 503), **needs(Permission.SUBMIT))
+async def create_many(
+    body: CreateTasks, request: Request, response: Response, queue: Queue, idempotency_key: IdempotencyKey = None
+) -> CreatedMany:
+    """Store up to 1000 tasks, all or none."""
+    repeated = next((n for n, each in enumerate(body.tasks) if each.options.repeat is not None), None)
+    if repeated is not None:
+        field = f"tasks[{repeated}].options.repeat"
+        raise Refused(400, "invalid-request", "a repeated task is made by itself: POST /api/schedules", field=field)
+    scoped = None if idempotency_key is None else f"{principal_of(request).name}/{idempotency_key}"
+    outcome = await create_tasks(queue, body.tasks, scoped)
+    assert not isinstance(outcome.body, CreatedSchedule)
+    if outcome.repeated:
+        response.headers["Idempotent-Replayed"] = "true"
+    note(request, count=len(outcome.body))
+    return CreatedMany(tasks=outcome.body)
+
+
+@router.post("/bulk", responses=problems(400, 401, 403, 413, 503), **needs(Permission.OPERATE))
+async def act_on_matching(body: BulkAction, request: Request, service: Service) -> BulkDone:
+    """Retry, cancel or delete every task that matches; with `dryRun` only count them."""
+    which = body.filter.filter(tags=body.filter.tags, ids=body.filter.ids)
+    changed = await service.aact_on_matching(body.action, which, dry_run=body.dry_run)
+    asked = body.filter.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    note(request, action=body.action.value, filter=asked, changed=changed, dryRun=body.dry_run)
+    return BulkDone(action=body.action, changed=changed, dry_run=body.dry_run)

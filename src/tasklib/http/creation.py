@@ -1,0 +1,110 @@
+"""Storing what was sent: one task, many, or a schedule; and once only under an idempotency key."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tasklib.codec import dumps
+from tasklib.http.errors import Refused
+from tasklib.http.inputs import CreateTask
+from tasklib.http.schedule_schemas import CreatedSchedule
+from tasklib.http.schemas import Created
+from tasklib.queue import TaskQueue
+from tasklib.storage.operations import tasks
+from tasklib.storage.operations.idempotency import Once, do_once
+from tasklib.storage.statement import Operation
+from tasklib.task import NewTask, TaskFilter, TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What to answer: whether something was made, and what it is."""
+
+    made: bool
+    body: list[Created] | CreatedSchedule
+    repeated: bool = False
+
+
+async def create_tasks(queue: TaskQueue, bodies: Sequence[CreateTask], key: str | None = None) -> Outcome:
+    """Store tasks, all or none."""
+    new = [_new(queue, body) for body in bodies]
+    if key is not None:
+        return await _create_once(queue, new, key, bodies)
+    ids = [await queue.asubmit_one(new[0])] if len(new) == 1 else await queue.asubmit_new(new)
+    found = await queue.database.arun(lambda: _read(new, ids, queue.clock.now()))
+    return Outcome(any(each.created for each in ids), found)
+
+
+async def create_schedule(queue: TaskQueue, body: CreateTask) -> Outcome:
+    """Make a task that runs again and again; the same one sent twice is one."""
+    repeat, options = body.options.repeat, body.options
+    assert repeat is not None
+    unfit = [name for name in ("unique_key", "expires_at") if getattr(options, name) is not None]
+    if unfit:
+        raise Refused(400, "invalid-request", "a repeated task cannot have it", field=f"options.{unfit[0]}")
+    chosen = {
+        "max_retries": None if options.max_attempts is None else options.max_attempts - 1,
+        **{name: getattr(options, name) for name in ("priority", "tags", "timeout_seconds", "concurrency_key")},
+    }
+    schedule = await queue.aadd_schedule(
+        repeat.name or _schedule_name(body),
+        task=body.type,
+        cron=repeat.cron,
+        every=repeat.every,
+        tz=repeat.tz,
+        kwargs=body.payload,
+        misfire=repeat.misfire,
+        overlap=repeat.overlap,
+        starts_at=options.run_after,
+        ends_at=repeat.ends_at,
+        options={name: value for name, value in chosen.items() if value is not None},
+    )
+    return Outcome(True, CreatedSchedule.of(schedule))
+
+
+async def _create_once(queue: TaskQueue, new: Sequence[NewTask], key: str, bodies: Sequence[CreateTask]) -> Outcome:
+    now = queue.clock.now()
+
+    def work() -> Operation[Any]:
+        ids = yield from tasks.submit_tasks(new, now)
+        found = yield from _read(new, ids, now)
+        return {
+            "made": any(each.created for each in ids),
+            "tasks": [each.model_dump(mode="json", by_alias=False) for each in found],
+        }
+
+    fingerprint = _digest([body.model_dump(mode="json") for body in bodies])
+    once: Once = await queue.database.arun(lambda: do_once(key, fingerprint, work, now))
+    if once.answer is None:
+        raise Refused(
+            409, "idempotency-conflict", f"the key {key!r} was used for another request; use a new one for each request"
+        )
+    made: bool = once.answer["made"]
+    return Outcome(made, [Created.model_validate(each) for each in once.answer["tasks"]], once.repeated)
+
+
+def _new(queue: TaskQueue, body: CreateTask) -> NewTask:
+    return queue.new_by_name(body.type, body.payload, **body.options.submission())
+
+
+def _read(new: Sequence[NewTask], ids: Sequence[TaskId], now: datetime | None) -> Operation[list[Created]]:
+    which = TaskFilter(ids=tuple(each.id for each in ids))
+    found = {task.id: Created.of(task) for task in (yield from tasks.list_tasks(which, now, limit=len(ids)))}
+    return [found.get(task_id.id) or _gone(task, task_id) for task, task_id in zip(new, ids, strict=True)]
+
+
+def _gone(task: NewTask, task_id: TaskId) -> Created:
+    """A task that was finished and cleaned up between its submission and this answer."""
+    return Created(id=task_id.id, type=task.name, status="completed", created_at=datetime.now(UTC))
+
+
+def _schedule_name(body: CreateTask) -> str:
+    return f"{body.type[:200]}:{_digest(body.model_dump(mode='json'))[:12]}"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(dumps(value).encode("utf-8", "surrogatepass")).hexdigest()

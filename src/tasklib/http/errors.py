@@ -1,0 +1,143 @@
+"""One shape for everything that goes wrong: application/problem+json, with the field at fault where there is one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from tasklib import errors
+
+logger = logging.getLogger("tasklib.http")
+
+MEDIA_TYPE: Final = "application/problem+json"
+RETRY_AFTER_SECONDS: Final = 1
+
+
+class Problem(BaseModel):
+    """What went wrong, for a program and for a person (RFC 9457)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:tasklib:problem:invalid-request",
+                    "title": "Bad Request",
+                    "status": 400,
+                    "detail": "limit: Input should be less than or equal to 100",
+                    "field": "limit",
+                }
+            ]
+        }
+    )
+
+    type: str = Field(description="Names the kind of problem; stable.")
+    title: str
+    status: int
+    detail: str = Field(description="What was wrong, with which value, and what to do.")
+    field: str | None = Field(None, description="The field at fault, if there is one.")
+
+
+class Refused(HTTPException):
+    """Ends a request with a problem of a given kind."""
+
+    def __init__(
+        self, status: int, kind: str, detail: str, *, field: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status, detail, headers)
+        self.kind = kind
+        self.field = field
+
+
+def problem(
+    status: int, kind: str, detail: str, *, field: str | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """The answer for a problem."""
+    body: dict[str, Any] = {
+        "type": f"urn:tasklib:problem:{kind}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": _printable(detail),
+    }
+    if field is not None:
+        body["field"] = _printable(field)
+    return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What the interface description says of the problems a route can answer."""
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: schema}} for status in statuses}
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of the app end as a problem."""
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(errors.TaskLibError, _on_tasklib)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first: Mapping[str, Any] = error.errors()[0]
+    if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+        return problem(400, "invalid-request", "send a JSON object, with the header Content-Type: application/json")
+    field = _field(first["loc"])
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return problem(400, "invalid-request", f"{field}: {message}" if field else message, field=field or None)
+
+
+async def _on_http(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    if isinstance(error, Refused):
+        return problem(error.status_code, error.kind, error.detail, field=error.field, headers=error.headers)
+    kind = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
+    return problem(error.status_code, kind, error.detail, headers=error.headers)
+
+
+async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
+    for kinds, status, name in _TABLE:
+        if isinstance(error, kinds):
+            headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else None
+            field = "payload" if isinstance(error, errors.InvalidArguments) else None
+            return problem(status, name, str(error), field=field, headers=headers)
+    return await _on_unexpected(request, error)
+
+
+async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem(500, "internal", "something unexpected went wrong here; the service's log says what")
+
+
+_TABLE: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], int, str]]] = (
+    (errors.TaskNotFound, 404, "task-not-found"),
+    (errors.InvalidTransition, 400, "invalid-transition"),
+    (errors.UniqueConflict, 409, "unique-conflict"),
+    (errors.ClaimLost, 409, "claim-lost"),
+    (errors.InvalidArguments, 400, "invalid-arguments"),
+    ((errors.ConfigurationError, errors.TaskDefinitionError), 400, "invalid-request"),
+    ((errors.DatabaseUnavailable, errors.DatabaseBusy), 503, "database-unavailable"),
+    (errors.DatabaseFull, 503, "database-full"),
+    ((errors.SchemaError, errors.PermissionDenied), 503, "database-unusable"),
+)
+
+
+def _field(location: Sequence[Any]) -> str:
+    """Where in the request: `options.maxAttempts`, `tasks[3].type`, `limit`."""
+    text = ""
+    for part in location[1:]:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _printable(text: str) -> str:
+    """The text with nothing in it that JSON or UTF-8 refuses."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

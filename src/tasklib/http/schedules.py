@@ -1,0 +1,88 @@
+"""Schedules: make, change, pause, resume, run now, remove."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+
+from tasklib.http.audit import AuditedRoute
+from tasklib.http.auth import Permission, needs, principal_of
+from tasklib.http.errors import Refused, problems
+from tasklib.http.schedule_schemas import CreateSchedule, PutSchedule, Ran, Schedule, Schedules
+from tasklib.http.service import Queue
+from tasklib.queue import TaskQueue
+
+router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=AuditedRoute)
+
+
+@router.get("", responses=problems(401, 403, 503), **needs(Permission.READ))
+async def list_schedules(queue: Queue) -> Schedules:
+    """Every schedule, by name, with its next five runs."""
+    return Schedules(schedules=[Schedule.of(each) for each in await queue.aschedules()])
+
+
+@router.post("", status_code=201, responses=problems(400, 401, 403, 409, 413, 503), **needs(Permission.OPERATE))
+async def create_schedule(body: CreateSchedule, queue: Queue) -> Schedule:
+    """Make a schedule."""
+    if await queue.aget_schedule(body.name) is not None:
+        detail = f"there is a schedule {body.name!r} already; change it by PUT"
+        raise Refused(409, "schedule-exists", detail, field="name")
+    return Schedule.of(await queue.aadd_schedule(body.name, **body.decided()))
+
+
+@router.get("/{name}", responses=problems(401, 403, 404, 503), **needs(Permission.READ))
+async def get_schedule(name: str, queue: Queue) -> Schedule:
+    """One schedule."""
+    return await _required(queue, name)
+
+
+@router.put("/{name}", responses=problems(400, 401, 403, 413, 503), **needs(Permission.OPERATE))
+async def put_schedule(name: str, body: PutSchedule, queue: Queue) -> Schedule:
+    """Make a schedule, or change the one of that name."""
+    return Schedule.of(await queue.aadd_schedule(name, **body.decided()))
+
+
+@router.delete("/{name}", status_code=204, responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
+async def remove_schedule(name: str, queue: Queue) -> None:
+    """Forget a schedule; tasks it has made stay."""
+    if not _storable(name) or not await queue.aremove_schedule(name):
+        raise _unknown(name)
+
+
+@router.post("/{name}/pause", responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
+async def pause_schedule(name: str, request: Request, queue: Queue) -> Schedule:
+    """Let no more ticks run."""
+    if not _storable(name) or not await queue.apause_schedule(name, by=principal_of(request).name):
+        raise _unknown(name)
+    return await _required(queue, name)
+
+
+@router.post("/{name}/resume", responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
+async def resume_schedule(name: str, queue: Queue) -> Schedule:
+    """Let it run again, from its next tick on."""
+    if not _storable(name) or not await queue.aresume_schedule(name):
+        raise _unknown(name)
+    return await _required(queue, name)
+
+
+@router.post("/{name}/run", status_code=201, responses=problems(401, 403, 404, 409, 503), **needs(Permission.OPERATE))
+async def run_schedule(name: str, queue: Queue) -> Ran:
+    """Make a task of the schedule at once, beside its ticks."""
+    made = await queue.arun_schedule(name) if _storable(name) else None
+    if made is None:
+        raise _unknown(name)
+    return Ran(id=made.id)
+
+
+async def _required(queue: TaskQueue, name: str) -> Schedule:
+    stored = await queue.aget_schedule(name) if _storable(name) else None
+    if stored is None:
+        raise _unknown(name)
+    return Schedule.of(stored)
+
+
+def _storable(name: str) -> bool:
+    return "\0" not in name
+
+
+def _unknown(name: str) -> Refused:
+    return Refused(404, "schedule-not-found", f"there is no schedule {name!r}")

@@ -1,0 +1,36 @@
+"""What every route works with: the queue behind the app, and answers that a client may already have."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+from pydantic import BaseModel
+
+from tasklib.manage import Manage
+from tasklib.queue import TaskQueue
+
+
+def _manage(request: Request) -> Manage:
+    manage: Manage = request.app.state.manage
+    return manage
+
+
+def _queue(request: Request) -> TaskQueue:
+    return _manage(request).queue
+
+
+Service = Annotated[Manage, Depends(_manage)]
+Queue = Annotated[TaskQueue, Depends(_queue)]
+
+
+def conditional(request: Request, answer: BaseModel) -> Response:
+    """The answer with its ETag; empty, as 304, if the client has just that."""
+    body = answer.model_dump_json(by_alias=True).encode()
+    tag = f'W/"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    known = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
+    if tag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)

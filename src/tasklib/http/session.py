@@ -1,0 +1,44 @@
+"""The dashboard's session: a cookie that holds the token, made from a request that brings the token itself."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from tasklib.http.audit import AuditedRoute
+from tasklib.http.auth import COOKIE, GRANTS, Permission, needs, principal_of
+from tasklib.http.errors import problems
+from tasklib.http.fields import Answer
+from tasklib.storage.operations.tokens import Role
+
+router = APIRouter(prefix="/api/session", tags=["security"], route_class=AuditedRoute)
+
+
+class Session(Answer):
+    """Who is asking, and what they may do."""
+
+    name: str
+    role: Role
+    permissions: list[Permission]
+
+
+@router.get("", responses=problems(401, 403, 503), **needs(Permission.LOOK))
+async def get_session(request: Request) -> Session:
+    """Who is asking."""
+    principal = principal_of(request)
+    return Session(name=principal.name, role=principal.role, permissions=sorted(GRANTS[principal.role]))
+
+
+@router.post("", responses=problems(401, 403, 503), **needs(Permission.LOOK))
+async def log_in(request: Request, response: Response) -> Session:
+    """Keep the token of this request's Authorization header in a cookie that no script can read."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        secure, path = request.url.scheme == "https", request.scope.get("root_path") or "/"
+        response.set_cookie(COOKIE, secret.strip(), path=path, secure=secure, httponly=True, samesite="strict")
+    return await get_session(request)
+
+
+@router.delete("", status_code=204, responses=problems(401, 403, 503), **needs(Permission.LOOK))
+async def log_out(request: Request, response: Response) -> None:
+    """Forget the cookie."""
+    response.delete_cookie(COOKIE, path=request.scope.get("root_path") or "/", httponly=True, samesite="strict")

@@ -1,0 +1,161 @@
+"""Tasks one by one: create, list, read, retry, cancel, delete; and their numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from tasklib.errors import InvalidTransition
+from tasklib.http.audit import AuditedRoute, note
+from tasklib.http.auth import Permission, needs, principal_of
+from tasklib.http.creation import Outcome, create_schedule, create_tasks
+from tasklib.http.errors import problems
+from tasklib.http.inputs import CleanupQuery, CreateTask, ListQuery
+from tasklib.http.schedule_schemas import CreatedSchedule
+from tasklib.http.schemas import (
+    Cancelled,
+    Created,
+    Deleted,
+    Explained,
+    Retried,
+    Stats,
+    Task,
+    TaskDetail,
+    TaskPage,
+    status_of,
+)
+from tasklib.http.service import Queue, Service, conditional
+from tasklib.manage import Action
+from tasklib.task import TaskState
+
+router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
+plain_router = APIRouter(tags=["tasks"], route_class=AuditedRoute)
+"""`POST /tasks`, as the executor's specification has it."""
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="The same key with the same request makes no second task, for 24 hours.",
+    ),
+]
+ALREADY: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A live task holds the unique key: this is that one.", "model": Created}
+}
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "Nothing changed since the ETag given by If-None-Match."}
+}
+
+
+@router.post(
+    "", status_code=201, responses={**ALREADY, **problems(400, 401, 403, 409, 413, 503)}, **needs(Permission.SUBMIT)
+)
+async def create_task(
+    body: CreateTask, request: Request, response: Response, queue: Queue, idempotency_key: IdempotencyKey = None
+) -> Created | CreatedSchedule:
+    """Store a task; with `options.repeat`, one that runs again and again."""
+    if body.options.repeat is not None:
+        outcome = await create_schedule(queue, body)
+    else:
+        scoped = None if idempotency_key is None else f"{principal_of(request).name}/{idempotency_key}"
+        outcome = await create_tasks(queue, [body], scoped)
+    return _created(outcome, request, response)
+
+
+plain_router.post(
+    "/tasks",
+    status_code=201,
+    operation_id="create_task_plain",
+    responses={**ALREADY, **problems(400, 401, 403, 409, 413, 503)},
+    **needs(Permission.SUBMIT),
+)(create_task)
+
+
+@router.get(
+    "", response_model=TaskPage, responses={**NOT_MODIFIED, **problems(400, 401, 403, 503)}, **needs(Permission.READ)
+)
+async def list_tasks(query: Annotated[ListQuery, Query()], request: Request, service: Service) -> Response:
+    """Tasks that match, newest first."""
+    position = None if query.cursor is None else int(query.cursor, 16)
+    found = await service.alisting(
+        query.wanted(), limit=query.limit, offset=query.offset, position=position, counted=query.total
+    )
+    page = TaskPage(
+        tasks=[Task.of(task) for task in found.tasks],
+        total=found.total,
+        limit=query.limit,
+        offset=query.offset,
+        next_cursor=None if found.next is None else f"{found.next:x}",
+    )
+    return conditional(request, page)
+
+
+@router.get(
+    "/stats", response_model=Stats, responses={**NOT_MODIFIED, **problems(401, 403, 503)}, **needs(Permission.READ)
+)
+async def get_stats(request: Request, queue: Queue) -> Response:
+    """How many tasks stand where, in all and by type."""
+    return conditional(request, Stats.of(await queue.astats()))
+
+
+@router.delete("", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+async def clean_up(query: Annotated[CleanupQuery, Query()], request: Request, service: Service) -> Deleted:
+    """Remove tasks that ended before a moment: completed ones, unless `status` says more."""
+    states = [TaskState(status) for status in query.status]
+    deleted = await service.acleanup(query.older_than, states, name=query.type, dry_run=query.dry_run)
+    note(request, deleted=deleted, dryRun=query.dry_run)
+    return Deleted(deleted=deleted)
+
+
+@router.get("/{task_id}", responses=problems(401, 403, 404, 503), **needs(Permission.LOOK))
+async def get_task(task_id: str, service: Service) -> TaskDetail:
+    """One task with its attempts and what it logged."""
+    return TaskDetail.of(await service.aget(task_id))
+
+
+@router.delete("/{task_id}", status_code=204, responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+async def delete_task(task_id: str, service: Service) -> None:
+    """Remove a finished task for good."""
+    await service.aact(Action.DELETE, task_id)
+
+
+@router.post("/{task_id}/retry", responses=problems(400, 401, 403, 404, 409, 503), **needs(Permission.OPERATE))
+async def retry_task(task_id: str, service: Service, force: bool = False) -> Retried:
+    """Start a failed, cancelled or buried task anew, from zero attempts; with `force` a completed one too."""
+    task = await service.aget(task_id)
+    if task.state is TaskState.COMPLETED and not force:
+        raise InvalidTransition(
+            task.id, task.state, "retry", "failed, cancelled or buried (or completed, with ?force=true)"
+        )
+    task = await service.aact(Action.RETRY, task_id)
+    return Retried(id=task.id, status=status_of(task.state), attempts=task.attempts, next_retry_at=task.next_retry_at)
+
+
+@router.post("/{task_id}/cancel", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+async def cancel_task(task_id: str, service: Service) -> Cancelled:
+    """Cancel a waiting task at once, or ask the worker of a running one to stop it."""
+    task = await service.aact(Action.CANCEL, task_id)
+    return Cancelled(id=task.id, status=status_of(task.state), cancel_requested_at=task.cancel_requested_at)
+
+
+@router.get("/{task_id}/explain", responses=problems(401, 403, 404, 503), **needs(Permission.READ))
+async def explain_task(task_id: str, queue: Queue) -> Explained:
+    """Why the task is not running, with the evidence and what to do."""
+    return Explained.of(await queue.aexplain(task_id))
+
+
+def _created(outcome: Outcome, request: Request, response: Response) -> Created | CreatedSchedule:
+    if outcome.repeated:
+        response.headers["Idempotent-Replayed"] = "true"
+    if isinstance(outcome.body, CreatedSchedule):
+        note(request, schedule=outcome.body.schedule)
+        return outcome.body
+    (created,) = outcome.body
+    note(request, id=str(created.id))
+    response.headers["Location"] = f"{request.scope.get('root_path', '')}/api/tasks/{created.id}"
+    response.status_code = 201 if outcome.made else 200
+    return created

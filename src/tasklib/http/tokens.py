@@ -1,0 +1,46 @@
+"""Checking tokens: looked up by their hash, and remembered for a second so that busy clients cost little."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import Final
+
+from tasklib.queue import TaskQueue
+from tasklib.storage.operations import tokens
+from tasklib.storage.operations.tokens import Token
+
+REMEMBER_SECONDS: Final = 1.0
+"""A revoked token is refused at the latest after this."""
+REMEMBER_TOKENS: Final = 1000
+
+
+class TokenCheck:
+    """Knows which tokens are good."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+        self._good: OrderedDict[str, tuple[Token, float]] = OrderedDict()
+        self._seen_any = False
+
+    async def find(self, secret: str) -> Token | None:
+        """The token, if it exists, has not expired and was not revoked."""
+        if len(secret) > 200:
+            return None
+        hashed = tokens.hashed(secret)
+        known = self._good.get(hashed)
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
+        token = await self._queue.database.arun(lambda: tokens.use_token(hashed, self._queue.clock.now()))
+        self._good.pop(hashed, None)
+        if token is not None:
+            self._good[hashed] = (token, time.monotonic() + REMEMBER_SECONDS)
+            while len(self._good) > REMEMBER_TOKENS:
+                self._good.popitem(last=False)
+        return token
+
+    async def any_exists(self) -> bool:
+        """Whether a token was ever made: from then on one is needed, also after the last one has expired."""
+        if not self._seen_any:
+            self._seen_any = await self._queue.database.arun(tokens.any_token)
+        return self._seen_any

@@ -1,0 +1,82 @@
+"""Kinds of task and the workers that know them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from fastapi import APIRouter
+
+from tasklib.http.audit import AuditedRoute
+from tasklib.http.auth import Permission, needs
+from tasklib.http.errors import problems
+from tasklib.http.fields import Answer
+from tasklib.http.service import Service
+
+router = APIRouter(prefix="/api", tags=["types and workers"], route_class=AuditedRoute)
+
+
+class TypeInfo(Answer):
+    """One kind of task: how many stand where, and who works on it."""
+
+    type: str
+    pending: int
+    delayed: int
+    processing: int
+    completed: int
+    failed: int
+    retrying: int
+    cancelled: int
+    buried: int
+    workers: int
+    paused: bool
+
+
+class Types(Answer):
+    """Every kind of task, by name."""
+
+    types: list[TypeInfo]
+
+
+class Worker(Answer):
+    """A worker as it last reported itself."""
+
+    instance: UUID
+    worker_id: str
+    host: str
+    pid: int
+    started_at: datetime
+    heartbeat_at: datetime
+    types: list[str]
+    concurrency: int
+    running: int
+    idle: bool
+    alive: bool
+
+
+class Workers(Answer):
+    """Every worker known, the most recently heard first."""
+
+    workers: list[Worker]
+
+
+@router.get("/types", responses=problems(401, 403, 503), **needs(Permission.READ))
+async def list_types(service: Service) -> Types:
+    """Every kind of task that is stored or that a worker knows."""
+    same = ("pending", "delayed", "completed", "failed", "retrying", "cancelled", "buried", "workers", "paused")
+    found = [
+        TypeInfo(type=each.name, processing=each.running, **{name: getattr(each, name) for name in same})
+        for each in await service.atypes()
+    ]
+    return Types(types=found)
+
+
+@router.get("/workers", responses=problems(401, 403, 503), **needs(Permission.READ))
+async def list_workers(service: Service) -> Workers:
+    """Every worker instance known."""
+    same = ("instance", "worker_id", "host", "pid", "started_at", "heartbeat_at", "concurrency", "running", "idle")
+    found = [
+        Worker(types=list(each.names), alive=each.alive, **{name: getattr(each, name) for name in same})
+        for each in await service.queue.aworkers()
+    ]
+    return Workers(workers=found)
