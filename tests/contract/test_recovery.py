@@ -9,7 +9,7 @@ import pytest
 
 from tasklib import TaskState
 from tasklib.storage.rows import ClaimedTask
-from tests.fixtures.queues import NOON, Face, Instance
+from tests.fixtures.queues import NOON, Face, Form, Instance, open_queue
 
 
 def lose(queue: Face, task_id: UUID, **who: object) -> ClaimedTask:
@@ -44,6 +44,20 @@ def test_after_that_it_waits_by_the_retry_policy(queue: Face):
         queue.advance(waits[-1] or 0)
 
     assert waits == [None, 10, 20, 40]
+
+
+def test_the_wait_is_spread_but_never_longer_than_the_longest(database_url: str, form: Form):
+    with open_queue(database_url, form, retry_jitter=0.9, max_retry_delay_seconds=8) as queue:
+        ids = [queue.enqueue("job") for _ in range(40)]
+        for _ in range(2):
+            queue.worker(timeout_seconds=0.001).claim(40)
+            queue.advance(0.01)
+            assert queue.recover() == 40
+        waits = [(queue.read(each).due_at - queue.now).total_seconds() for each in ids]
+
+    assert len(set(waits)) > 2
+    assert min(waits) > 0
+    assert max(waits) <= 8
 
 
 def test_an_ordinary_failure_before_does_not_count_as_a_loss(queue: Face, worker: Instance):

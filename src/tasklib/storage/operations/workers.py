@@ -170,8 +170,12 @@ def _take_back(stale: Sequence[Row], backoff: Backoff, now: datetime | None) -> 
     if not lost:
         return 0
     batch = dumps([{"id": task_id, "version": version} for task_id, version in sorted(lost.items())])
-    delays = dumps([backoff.mean(n) for n in range(64)])
-    rows = yield Statement("recover_tasks", {"lost": batch, "delays": delays, "jitter": backoff.jitter, "now": now})
+    policy = {
+        "delays": dumps([backoff.mean(n) for n in range(64)]),
+        "jitter": backoff.jitter,
+        "cap": backoff.cap,
+    }
+    rows = yield Statement("recover_tasks", {"lost": batch, **policy, "now": now})
     if any(row["state"] == TaskState.PENDING for row in rows):
         yield Statement("wake_workers")
     return len(rows)

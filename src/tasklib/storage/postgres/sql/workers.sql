@@ -167,8 +167,8 @@ WITH lost AS (
         END,
         next_retry_at = CASE
             WHEN t.cancel_requested_at IS NULL AND t.retry_count < t.max_retries AND t.lost_count > 0
-            THEN c.now + make_interval(secs => (:delays::jsonb ->> least(t.retry_count, 63))::float8
-                * (1 + :jitter::float8 * (2 * random() - 1)))
+            THEN c.now + make_interval(secs => least(:cap::float8, (:delays::jsonb ->> least(t.retry_count, 63))::float8
+                * (1 + :jitter::float8 * (2 * random() - 1))))
         END,
         lost_count = t.lost_count + 1,
         progress = CASE

@@ -143,7 +143,7 @@ SET state = CASE
         WHEN cancel_requested_at IS NULL AND retry_count < max_retries AND lost_count > 0
         THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf(
             '%+.3f seconds',
-            (:delays ->> min(retry_count, 63)) * (1 + :jitter * (abs(random() % 1000000) / 500000.0 - 1))
+            min(:cap, (:delays ->> min(retry_count, 63)) * (1 + :jitter * (abs(random() % 1000000) / 500000.0 - 1)))
         ))
     END,
     lost_count = lost_count + 1,
