@@ -153,6 +153,11 @@ class TaskContext:
             self._log = TaskLogger(_logger, details, self._record)
         return self._log
 
+    def keep_line(self, level: str, text: str) -> None:
+        """Keep a line on the task's row that was logged where the function runs; called by the worker."""
+        if self._record is not None:
+            self._record(level, text)
+
     @property
     def connection(self) -> Any:
         """The open transaction in which this attempt will be completed too; only for `transactional=True`."""

@@ -26,6 +26,8 @@
     └── ExecutionError              written into a task's `error`, seldom raised at a caller
         ├── TaskTimeout             ran past timeout_seconds
         ├── WorkerLost              its worker stopped answering
+        ├── ProcessDied             its child process was killed, crashed or ended itself
+        ├── ProcessNotReady         its child process could not load it
         ├── ResultError             the result cannot be stored as JSON, or is too large
         └── WorkerStuck             too many threads never came back
 
@@ -218,6 +220,23 @@ class TaskTimeout(ExecutionError, TimeoutError):
 
 class WorkerLost(ExecutionError):
     """The worker stopped answering while it held the task."""
+
+
+class ProcessDied(ExecutionError):
+    """The child process of the task was killed, crashed or ended itself while the task ran."""
+
+    def __init__(self, how: str, *, pid: int, code: int) -> None:
+        self.pid = pid
+        self.code = code
+        """As the exit code of a process: negative for the signal that ended it."""
+        super().__init__(f"the task's child process {pid} {how}")
+
+
+class ProcessNotReady(ExecutionError):
+    """The child process of the task could not load it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the task was not started, because its child process {why}")
 
 
 class ResultError(ExecutionError):

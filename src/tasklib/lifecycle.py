@@ -117,6 +117,7 @@ EFFECTS: Final[Mapping[Event, Effect]] = MappingProxyType(
         Event.SNOOZE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
         Event.RELEASE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
         Event.CANCEL: Effect(TaskState.CANCELLED, terminal=True, refund=0, retried=0),
+        Event.BURY: Effect(TaskState.BURIED, terminal=True, refund=0, retried=0),
     }
 )
 """The ways an attempt can end other than in success."""
@@ -145,6 +146,11 @@ class Ending:
     def give_up(cls, task_id: str, version: int, *, error: str, outcome: str = "failed") -> Self:
         """The attempt failed and none follows."""
         return cls(task_id, version, Event.GIVE_UP, error=error, outcome=outcome)
+
+    @classmethod
+    def bury(cls, task_id: str, version: int, *, error: str, outcome: str = "crashed") -> Self:
+        """The attempt took its process down with it, and none follows."""
+        return cls(task_id, version, Event.BURY, error=error, outcome=outcome)
 
     @classmethod
     def snooze(cls, task_id: str, version: int, *, delay: float) -> Self:

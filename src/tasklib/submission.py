@@ -128,6 +128,11 @@ class TaskFunction(Generic[P, R]):
         """The name under which its tasks are stored."""
         return self.definition.name
 
+    @property
+    def queue(self) -> TaskQueue:
+        """The queue its tasks are stored in; NotInitialized for the default queue before `init`."""
+        return self._queue()
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the plain function here and now."""
         return self.function(*args, **kwargs)

@@ -33,6 +33,7 @@ class TaskKeywords(TypedDict, total=False):
     abort_on: type[BaseException] | Collection[type[BaseException]]
     retry_policy: RetryPolicy | None
     isolation: Isolation
+    memory_limit_mb: int | None
     transactional: bool
     aliases: str | Collection[str]
     max_concurrency: int | None
@@ -54,6 +55,8 @@ class TaskOptions:
     """These errors are final, whatever attempts remain."""
     retry_policy: RetryPolicy | None = None
     isolation: Isolation = "auto"
+    memory_limit_mb: int | None = None
+    """MiB that its child process may use, with `isolation="process"`; None: as the worker says."""
     transactional: bool = False
     aliases: tuple[str, ...] = ()
     """Older names under which rows may still wait."""
@@ -165,6 +168,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         "a callable (retry_count, error) -> seconds, or None",
     ),
     "isolation": (lambda v: v in get_args(Isolation), 'one of "auto", "thread", "process"'),
+    "memory_limit_mb": (lambda v: v is None or _is_whole(v, 1), "a whole number of MiB, 1 or more, or None"),
     "transactional": (lambda v: isinstance(v, bool), "True or False"),
     "aliases": (lambda v: isinstance(v, tuple), "a tuple of names"),
     "max_concurrency": (

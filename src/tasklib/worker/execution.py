@@ -18,8 +18,9 @@ from tasklib.retry import RetryPolicy
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.task import LogLine
+from tasklib.worker.calling import COMMITTED
 from tasklib.worker.outcome import ending_for
-from tasklib.worker.places import COMMITTED, Places, Work
+from tasklib.worker.places import Places, Work
 
 UNWIND_SECONDS = 5.0
 """How long work may take to end after it was stopped; then it is abandoned and said to be."""
@@ -36,7 +37,6 @@ class Execution:
     """
 
     __slots__ = (
-        "_outside",
         "_reported",
         "_runner",
         "_stop",
@@ -52,6 +52,8 @@ class Execution:
         "timed_out",
     )
 
+    _place = "coroutine"
+
     def __init__(self, runner: Runner, task: ClaimedTask) -> None:
         self.task = task
         self.cancelled = self.released = self.fenced = self.timed_out = False
@@ -60,6 +62,7 @@ class Execution:
         self._reported = False
         self._stop: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.ends_surely = True
         self.context = TaskContext(
             lambda: task.task(runner.worker_id),
             state=runner.state,
@@ -71,15 +74,7 @@ class Execution:
         if definition is not None and task.timeout_seconds is None:
             # A row made by hand or by name carries no limit of its own: the task's holds.
             task.timeout_seconds = definition.options.timeout_seconds
-        self._outside = definition is None or not runner.places.runs_here(definition, task)
-        self.ends_surely = not self._outside
-        if definition is None or self._outside:
-            self._stop = asyncio.Event()
-            self.ending: asyncio.Task[None] = runner.loop.create_task(self._run())
-        else:
-            self.ending = runner.loop.create_task(self._run_here(definition))
-            if task.timeout_seconds is not None:
-                self._timer = runner.loop.call_later(task.timeout_seconds, self._overtime_here)
+        self.ending: asyncio.Future[Any] = self._start(definition)
 
     def cancel(self) -> None:
         """End the work because a person asked for it."""
@@ -95,6 +90,16 @@ class Execution:
         """End the work because the task is, or soon will be, no longer ours: the database refuses what comes late."""
         self.fenced = True
         self._end()
+
+    def _start(self, definition: Definition | None) -> asyncio.Future[None]:
+        task, loop = self.task, self._runner.loop
+        if definition is None or not self._runner.places.runs_here(definition):
+            self.ends_surely = False
+            self._stop = asyncio.Event()
+            return loop.create_task(self._run())
+        if task.timeout_seconds is not None:
+            self._timer = loop.call_later(task.timeout_seconds, self._overtime_here)
+        return loop.create_task(self._run_here(definition))
 
     def _record(self, level: str, text: str) -> None:
         elapsed = time.monotonic() - self.started
@@ -149,7 +154,7 @@ class Execution:
         """The coroutine swallowed its cancellation: its end is recorded all the same, and it is left alone."""
         if self._reported:
             return
-        self._runner.abandon(self, Work("coroutine", self.ending, self.ending.cancel, ends_surely=True))
+        self._runner.abandon(self, Work(self._place, self.ending, self.ending.cancel, ends_surely=True))
         self._report(self._failed(_overtime(self.task)) if self.timed_out else self._stopped())
 
     def _report(self, ended: Ended) -> None:

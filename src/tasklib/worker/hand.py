@@ -14,30 +14,39 @@ from tasklib.worker.execution import Execution
 class Hand:
     """The tasks in hand; the claimer fills it, the services look after what is in it."""
 
-    def __init__(self, concurrency: int, start: Callable[[ClaimedTask], Execution]) -> None:
+    def __init__(
+        self,
+        concurrency: int,
+        start: Callable[[ClaimedTask], Execution],
+        *,
+        runs_apart: Callable[[ClaimedTask], bool],
+    ) -> None:
         self._concurrency = concurrency
         self._start = start
+        self._runs_apart = runs_apart
         self.buffer: deque[ClaimedTask] = deque()
         self.running: dict[str, Execution] = {}
         self.unrecorded: dict[tuple[str, int], ClaimedTask] = {}
         """Tasks whose work has ended and whose end is not in the database yet: they are still ours to answer for."""
-        self._suspects = 0
+        self._risky: set[str] = set()
 
     def start_waiting(self) -> None:
         """Start buffered tasks in the free slots."""
         while self.buffer and len(self.running) < self._concurrency:
             task = self.buffer[0]
-            # A suspect may take the whole process down with it: it runs with nothing else beside it.
-            if self.running and (task.lost_count or self._suspects):
+            # A suspect may take the whole process down: where it cannot have one of its own, nothing runs beside it.
+            risky = task.lost_count > 0 and not self._runs_apart(task)
+            if self.running and (risky or self._risky):
                 return
             self.buffer.popleft()
-            self._suspects += task.lost_count > 0
+            if risky:
+                self._risky.add(task.id)
             self.running[task.id] = self._start(task)
 
     def finished(self, task: ClaimedTask) -> None:
         """The slot of a task is free again."""
-        if self.running.pop(task.id, None) is not None:
-            self._suspects -= task.lost_count > 0
+        self.running.pop(task.id, None)
+        self._risky.discard(task.id)
 
     def recorded(self, ended: Iterable[Completion | Ending]) -> None:
         """The database knows how these ended."""

@@ -7,13 +7,25 @@ from pathlib import Path
 from types import TracebackType
 
 from tasklib.definition import TaskOptions
-from tasklib.errors import Abort, InvalidArguments, ResultError, Retry, Snooze, TaskTimeout, seconds_of
+from tasklib.errors import (
+    Abort,
+    InvalidArguments,
+    ProcessDied,
+    ProcessNotReady,
+    ResultError,
+    Retry,
+    Snooze,
+    TaskTimeout,
+    seconds_of,
+)
 from tasklib.lifecycle import Ending
 from tasklib.retry import RetryPolicy
 from tasklib.storage.rows import ClaimedTask
 
 _OURS = str(Path(__file__).parent)
 _FINAL = (Abort, ResultError, InvalidArguments)
+_NOT_ITS_OWN = (Retry, ProcessDied, ProcessNotReady)
+"""Retried whatever `retry_on` names, because the function did not raise it, or asked for it."""
 
 
 def ending_for(task: ClaimedTask, options: TaskOptions, error: BaseException, policy: RetryPolicy) -> Ending:
@@ -21,9 +33,12 @@ def ending_for(task: ClaimedTask, options: TaskOptions, error: BaseException, po
     if isinstance(error, Snooze):
         return Ending.snooze(task.id, task.version, delay=error.delay)
     text = describe(error)
-    outcome = "timeout" if isinstance(error, TaskTimeout) else "failed"
-    wanted = isinstance(error, Retry) or (not isinstance(error, _FINAL) and options.retries(error))
+    crashed = isinstance(error, ProcessDied)
+    outcome = "timeout" if isinstance(error, TaskTimeout) else "crashed" if crashed else "failed"
+    wanted = isinstance(error, _NOT_ITS_OWN) or (not isinstance(error, _FINAL) and options.retries(error))
     if not wanted or task.retry_count >= task.max_retries:
+        if crashed:
+            return Ending.bury(task.id, task.version, error=text)
         return Ending.give_up(task.id, task.version, error=text, outcome=outcome)
     delay, note = _delay(task, error, options.retry_policy or policy, policy)
     return Ending.retry_later(task.id, task.version, delay=delay, error=text + note, outcome=outcome)

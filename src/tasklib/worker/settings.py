@@ -31,6 +31,12 @@ class WorkerSettings:
     """Patterns such as `email.*`; with any, only tasks whose name matches one are claimed."""
     max_stuck_threads: int = 10
     """With this many threads that never came back, the worker drains and ends with WorkerStuck."""
+    max_tasks_per_child: int = 10_000
+    """A child process is replaced after so many tasks, in case they leak memory."""
+    memory_limit_mb: int | None = None
+    """MiB that a child process may use, for tasks that do not say it themselves; None: no limit."""
+    modules: tuple[str, ...] = ()
+    """Modules that a child process imports beside those of its tasks: where handlers and hooks are registered."""
     signals: bool = True
     """Whether SIGTERM and SIGINT stop the worker."""
 
@@ -53,7 +59,7 @@ def _is_seconds(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
 
 
-def _are_patterns(value: Any) -> bool:
+def _are_names(value: Any) -> bool:
     return isinstance(value, tuple) and all(isinstance(each, str) and each for each in value)
 
 
@@ -63,7 +69,10 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "prefetch": (lambda v: v is None or _is_count(v, 0), "a whole number, 0 or more, or None"),
     "batch_size": (lambda v: v is None or _is_count(v, 1), "a whole number, 1 or more, or None"),
     "grace_seconds": (_is_seconds, "a number of seconds, 0 or more"),
-    "only": (_are_patterns, "a tuple of name patterns"),
+    "only": (_are_names, "a tuple of name patterns"),
     "max_stuck_threads": (lambda v: _is_count(v, 1), "a whole number, 1 or more"),
+    "max_tasks_per_child": (lambda v: _is_count(v, 1), "a whole number, 1 or more"),
+    "memory_limit_mb": (lambda v: v is None or _is_count(v, 1), "a whole number of MiB, 1 or more, or None"),
+    "modules": (_are_names, "a tuple of module names"),
     "signals": (lambda v: isinstance(v, bool), "true or false"),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 import os
 import random
@@ -21,7 +20,9 @@ from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.apart import ApartExecution
 from tasklib.worker.attendant import LeaseKeeper, Watch
+from tasklib.worker.calling import Caller
 from tasklib.worker.claim_size import ClaimSize
 from tasklib.worker.claimer import Claimer
 from tasklib.worker.execution import Ended, Execution, Runner
@@ -29,9 +30,12 @@ from tasklib.worker.finisher import Finisher
 from tasklib.worker.guard import Guard
 from tasklib.worker.hand import Hand
 from tasklib.worker.heartbeat import Heartbeat
+from tasklib.worker.hooks import call_hooks
+from tasklib.worker.importing import refuse_while_loading
 from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
 from tasklib.worker.periodic import Periodic
 from tasklib.worker.places import Places
+from tasklib.worker.processes import TaskProcesses
 from tasklib.worker.reaper import Reaper
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import StopSignals
@@ -61,15 +65,17 @@ class Worker:
         self._database = queue.database
         self._settings = settings
         self._size = ClaimSize(settings.concurrency, settings.prefetch, settings.batch_size)
-        self._hand = Hand(settings.concurrency, self._start)
+        self._hand = Hand(settings.concurrency, self._start, runs_apart=self._runs_apart)
         self._finisher = Finisher(self._database, queue.clock.now, self._hand.recorded)
         self._watch = Watch(self._database, self._hand, now=queue.clock.now)
-        self._places = Places(
-            self._database,
+        caller = Caller(
+            lambda: self._database,
             hooks=queue.middleware,
             max_result_bytes=config.max_result_bytes,
             now=queue.clock.now,
         )
+        self._processes = TaskProcesses(queue, settings, self.worker_id)
+        self._places = Places(caller)
         self._runner = Runner(
             find=queue.registry.get,
             worker_id=self.worker_id,
@@ -121,12 +127,16 @@ class Worker:
             self._claimer.stop()
 
     async def _with_hooks(self, work: Callable[[], Awaitable[None]]) -> None:
-        await _call_hooks(self._queue.startup_hooks, self.state)
+        refuse_while_loading()
+        for name in self._names():
+            self._processes.check(self._queue.registry.find(name))
+        await call_hooks(self._queue.startup_hooks, self.state)
         try:
             await work()
         finally:
             self._places.close()
-            await _call_hooks(reversed(self._queue.shutdown_hooks), self.state)
+            await self._processes.close()
+            await call_hooks(reversed(self._queue.shutdown_hooks), self.state)
 
     async def _work(self) -> None:
         """Live as one instance after the other: one that is declared dead ends, and the worker goes on as a new one."""
@@ -258,9 +268,15 @@ class Worker:
         hurry.cancel()
 
     def _start(self, task: ClaimedTask) -> Execution:
+        if self._runs_apart(task):
+            return ApartExecution(self._runner, task, self._processes)
         if self._table is not None:
             self._table.begin(task.seq)
         return Execution(self._runner, task)
+
+    def _runs_apart(self, task: ClaimedTask) -> bool:
+        definition = self._queue.registry.get(task.name)
+        return definition is not None and self._processes.takes(definition, task)
 
     def _ended(self, execution: Execution, ended: Ended) -> None:
         """An attempt is over: record it, and use the free slot."""
@@ -385,10 +401,3 @@ class Worker:
             await step()
         except TaskLibError as error:
             log.warning("%s", error)
-
-
-async def _call_hooks(hooks: Iterable[Callable[..., Any]], state: WorkerState) -> None:
-    for hook in hooks:
-        outcome = hook(state) if inspect.signature(hook).parameters else hook()
-        if inspect.isawaitable(outcome):
-            await outcome

@@ -1,0 +1,68 @@
+"""Running one claimed task in a child process: driven by what that process says, with no asyncio task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from tasklib.definition import Definition
+from tasklib.errors import TaskTimeout
+from tasklib.lifecycle import Ending
+from tasklib.storage.operations.attempts import Completion
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.calling import COMMITTED
+from tasklib.worker.children import Job
+from tasklib.worker.execution import UNWIND_SECONDS, Ended, Execution, Runner
+from tasklib.worker.processes import TaskProcesses
+
+
+class ApartExecution(Execution):
+    """One attempt in progress in a child process, which can always be ended."""
+
+    __slots__ = ("_job", "_processes")
+
+    _place = "process"
+
+    def __init__(self, runner: Runner, task: ClaimedTask, processes: TaskProcesses) -> None:
+        self._processes = processes
+        self._job: Job | None = None
+        super().__init__(runner, task)
+
+    def _start(self, definition: Definition | None) -> asyncio.Future[None]:
+        assert definition is not None
+        loop = self._runner.loop
+        job = self._job = Job(self.task, self.context, begun=self._begun, over=self._over)
+        try:
+            self._processes.start(definition, job)
+        except Exception as error:  # noqa: BLE001  a process that cannot be had is this task's failure alone
+            # Later, because this attempt is not in hand yet.
+            loop.call_soon(self._over, error)
+        return loop.create_future()
+
+    def _begun(self) -> None:
+        """The function is called now: from here on its time counts."""
+        self.started = time.monotonic()
+        if self.task.timeout_seconds is not None and not self._told_to_stop:
+            self._timer = self._runner.loop.call_later(self.task.timeout_seconds, self._overtime_here)
+
+    def _cancel_here(self) -> None:
+        if self._job is not None:
+            self._job.end()
+        self._runner.loop.call_later(UNWIND_SECONDS, self._abandon_here)
+
+    def _over(self, result: Any) -> None:
+        """The process has ended the task, or has ended itself."""
+        self._report(self._ended(result))
+        self.ending.set_result(None)
+
+    def _ended(self, result: Any) -> Ended:
+        if result is COMMITTED:
+            return None
+        if self.timed_out:
+            return self._failed(TaskTimeout(self.task.timeout_seconds or 0))
+        if isinstance(result, Completion | Ending):
+            return result
+        if isinstance(result, Exception) and not self._told_to_stop:
+            return self._failed(result)
+        return self._stopped()

@@ -1,0 +1,54 @@
+"""Log records of a child process, shown where the worker's own are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+PLAIN = (str, int, float, bool, type(None))
+LEFT_OUT = frozenset({"args", "exc_info", "msg", "message"})
+
+_formatter = logging.Formatter()
+
+
+def levels_here() -> dict[str, int]:
+    """The levels this process has set, by logger; the root's under an empty name."""
+    found = {"": logging.root.level}
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and logger.level:
+            found[name] = logger.level
+    return found
+
+
+def forward_logs(send: Callable[[list[Any]], None], levels: Mapping[str, int]) -> None:
+    """Send what is logged in this process to the worker, as far as the worker would show it.
+
+    A program that sets up logging when it is imported takes over, as it may in its own process.
+    """
+    for name, level in levels.items():
+        logging.getLogger(name or None).setLevel(level)
+    logging.root.addHandler(_Forwarder(send))
+
+
+def show(fields: Mapping[str, Any]) -> None:
+    """Show a record that a child process has sent."""
+    logger = logging.getLogger(fields["name"])
+    if logger.isEnabledFor(fields["levelno"]):
+        logger.handle(logging.makeLogRecord(dict(fields)))
+
+
+class _Forwarder(logging.Handler):
+    def __init__(self, send: Callable[[list[Any]], None]) -> None:
+        super().__init__()
+        self._send = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            fields = {key: v for key, v in vars(record).items() if key not in LEFT_OUT and isinstance(v, PLAIN)}
+            fields["msg"] = record.getMessage()
+            if record.exc_info and not record.exc_text:
+                fields["exc_text"] = _formatter.formatException(record.exc_info)
+            self._send(["log", fields])
+        except Exception:  # noqa: BLE001  as every handler does
+            self.handleError(record)
