@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -16,6 +19,8 @@ from tasklib.storage.database import Listener
 
 CHECK_SECONDS = 10.0
 """How long the connection may be silent before it is asked whether it still lives."""
+ANSWER_SECONDS = 5.0
+"""How long the answer may take before the connection is given up."""
 WAKE_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 5.0
 
@@ -87,7 +92,7 @@ class PostgresListener:
                 if self._closed.is_set():
                     return
             if time.monotonic() - heard > CHECK_SECONDS:
-                connection.execute("SELECT 1")
+                _check(connection)
                 heard = time.monotonic()
 
     def _tell(self, event: str) -> None:
@@ -95,3 +100,22 @@ class PostgresListener:
             listeners = list(self._listeners)
         for listener in listeners:
             listener(event)
+
+
+def _check(connection: Connection[Any]) -> None:
+    """Ask whether the other side still answers; raises psycopg's error if not.
+
+    A pooler or load balancer that hangs acknowledges what it is sent, so no timeout of TCP's ends the wait: we do.
+    """
+    overdue = threading.Timer(ANSWER_SECONDS, _cut, [connection.fileno()])
+    overdue.daemon = True
+    overdue.start()
+    try:
+        connection.execute("SELECT 1")
+    finally:
+        overdue.cancel()
+
+
+def _cut(descriptor: int) -> None:
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+        connection.shutdown(socket.SHUT_RDWR)

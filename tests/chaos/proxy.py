@@ -1,0 +1,91 @@
+"""A TCP proxy that can stop forwarding without closing anything, as a network that swallows packets does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Self
+
+
+@dataclass(eq=False)
+class Pair:
+    """One connection through the proxy."""
+
+    heard: bytes = b""
+    """What the client has said so far."""
+    is_frozen: bool = False
+    ends: list[asyncio.StreamWriter] = field(default_factory=list)
+
+
+class Proxy:
+    """Forwards to a port of this machine, from a thread of its own."""
+
+    def __init__(self, target: int, host: str = "127.0.0.1") -> None:
+        self.port = 0
+        self._target = target
+        self._host = host
+        self._pairs: list[Pair] = []
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def freeze(self, chosen: Callable[[Pair], bool]) -> int:
+        """From now on swallow what the chosen connections send, and say nothing; returns how many they were."""
+        found = [pair for pair in self._pairs if not pair.is_frozen and chosen(pair)]
+        for pair in found:
+            pair.is_frozen = True
+        return len(found)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._server = self._loop.run_until_complete(asyncio.start_server(self._accept, self._host, 0))
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pair = Pair(ends=[writer])
+        self._pairs.append(pair)
+        try:
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.close()
+            return
+        pair.ends.append(server_writer)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pump(pair, reader, server_writer, is_client=True))
+            group.create_task(self._pump(pair, server_reader, writer, is_client=False))
+
+    async def _pump(
+        self, pair: Pair, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_client: bool
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                if is_client:
+                    pair.heard = (pair.heard + data)[-65536:]
+                if pair.is_frozen:
+                    continue
+                writer.write(data)
+                await writer.drain()
+        if not pair.is_frozen:
+            writer.close()
+
+    async def _close(self) -> None:
+        self._server.close()
+        for pair in self._pairs:
+            for end in pair.ends:
+                end.transport.abort()
