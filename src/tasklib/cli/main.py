@@ -71,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(
             f"unexpected {type(error).__name__}: {error} (a bug in tasklib; TASKLIB_DEBUG=1 shows where)", code
         )
+    if code == Exit.INTERRUPTED:
+        sys.stderr.write("interrupted\n")
     return code if isinstance(code, int) else Exit.OK
 
 

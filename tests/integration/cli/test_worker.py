@@ -1,0 +1,214 @@
+"""`tasklib worker` as an operator runs it: a process that finds the tasks, works, and stops when told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tasklib import TaskQueue
+from tests.fixtures.waiting import eventually
+
+TASKS = """
+import time
+import tasklib
+
+@tasklib.task
+def add(a: int, b: int) -> int:
+    return a + b
+
+@tasklib.task(name="email.send")
+def send() -> None:
+    pass
+
+@tasklib.task
+def slow(seconds: float) -> str:
+    time.sleep(seconds)
+    return "slept"
+
+@tasklib.task(max_retries=0)
+def evil() -> None:
+    raise ValueError("first\\x1b[31m\\nsecond")
+"""
+OWN_QUEUE = """
+import os
+from tasklib import TaskQueue
+
+queue = TaskQueue(os.environ["OWN_URL"])
+
+@queue.task
+def own(n: int) -> int:
+    return n * 2
+"""
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder as users have it."""
+    folder = tmp_path / "project"
+    (folder / "app").mkdir(parents=True)
+    (folder / "app" / "__init__.py").touch()
+    (folder / "app" / "tasks.py").write_text(TASKS)
+    (folder / "own.py").write_text(OWN_QUEUE)
+    (folder / "two.py").write_text(
+        "from tasklib import TaskQueue\na, b = TaskQueue('sqlite:///a.db'), TaskQueue('sqlite:///b.db')"
+    )
+    (folder / "broken.py").write_text("import tasklib\n\n1 / 0\n")
+    (folder / "needy.py").write_text("import no_such_package\n")
+    (folder / "empty.py").touch()
+    return folder
+
+
+@pytest.fixture
+def start(project: Path) -> Iterator[Start]:
+    """Starts `tasklib worker …` in the project's folder; whatever still runs at the end is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tasklib", "worker", *arguments]
+        kept = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "TASKLIB_DATABASE_URL")}
+        process = subprocess.Popen(
+            command, cwd=project, env=kept | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+@pytest.mark.backends("sqlite-file", "postgres-newest")
+def test_it_runs_tasks_and_stops_on_sigterm(database_url: str, start: Start) -> None:
+    with TaskQueue(database_url) as queue:
+        worker = start("app.tasks", "--database-url", database_url, "--concurrency", "3")
+        said = worker.stdout.readline()
+        task = queue.wait(queue.enqueue("add", {"a": 2, "b": 3}), timeout=30)
+        (info,) = queue.workers()
+        worker.send_signal(signal.SIGTERM)
+        code, _, log = ended(worker)
+
+        assert task.result == {"value": 5}
+        assert said.startswith(f"Worker {info.worker_id} on ")
+        assert said.endswith(" runs add, email.send, evil, slow, 3 at once.\n")
+        assert code == 0
+        assert " INFO    tasklib.worker: worker " in log
+        assert queue.workers() == []
+
+
+def test_running_tasks_finish_before_it_ends(sqlite_url: str, start: Start) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        worker = start("app.tasks", "--database-url", sqlite_url)
+        task_id = queue.enqueue("slow", {"seconds": 1})
+        eventually(lambda: queue.get(task_id).state == "running", timeout=30)
+        worker.send_signal(signal.SIGTERM)
+        assert ended(worker)[0] == 0
+        assert queue.get(task_id).state == "completed"
+
+
+def test_what_does_not_finish_within_the_grace_is_given_back(sqlite_url: str, start: Start) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        worker = start("app.tasks", "--database-url", sqlite_url, "--grace", "0.1")
+        task_id = queue.enqueue("slow", {"seconds": 600})
+        eventually(lambda: queue.get(task_id).state == "running", timeout=30)
+        worker.send_signal(signal.SIGTERM)
+        assert ended(worker)[0] == 0
+        task = queue.get(task_id)
+        assert (task.state, task.attempts) == ("pending", 0)
+
+
+def test_only_tasks_that_match_are_run(sqlite_url: str, start: Start) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        left = queue.enqueue("add", {"a": 1, "b": 1})
+        start("app.tasks", "--database-url", sqlite_url, "--only", "email.*", "--only", "evil")
+        queue.wait(queue.enqueue("email.send"), timeout=30)
+        assert queue.get(left).state == "pending"
+        assert set(queue.workers()[0].names) == {"email.send", "evil"}
+
+
+def test_a_queue_of_the_module_says_where_it_works(sqlite_url: str, start: Start) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        start("own", OWN_URL=sqlite_url)
+        assert queue.wait(queue.enqueue("own", {"n": 4}), timeout=30).result == {"value": 8}
+
+
+def test_the_start_can_be_read_by_a_program(sqlite_url: str, start: Start) -> None:
+    worker = start("app.tasks", "--json", "--database-url", sqlite_url, "-c", "2")
+    text = ""
+    while not text.endswith("\n}\n"):
+        text += worker.stdout.readline()
+    said = json.loads(text)
+    assert (said["database"], said["concurrency"]) == (sqlite_url, 2)
+    assert said["names"] == ["add", "email.send", "evil", "slow"]
+
+
+def test_no_task_can_forge_a_line_of_the_log(sqlite_url: str, start: Start) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        worker = start("app.tasks", "--database-url", sqlite_url)
+        queue.wait(queue.enqueue("evil"), timeout=30)
+        worker.send_signal(signal.SIGTERM)
+        _, _, log = ended(worker)
+    assert "\x1b" not in log
+    assert all(line[:4].isdigit() for line in log.splitlines())
+
+
+@pytest.mark.parametrize(
+    "arguments,code,said",
+    [
+        (["nope"], 2, "there is no module nope: neither "),
+        (["app.nope"], 2, "there is no module app.nope: neither "),
+        (["app/tasks.py"], 2, "app/tasks.py is a file; name the module instead: app.tasks"),
+        (["own:nothing"], 2, "own:nothing is not a TaskQueue: there is nothing of that name"),
+        (["own:own"], 2, "own:own is not a TaskQueue: that is a TaskFunction"),
+        (["two"], 2, "several queues are defined: two:a, two:b; name one of them, as in two:a"),
+        (["two:a"], 2, "no task is defined in two:a; decorate functions with @tasklib.task or @queue.task"),
+        (["empty"], 2, "no task is defined in empty; decorate functions with @tasklib.task or @queue.task"),
+        (["broken"], 1, "cannot import broken: ZeroDivisionError: division by zero ("),
+        (["needy"], 1, "cannot import needy: ModuleNotFoundError: No module named 'no_such_package' ("),
+        (["app.tasks", "--only", "x.*"], 2, "--only x.* matches none of: add, email.send, evil, slow"),
+        (["app.tasks", "--log-level", "loud"], 2, "no such log level: 'loud'; choose from debug, info, warning, error"),
+        (
+            ["app.tasks", "--dsn", "postgresql://u:s3cret@127.0.0.1:1/x"],
+            3,
+            "cannot connect to postgresql://u:***@127.0.0.1:1/x",
+        ),
+        (
+            ["own", "--dsn", "sqlite:///other.db"],
+            2,
+            "own:queue works on sqlite:///own.db, but --database-url says sqlite:///other.db",
+        ),
+        ([], 2, "Missing argument 'MODULE'."),
+    ],
+)
+def test_what_keeps_it_from_starting_is_said_in_one_line(
+    start: Start, arguments: list[str], code: int, said: str
+) -> None:
+    returned, out, err = ended(start(*arguments, OWN_URL="sqlite:///own.db"))
+    assert (returned, out) == (code, "")
+    assert err.splitlines()[-1].startswith(f"error: {said}")
+    assert "Traceback" not in err
+    assert "s3cret" not in err
+
+
+def test_it_says_that_the_queue_is_paused(sqlite_url: str, start: Start) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        queue.pause("add")
+    worker = start("app.tasks", "--database-url", sqlite_url)
+    worker.stdout.readline()
+    worker.send_signal(signal.SIGTERM)
+    assert "note: add is paused; tasklib resume add\n" in ended(worker)[2]
