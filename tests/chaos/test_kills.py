@@ -79,6 +79,7 @@ def kill_one(fleet: Fleet, chance: random.Random) -> Kind:
             victim = chance.choice(sorted(victims, key=lambda p: p.pid))
             kind = kind_of(victim)
             victim.kill()
+            victim.wait(30)
         except (psutil.NoSuchProcess, IndexError):
             continue
         return kind

@@ -122,6 +122,7 @@ class _Seat:
         self._number = number
         self._restarts = 0
         self._short_lives = 0
+        self._false_starts = 0
         self.member: Member | None = None
 
     @property
@@ -206,15 +207,21 @@ class _Seat:
     def _pause(self, member: Member) -> float:
         """How long the seat stays empty: not at all at first, then longer each time a process does not live long."""
         if time.monotonic() - member.born > STEADY_SECONDS:
-            self._short_lives = 0
+            self._short_lives = self._false_starts = 0
             return 0.0
-        self._short_lives += 1
         # A process that never came to work is broken; one that did was likely killed by a task.
-        base, cap = (0.02, 1.0) if member.has_worked else (0.5, 30.0)
-        pause = min(cap, base * 2.0 ** min(self._short_lives - 1, 20)) * random.uniform(0.5, 1)
+        if member.has_worked:
+            self._short_lives, self._false_starts = self._short_lives + 1, 0
+            return _pause(self._short_lives, base=0.02, cap=1.0)
+        self._false_starts += 1
+        pause = _pause(self._false_starts, base=0.5, cap=30.0)
         if pause > 1:
             log.error("worker processes do not start; trying again in %.0f s", pause)
         return pause
+
+
+def _pause(times: int, *, base: float, cap: float) -> float:
+    return min(cap, base * 2.0 ** min(times - 1, 20)) * random.uniform(0.5, 1)
 
 
 async def _first(*events: asyncio.Event, timeout: float | None = None) -> None:
