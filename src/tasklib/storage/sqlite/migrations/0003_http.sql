@@ -31,7 +31,7 @@ CREATE TABLE tasklib_idempotency (
     key         TEXT NOT NULL PRIMARY KEY,
     -- SHA-256 of the request: the same key with another request is an error.
     fingerprint TEXT NOT NULL,
-    answer      TEXT CHECK (json_valid(answer)),
+    answer      TEXT CHECK (answer IS NULL OR json_valid(answer)),
     created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
 ) WITHOUT ROWID;
 CREATE INDEX tasklib_idempotency_age ON tasklib_idempotency (created_at);

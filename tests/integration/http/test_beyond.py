@@ -1,0 +1,274 @@
+"""What the service does beyond the specification: many at once, keys, conditional reads, control, schedules, health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasklib.lifecycle import Phase
+from tests.fixtures.queues import Face
+from tests.integration.http.conftest import Client
+
+pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+
+
+def test_a_batch_is_stored_in_its_order(queue: Face, http: Client) -> None:
+    bodies = [{"type": "job", "payload": {"n": n}} for n in range(1000)]
+
+    response = http.post("/api/tasks/batch", {"tasks": bodies})
+    assert response.status_code == 201
+    made = response.json()["tasks"]
+    assert len(made) == 1000
+    assert [queue.read(made[n]["id"]).payload for n in (0, 500, 999)] == [{"n": 0}, {"n": 500}, {"n": 999}]
+
+
+@pytest.mark.parametrize(
+    "bodies, field",
+    [
+        ([], "tasks"),
+        ([{"type": "job"}] * 1001, "tasks"),
+        ([{"type": "job"}, {"type": ""}], "tasks[1].type"),
+        ([{"type": "job", "options": {"repeat": {"every": 5}}}], "tasks[0].options.repeat"),
+    ],
+)
+def test_a_bad_batch_stores_nothing(queue: Face, http: Client, bodies: Any, field: str) -> None:
+    response = http.post("/api/tasks/batch", {"tasks": bodies})
+
+    assert (response.status_code, response.json()["field"]) == (400, field)
+    assert queue.count() == 0
+
+
+def test_an_idempotency_key_makes_one_task(queue: Face, http: Client) -> None:
+    body = {"type": "job", "payload": {"n": 1}}
+    key = {"Idempotency-Key": "order-7"}
+
+    first = http.post("/api/tasks", body, headers=key)
+    again = http.post("/api/tasks", body, headers=key)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert again.headers["idempotent-replayed"] == "true"
+    assert queue.count() == 1
+    assert http.post("/api/tasks", {"type": "other"}, headers=key).status_code == 409
+    assert http.post("/api/tasks", body, headers={"Idempotency-Key": "x" * 300}).status_code == 400
+
+
+def test_an_idempotency_key_is_forgotten_after_a_day(queue: Face, http: Client) -> None:
+    key = {"Idempotency-Key": "order-7"}
+    http.post("/api/tasks", {"type": "job"}, headers=key)
+    queue.advance(24 * 3600 + 1)
+
+    http.post("/api/tasks", {"type": "job"}, headers=key)
+    assert queue.count() == 2
+
+
+def test_a_failed_request_does_not_use_up_its_key(queue: Face, http: Client) -> None:
+    key = {"Idempotency-Key": "order-7"}
+    body = {"type": "job", "options": {"uniqueKey": "k", "onConflict": "raise"}}
+    holder = http.create(uniqueKey="k")
+    assert http.post("/api/tasks", body, headers=key).status_code == 409
+    http.post(f"/api/tasks/{holder['id']}/cancel")
+
+    assert http.post("/api/tasks", body, headers=key).status_code == 201
+
+
+def test_a_batch_under_a_key_is_stored_once(queue: Face, http: Client) -> None:
+    body = {"tasks": [{"type": "job"}, {"type": "job"}]}
+    answers = [http.post("/api/tasks/batch", body, headers={"Idempotency-Key": "b"}).json() for _ in range(2)]
+
+    assert answers[0] == answers[1]
+    assert queue.count() == 2
+
+
+@pytest.mark.parametrize("path", ["/api/tasks", "/api/tasks/stats"])
+def test_what_did_not_change_is_not_sent_again(http: Client, path: str) -> None:
+    tag = http.get(path).headers["etag"]
+
+    unchanged = http.get(path, headers={"If-None-Match": f'"x", {tag}'})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    http.create()
+    assert http.get(path, headers={"If-None-Match": tag}).status_code == 200
+
+
+def test_bulk_acts_on_what_matches_after_a_dry_run(queue: Face, http: Client) -> None:
+    for _ in range(3):
+        queue.task_in(Phase.FAILED)
+    http.create("other")
+    body = {"action": "retry", "filter": {"type": "job", "status": ["failed"]}}
+
+    assert http.post("/api/tasks/bulk", body | {"dryRun": True}).json() == {
+        "action": "retry",
+        "changed": 3,
+        "dryRun": True,
+    }
+    assert queue.count(state="failed") == 3
+    assert http.post("/api/tasks/bulk", body).json()["changed"] == 3
+    assert queue.count(state="pending") == 4
+
+
+def test_bulk_by_ids_and_tags(queue: Face, http: Client) -> None:
+    one = http.create(tags={"batch": 1})["id"]
+    two = http.create(tags={"batch": 2})["id"]
+
+    cancel = {"action": "cancel"}
+    assert http.post("/api/tasks/bulk", cancel | {"filter": {"tags": {"batch": 1}}}).json()["changed"] == 1
+    assert http.post("/api/tasks/bulk", cancel | {"filter": {"ids": [one, two]}}).json()["changed"] == 1
+    assert http.post("/api/tasks/bulk", {"action": "delete", "filter": {"ids": [one, two]}}).json()["changed"] == 2
+    assert queue.count() == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"action": "retry", "filter": {}},
+        {"action": "explode", "filter": {"type": "job"}},
+        {"action": "cancel", "filter": {"status": ["completed"]}},
+        {"action": "retry"},
+        {"action": "retry", "filter": {"tags": {"a": "\u0000"}}},
+    ],
+)
+def test_a_bad_bulk_action_is_400(http: Client, body: Any) -> None:
+    assert http.post("/api/tasks/bulk", body).status_code == 400
+
+
+def test_an_unknown_id_in_a_bulk_filter_is_not_found(http: Client) -> None:
+    assert http.post("/api/tasks/bulk", {"action": "retry", "filter": {"ids": ["nonsense"]}}).status_code == 404
+
+
+def test_pause_and_resume_everything(queue: Face, http: Client) -> None:
+    assert http.post("/api/tasks/pause").json() == {"paused": True}
+    assert queue.is_paused()
+    assert http.get("/api/control").json()["paused"] is True
+    assert http.post("/api/tasks/resume").json() == {"paused": False}
+    assert http.get("/api/control").json() == {"paused": False, "pauses": [], "limits": []}
+
+
+def test_pause_one_type_with_a_reason(http: Client) -> None:
+    http.post("/api/tasks/pause", {"type": "job", "reason": "the printer burns"})
+
+    control = http.get("/api/control").json()
+    assert control["paused"] is False
+    assert control["pauses"] == [
+        {"type": "job", "since": "2030-01-01T12:00:00Z", "by": "anonymous", "reason": "the printer burns"}
+    ]
+    assert http.post("/api/tasks/resume", {"type": "job"}).json() == {"paused": False}
+
+
+def test_rate_limits_are_set_and_lifted(queue: Face, http: Client) -> None:
+    response = http.post("/api/tasks/rate-limit", {"tasksPerSecond": 10})
+    assert response.text == '{"tasksPerSecond":10}'
+    http.post("/api/tasks/rate-limit", {"tasksPerSecond": 2.5, "type": "job"})
+    assert queue.get_rate_limit("job") == 2.5
+    assert {limit["type"]: limit["tasksPerSecond"] for limit in http.get("/api/control").json()["limits"]} == {
+        None: 10,
+        "job": 2.5,
+    }
+    assert http.post("/api/tasks/rate-limit", {"tasksPerSecond": 0}).json() == {"tasksPerSecond": 0}
+    assert queue.get_rate_limit() == 0
+
+
+@pytest.mark.parametrize("value", [-1, "10", True, None, 1e12])
+def test_a_bad_rate_limit_is_400(http: Client, value: Any) -> None:
+    response = http.post("/api/tasks/rate-limit", {"tasksPerSecond": value})
+
+    assert (response.status_code, response.json()["field"]) == (400, "tasksPerSecond")
+
+
+def test_a_concurrency_limit_is_set(http: Client) -> None:
+    assert http.post("/api/tasks/concurrency-limit", {"maxRunning": 4, "type": "job"}).json() == {"maxRunning": 4}
+    assert http.get("/api/control").json()["limits"][0]["maxRunning"] == 4
+
+
+def test_types_and_workers_are_listed(queue: Face, http: Client) -> None:
+    queue.worker("job", "mail", worker_id="w1")
+    http.create()
+
+    types = {each["type"]: each for each in http.get("/api/types").json()["types"]}
+    assert (types["job"]["pending"], types["job"]["workers"], types["mail"]["pending"]) == (1, 1, 0)
+    (worker,) = http.get("/api/workers").json()["workers"]
+    assert (worker["workerId"], worker["types"], worker["alive"]) == ("w1", ["job", "mail"], True)
+
+
+def test_the_life_of_a_schedule(queue: Face, http: Client) -> None:
+    body = {
+        "name": "nightly",
+        "type": "report",
+        "cron": "0 3 * * *",
+        "payload": {"n": 1},
+        "options": {"maxAttempts": 5},
+    }
+
+    made = http.post("/api/schedules", body)
+    assert made.status_code == 201
+    assert made.json()["nextRuns"][:2] == ["2030-01-02T03:00:00Z", "2030-01-03T03:00:00Z"]
+    assert http.post("/api/schedules", body).status_code == 409
+    changed = {key: value for key, value in body.items() if key != "name"} | {"cron": "0 4 * * *"}
+    assert http.put("/api/schedules/nightly", changed).json()["nextRunAt"] == "2030-01-02T04:00:00Z"
+    assert http.post("/api/schedules/nightly/pause").json()["pausedBy"] == "anonymous"
+    assert http.post("/api/schedules/nightly/resume").json()["pausedAt"] is None
+    ran = http.post("/api/schedules/nightly/run")
+    assert ran.status_code == 201
+    task = queue.read(ran.json()["id"])
+    assert (task.name, task.payload, task.max_attempts) == ("report", {"n": 1}, 5)
+    assert [each["name"] for each in http.get("/api/schedules").json()["schedules"]] == ["nightly"]
+    assert http.delete("/api/schedules/nightly").status_code == 204
+    assert http.get("/api/schedules/nightly").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"name": "x", "type": "job"},
+        {"name": "x", "type": "job", "cron": "nonsense"},
+        {"name": "x", "type": "job", "every": 0.001},
+        {"name": "x", "type": "job", "every": 5, "cron": "* * * * *"},
+        {"name": "", "type": "job", "every": 5},
+        {"name": "x", "type": "job", "every": 5, "payload": {"a": "\u0000"}},
+    ],
+)
+def test_a_bad_schedule_is_400(queue: Face, http: Client, body: Any) -> None:
+    assert http.post("/api/schedules", body).status_code == 400
+    assert queue.schedules() == []
+
+
+@pytest.mark.parametrize("name", ["nobody", "a%00b", "%ED%A0%80"])
+@pytest.mark.parametrize(
+    "method, action", [("GET", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/run")]
+)
+def test_an_unknown_schedule_is_404(http: Client, name: str, method: str, action: str) -> None:
+    assert http.request(method, f"/api/schedules/{name}{action}").status_code == 404
+
+
+def test_health_and_readiness(http: Client) -> None:
+    assert http.get("/healthz").json() == {"status": "ok"}
+    assert http.get("/readyz").json() == {"status": "ok"}
+
+
+def test_the_description_is_complete(http: Client) -> None:
+    """Every operation says what it answers, also what it answers when it refuses."""
+    description = http.get("/openapi.json").json()
+
+    assert description["openapi"].startswith("3.1")
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            where = f"{method} {path}"
+            assert operation.get("description"), where
+            assert operation["x-permission"], where
+            assert "422" not in operation["responses"], where
+            assert any(status.startswith("2") for status in operation["responses"]), where
+            if operation["x-permission"] != "public":
+                assert {"401", "403", "503"} <= set(operation["responses"]), where
+
+
+def test_it_works_under_a_prefix(queue: Face, http: Client) -> None:
+    from fastapi import FastAPI
+
+    outer = FastAPI()
+    outer.mount("/queue", queue.plain.asgi(auth=None))
+    client = Client(queue, outer)
+
+    created = client.post("/queue/api/tasks", {"type": "job"})
+    assert created.status_code == 201
+    assert created.headers["location"] == f"/queue/api/tasks/{created.json()['id']}"
+    assert client.get(created.headers["location"]).status_code == 200
+    client.close()
