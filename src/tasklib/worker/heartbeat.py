@@ -79,8 +79,12 @@ class Heartbeat:
         try:
             known = self._database.run(lambda: workers.beat(self.instance, None, self._now()))
         except TaskLibError as error:
-            if not self._failing:
+            if not self._failing and not self._stopped.is_set():
                 log.warning("cannot send heartbeats, trying until the database is back: %s", error)
+            self._failing = True
+        except Exception:
+            # Whatever it is: a thread that ended here would let others take this worker for dead.
+            log.exception("cannot send heartbeats")
             self._failing = True
         else:
             self._arrived(asked, known=known)

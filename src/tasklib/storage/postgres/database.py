@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, finalize
 import psycopg
 from psycopg import AsyncClientCursor, AsyncConnection, ClientCursor, Connection
 from psycopg.rows import dict_row
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from tasklib.config import Config, redact_url
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable, TaskLibError
@@ -43,6 +43,7 @@ BEGIN_FOR_USER = (
     b"BEGIN; SET LOCAL jit TO DEFAULT; SET LOCAL plan_cache_mode TO DEFAULT; "
     b"SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL enable_bitmapscan TO DEFAULT"
 )
+CLOSED = "the queue was closed while it was used; close it last"
 KEYWORDS = {BEGIN.name: "BEGIN", COMMIT.name: "COMMIT", ROLLBACK.name: "ROLLBACK"}
 
 
@@ -71,6 +72,8 @@ class PostgresDatabase:
                     return run_blocking(todo, lambda s: _execute(connection, dialect, s))
             except PoolTimeout as error:
                 raise self._explain(error) from error
+            except PoolClosed as error:
+                raise DatabaseUnavailable(CLOSED) from error
             except TaskLibError as error:
                 if remaining == 0 or not _repeat(error, repeatable, remaining):
                     raise
@@ -87,6 +90,8 @@ class PostgresDatabase:
                     return await run_awaiting(todo, lambda s: _execute_async(connection, dialect, s))
             except PoolTimeout as error:
                 raise await asyncio.to_thread(self._explain, error) from error
+            except PoolClosed as error:
+                raise DatabaseUnavailable(CLOSED) from error
             except TaskLibError as error:
                 if remaining == 0 or not _repeat(error, repeatable, remaining):
                     raise
