@@ -67,7 +67,8 @@ def imports_of(tree: ast.Module, package: str) -> Iterator[tuple[ast.stmt, str]]
             names = found if node.module == package else [node.module]
         for name in names:
             first, _, rest = name.partition(".")
-            if first == package and isinstance(node, ast.stmt):
+            # A plain `import tasklib` is how the front ends ask for the version; it names no module.
+            if first == package and rest and isinstance(node, ast.stmt):
                 module = rest.partition(".")[0]
                 yield node, module if module in RANK or f"{package}.{module}" != name else "__init__"
 

@@ -153,7 +153,8 @@ class Declaration:
                 raise ConfigurationError(
                     f"a schedule has no {key!r}; it has {', '.join(k for k in known if k != 'task')}"
                 )
-        return cls(Plan(**{"name": task, **decided, "task": task}))
+        name = decided.pop("name", task)
+        return cls(Plan(name=name, task=task, **decided))
 
 
 def zone(name: str) -> tzinfo:
