@@ -93,9 +93,9 @@ class Enlisted:
         elif style == "pyformat":
             yield self._dialect.pyformat[name], statement.params
         else:
-            text, order = _numbered(self._dialect.fill(self._dialect.statements[name].text))
+            text, order = _numbered(self._dialect.statements[name].text)
             values = [statement.params[key] for key in order]
-            yield text, tuple(None if value is None else str(value) for value in values)
+            yield self._dialect.fill(text), tuple(None if value is None else str(value) for value in values)
 
 
 _SAVEPOINT: Final = {

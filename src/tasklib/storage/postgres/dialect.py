@@ -42,12 +42,18 @@ class PostgresDialect:
 
     def fill(self, text: str) -> str:
         """The text with schema and channel in place of their tokens."""
-        return text.replace("{schema}", self.quoted_schema).replace("{channel}", self.channel)
+        # The schema last: its name may hold anything, even what looks like a token.
+        return text.replace("{channel}", self.channel).replace("{schema}", self.quoted_schema)
+
+    def fill_pyformat(self, text: str) -> str:
+        """The text with `:name` parameters as psycopg takes it, with `%(name)s`, and filled in."""
+        written = pyformat(text).replace("{channel}", self.channel)
+        return written.replace("{schema}", self.quoted_schema.replace("%", "%%"))
 
     @cached_property
     def pyformat(self) -> Mapping[str, str]:
         """Every statement as psycopg takes it, with `%(name)s` parameters."""
-        return {name: pyformat(self.fill(sql.text)) for name, sql in self.statements.items()}
+        return {name: self.fill_pyformat(sql.text) for name, sql in self.statements.items()}
 
 
 def translate(error: Exception) -> Exception:

@@ -108,10 +108,7 @@ def _apply_locked(connection: Connection[Any], dialect: PostgresDialect, migrati
             connection.execute(dialect.fill("CREATE SCHEMA {schema}").encode())
         connection.execute(dialect.fill(CREATE_LEDGER).encode())
     connection.execute(dialect.fill(migration.text).encode(), prepare=False)
-    connection.execute(
-        dialect.fill(
-            "INSERT INTO {schema}.tasklib_migrations (version, name, min_compatible) VALUES (%s, %s, %s)"
-        ).encode(),
-        (migration.version, migration.name, migration.min_compatible),
-    )
+    note = "INSERT INTO {schema}.tasklib_migrations (version, name, min_compatible) VALUES (:version, :name, :oldest)"
+    values = {"version": migration.version, "name": migration.name, "oldest": migration.min_compatible}
+    connection.execute(dialect.fill_pyformat(note).encode(), values)
     return True
