@@ -1,0 +1,210 @@
+"""Heartbeats: by a worker itself, by its supervisor, and by whichever of the two is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from tasklib.errors import DatabaseUnavailable
+from tasklib.worker.heartbeat import Heartbeat
+from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
+from tasklib.worker.link import Link
+from tasklib.worker.running import RunningTasks
+from tests.fixtures.waiting import eventually
+
+TIMEOUT = 0.4
+INTERVAL = 0.1
+
+
+class BeatenDatabase:
+    """Counts the beats that reach it, and answers them as the test likes."""
+
+    def __init__(self) -> None:
+        self.beats = 0
+        self.is_away = False
+        self.knows = True
+
+    def run(self, make: Callable[[], Any], *, repeatable: bool = True) -> bool:
+        if self.is_away:
+            raise DatabaseUnavailable("gone")
+        self.beats += 1
+        return self.knows
+
+
+@pytest.fixture
+def database() -> BeatenDatabase:
+    return BeatenDatabase()
+
+
+@pytest.fixture
+def deaths() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def settings(deaths: list[str]) -> dict[str, Any]:
+    return {
+        "interval_seconds": INTERVAL,
+        "timeout_seconds": TIMEOUT,
+        "now": lambda: None,
+        "declared_dead": lambda: deaths.append("dead"),
+    }
+
+
+@pytest.fixture
+def heartbeat(database: BeatenDatabase, settings: dict[str, Any]) -> Iterator[Heartbeat]:
+    beating = Heartbeat(database, uuid4(), **settings)  # type: ignore[arg-type]
+    beating.start()
+    yield beating
+    beating.stop()
+
+
+class Supervised:
+    """A kept heartbeat, and the supervisor's end of its line."""
+
+    def __init__(self, database: BeatenDatabase, settings: dict[str, Any]) -> None:
+        self.link, theirs = Link.pair()
+        self.theirs = Link(theirs, RunningTasks.create())
+        self.orphaned = 0
+        self.instance = uuid4()
+        supervisor = SupervisorLink(self.theirs, self.orphan)
+        self.heartbeat = KeptHeartbeat(supervisor, database, self.instance, **settings)
+
+    def orphan(self) -> None:
+        self.orphaned += 1
+
+    def beat(self, *, known: bool = True, instance: UUID | None = None, ago: float = 0.0) -> None:
+        moment = time.monotonic() - ago
+        self.link.send("beat", instance=str(instance or self.instance), asked=moment, known=known, since=0.0)
+
+
+@pytest.fixture
+def supervised(database: BeatenDatabase, settings: dict[str, Any]) -> Iterator[Supervised]:
+    kept = Supervised(database, settings)
+    kept.heartbeat.start()
+    yield kept
+    kept.heartbeat.stop()
+    kept.theirs.close()
+    if not kept.link.is_cut:
+        kept.link.close()
+
+
+def test_a_heartbeat_is_steady_after_one_full_timeout(heartbeat: Heartbeat):
+    assert not heartbeat.is_steady
+    eventually(lambda: heartbeat.is_steady)
+    assert heartbeat.silence < 1
+
+
+def test_after_an_outage_a_heartbeat_must_hold_for_a_full_timeout_again(heartbeat: Heartbeat, database: BeatenDatabase):
+    eventually(lambda: heartbeat.is_steady)
+    database.is_away = True
+    eventually(lambda: heartbeat.silence > 1)
+    database.is_away = False
+    eventually(lambda: heartbeat.silence < 1)
+    back = time.monotonic()
+
+    assert not heartbeat.is_steady
+    eventually(lambda: heartbeat.is_steady)
+    assert time.monotonic() - back > TIMEOUT - 2 * INTERVAL
+
+
+def test_an_instance_that_was_declared_dead_is_told_once_and_beats_no_more(
+    heartbeat: Heartbeat, database: BeatenDatabase, deaths: list[str]
+):
+    database.knows = False
+    eventually(lambda: deaths)
+    beats = database.beats
+    eventually(lambda: heartbeat.silence > 1)
+    assert (deaths, database.beats) == (["dead"], beats)
+
+
+def test_an_error_nobody_foresaw_does_not_end_the_heartbeat(
+    heartbeat: Heartbeat, database: BeatenDatabase, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: Any, **__: Any) -> None:
+        monkeypatch.undo()
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(database, "run", fail)
+    beats = database.beats
+    eventually(lambda: database.beats > beats)
+
+
+def test_while_the_supervisor_beats_the_worker_does_not(supervised: Supervised, database: BeatenDatabase):
+    def beat_on() -> bool:
+        supervised.beat()
+        return supervised.heartbeat.is_steady
+
+    eventually(beat_on)
+    assert database.beats == 0
+
+
+def test_when_the_supervisor_falls_silent_the_worker_beats_in_time(supervised: Supervised, database: BeatenDatabase):
+    highest = 0.0
+
+    def beaten() -> bool:
+        nonlocal highest
+        highest = max(highest, supervised.heartbeat.silence)
+        return database.beats > 2
+
+    eventually(beaten)
+    assert highest < 1
+
+
+def test_beats_that_came_while_nobody_listened_count_from_when_they_were_sent(supervised: Supervised):
+    # As after a long call that held the interpreter: the beats wait in the socket.
+    supervised.heartbeat._stopped.set()
+    eventually(lambda: time.monotonic() - supervised.heartbeat._last > TIMEOUT)
+    supervised.beat(ago=INTERVAL)
+
+    assert INTERVAL / TIMEOUT <= supervised.heartbeat.silence < 0.9
+
+
+def test_beats_for_an_instance_of_the_past_do_not_count(supervised: Supervised):
+    supervised.heartbeat._stopped.set()
+    eventually(lambda: time.monotonic() - supervised.heartbeat._last > TIMEOUT)
+    supervised.beat(instance=uuid4())
+
+    assert supervised.heartbeat.silence > 1
+
+
+def test_the_supervisor_passes_on_that_the_instance_was_declared_dead(supervised: Supervised, deaths: list[str]):
+    supervised.beat(known=False)
+    eventually(lambda: deaths)
+    assert deaths == ["dead"]
+
+
+def test_a_worker_whose_supervisor_is_gone_knows_it_and_beats_itself(supervised: Supervised, database: BeatenDatabase):
+    supervised.link.close()
+    eventually(lambda: database.beats > 3)
+    assert supervised.orphaned == 1
+
+
+def test_the_supervisor_is_told_as_whom_the_worker_lives(supervised: Supervised):
+    def said() -> list[Any]:
+        return [message["instance"] for message in supervised.link.receive()]
+
+    assert said() == [str(supervised.instance)]
+    supervised.heartbeat.stop()
+    assert said() == [None]
+
+
+def test_nobody_waits_for_the_other_end_of_a_line_and_no_line_is_torn():
+    ours, socket = Link.pair()
+    theirs = Link(socket, RunningTasks.create())
+    for number in range(100_000):
+        ours.send("tick", number=number, padding="x" * 100)
+
+    heard = [message["number"] for message in theirs.receive()]
+    ours.send("tick", number=-1)
+
+    assert heard == list(range(len(heard)))
+    assert 0 < len(heard) < 100_000
+    # The rest of the line that was cut off comes first, and then what was said last.
+    assert [message["number"] for message in theirs.receive()][-1] == -1
+    theirs.close()
+    ours.close()
