@@ -20,7 +20,7 @@ from tasklib.http.fields import Answer, Input
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations.audit import AuditEntry, list_audit, write_audit
 
-logger = logging.getLogger("tasklib.http.audit")
+logger = logging.getLogger("tasklib.http")
 
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 KEPT_WHILE_AWAY: Final = 10_000

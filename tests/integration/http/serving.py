@@ -1,0 +1,48 @@
+"""`tasklib serve` as a process of its own on a free port of this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+from tests.fixtures.waiting import eventually
+
+
+class Server:
+    """Starts on entering and stops in order on leaving; `code` is how it ended."""
+
+    tasklib = (sys.executable, "-m", "tasklib")
+
+    def __init__(self, database_url: str, folder: Path, *options: str) -> None:
+        self.environment = os.environ | {"DATABASE_URL": database_url}
+        self.environment.pop("TASKLIB_DATABASE_URL", None)
+        self._log = folder / "serve.log"
+        self._options = options
+        self.code: int | None = None
+
+    @property
+    def log(self) -> str:
+        """What it has said so far."""
+        return self._log.read_text()
+
+    def __enter__(self) -> Self:
+        command = [*self.tasklib, "serve", "--port", "0", *self._options]
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(command, env=self.environment, stderr=log, stdout=log)
+        found = eventually(lambda: re.search(r"serving on (http://\S+);", self.log), timeout=30)
+        self.url = found[1]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self.code = self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"it did not stop: {self.log}") from None
