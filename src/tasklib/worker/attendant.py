@@ -53,6 +53,7 @@ class Watch(Periodic):
         self._database = database
         self._hand = hand
         self._now = now
+        self._doubted: set[str] = set()
         self._progress: dict[str, tuple[str, int, float, str | None]] = {}
         self._lines: dict[tuple[str, int], list[LogLine]] = {}
 
@@ -83,6 +84,9 @@ class Watch(Periodic):
         held = [(e.task.id, e.task.version) for e in self._hand.running.values() if not e.cancelled]
         if held:
             lost, cancelled = await self._database.arun(lambda: attempts.find_cancel_requests(held))
-            self._hand.drop(lost)
+            # A transactional task runs no more the moment it commits, a little before its thread says so: what is let
+            # go was gone at the last look already.
+            self._hand.drop(lost & self._doubted)
+            self._doubted = lost
             for task_id in cancelled & self._hand.running.keys():
                 self._hand.running[task_id].cancel()
