@@ -8,8 +8,8 @@ from typing import Any, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from tasklib.config import Config
-from tasklib.definition import Definition, Registry, TaskKeywords
-from tasklib.errors import NotInitialized
+from tasklib.definition import Definition, FunctionDefinition, Registry, TaskKeywords
+from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.queue import TaskQueue, define
 from tasklib.submission import SubmitOptions, Submitter, TaskFunction
 from tasklib.task import Task, TaskId
@@ -86,8 +86,22 @@ async def submit_task(
         priority=priority,
         tags=tags,
     )
-    submitter: Submitter[...] = Submitter(queue, find_definition(queue, func), options)
+    definition = find_definition(queue, func)
+    _refuse_shadowed(definition, options)
+    submitter: Submitter[...] = Submitter(queue, definition, options)
     return await submitter.asubmit(**kwargs)
+
+
+def _refuse_shadowed(definition: Definition, options: SubmitOptions) -> None:
+    """An option given where the function has a parameter of that name could be meant for either."""
+    if isinstance(definition, FunctionDefinition):
+        for name in definition.shadowed_options():
+            if getattr(options, name):
+                call = f"{definition.name}.options({name}=...).asubmit({name}=...)"
+                raise ConfigurationError(
+                    f"task {definition.name!r} has a parameter {name!r}, which submit_task() takes for itself; "
+                    f"say which you mean: {call}"
+                )
 
 
 def find_definition(queue: TaskQueue, func: Any) -> Definition:

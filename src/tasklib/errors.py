@@ -91,14 +91,16 @@ class TaskNotRegistered(TaskDefinitionError):
 class InvalidArguments(TaskLibError, ValueError):
     """The arguments do not fit the task's parameters; nothing was stored, or the stored task cannot run."""
 
-    def __init__(self, task: str, problems: list[str], *, stored: bool = False) -> None:
+    def __init__(self, task: str, problems: list[str], *, stored: bool = False, kept: int = 0) -> None:
         self.task = task
         self.problems = problems
         self.stored = stored
+        self.kept = kept
         if stored:
             start, end = "the stored arguments", "were they written before a change of its parameters?"
         else:
-            start, end = "arguments", "nothing was stored"
+            start = "arguments"
+            end = f"the first {kept:,} tasks were stored before" if kept else "nothing was stored"
         super().__init__(f"{start} do not fit task {task!r}: {'; '.join(problems)}; {end}")
 
 

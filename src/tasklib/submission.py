@@ -183,7 +183,7 @@ class Submitter(Generic[P]):
         """Store one task per mapping of arguments; each statement's rows are committed together."""
         ids = TaskIds(keep=keep_ids)
         for chunk in _chunks(rows):
-            new = [self._new((), _mapping(row, self._definition.name)) for row in chunk]
+            new = [self._row(row, position, ids.total) for position, row in enumerate(chunk, ids.total + 1)]
             ids.extend(self._queue.submit_new(new, self._options.connection))
         return ids
 
@@ -194,7 +194,7 @@ class Submitter(Generic[P]):
         ids = TaskIds(keep=keep_ids)
         chunk: list[NewTask] = []
         async for row in _each(rows):
-            chunk.append(self._new((), _mapping(row, self._definition.name)))
+            chunk.append(self._row(row, ids.total + len(chunk) + 1, ids.total))
             if len(chunk) == CHUNK:
                 ids.extend(await self._queue.asubmit_new(chunk, self._options.connection))
                 chunk = []
@@ -205,6 +205,14 @@ class Submitter(Generic[P]):
     def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
         """The same with some options changed."""
         return Submitter(self._queue, self._definition, self._options.with_(**options))
+
+    def _row(self, row: Any, position: int, kept: int) -> NewTask:
+        """One row of many; a misfit says which one it is, and how many before it are stored already."""
+        try:
+            return self._new((), _mapping(row, self._definition.name))
+        except InvalidArguments as error:
+            problems = [f"row {position:,}: {problem}" for problem in error.problems]
+            raise type(error)(error.task, problems, kept=kept) from error
 
     def _new(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewTask:
         kwargs = self._definition.bind(args, kwargs, limit=self._queue.config.max_payload_bytes)

@@ -209,7 +209,7 @@ class PostgresDatabase:
 
     def _unreachable(self, error: Exception) -> DatabaseUnavailable:
         return DatabaseUnavailable(
-            f"cannot connect to {redact_url(self._config.database_url)}: {str(error).strip()}; "
+            f"cannot connect to {redact_url(self._config.database_url)}: {' '.join(str(error).split())}; "
             "check the URL, and that the server runs and accepts this user"
         )
 
