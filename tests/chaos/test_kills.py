@@ -79,7 +79,8 @@ def kill_one(fleet: Fleet, chance: random.Random) -> Kind:
             victim = chance.choice(sorted(victims, key=lambda p: p.pid))
             kind = kind_of(victim)
             victim.kill()
-            victim.wait(30)
+            # A zombie until its parent has collected it, which may be nobody we know.
+            eventually(lambda victim=victim: not victim.is_running() or victim.status() == psutil.STATUS_ZOMBIE)
         except (psutil.NoSuchProcess, IndexError):
             continue
         return kind
