@@ -1,0 +1,115 @@
+"""What people do to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Unpack
+
+from tasklib.errors import require_aware
+from tasklib.queue.arguments import Filters, Id, check_states, require_id, task_filter
+from tasklib.queue.base import QueueBase
+from tasklib.storage.operations import actions, tasks
+from tasklib.storage.statement import Operation
+from tasklib.task import Task, TaskFilter, TaskState
+from tasklib.twin import operation
+
+
+class ActsOnTasks(QueueBase):
+    """Retry, cancel, delete, one or many, and clean up."""
+
+    @operation
+    def retry(self, task_id: Id) -> Operation[Task]:
+        """Start a failed, cancelled, buried or completed task anew, from zero attempts."""
+        return (yield from actions.retry_task(require_id(task_id), self.clock.now()))
+
+    aretry = retry.twin
+
+    @operation
+    def cancel(self, task_id: Id) -> Operation[Task]:
+        """Cancel a waiting task at once, or ask the worker of a running one to stop it."""
+        return (yield from actions.cancel_task(require_id(task_id), self.clock.now()))
+
+    acancel = cancel.twin
+
+    @operation
+    def delete(self, task_id: Id) -> Operation[bool]:
+        """Remove a finished task for good; True when it is gone."""
+        yield from actions.delete_task(require_id(task_id))
+        return True
+
+    adelete = delete.twin
+
+    @operation
+    def retry_many(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[Filters],
+    ) -> Operation[int]:
+        """Start every matching task anew that may be; with `dry_run` only count the matches."""
+        return (yield from self._act(actions.retry_matching, actions.RETRYABLE, state, name, dry_run, filters))
+
+    aretry_many = retry_many.twin
+
+    @operation
+    def cancel_many(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[Filters],
+    ) -> Operation[int]:
+        """Cancel every matching task that is not finished; with `dry_run` only count the matches."""
+        live = (TaskState.PENDING, TaskState.RUNNING, "retrying")
+        return (yield from self._act(actions.cancel_matching, live, state, name, dry_run, filters))
+
+    acancel_many = cancel_many.twin
+
+    @operation
+    def delete_many(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[Filters],
+    ) -> Operation[int]:
+        """Remove every matching task that is finished; with `dry_run` only count the matches."""
+        return (yield from self._act(actions.delete_matching, actions.RETRYABLE, state, name, dry_run, filters))
+
+    adelete_many = delete_many.twin
+
+    @operation
+    def cleanup(
+        self,
+        *,
+        older_than: datetime | timedelta | float,
+        state: str | Iterable[str] = TaskState.COMPLETED,
+        name: str | None = None,
+    ) -> Operation[int]:
+        """Remove tasks that ended before a moment, or longer ago than a time span; completed ones unless told more."""
+        moment = older_than
+        if not isinstance(moment, datetime):
+            age = moment if isinstance(moment, timedelta) else timedelta(seconds=moment)
+            moment = (self.clock.now() or datetime.now(UTC)) - age
+        states = [TaskState(s) for s in check_states(state, tuple(TaskState))]
+        return (yield from actions.cleanup_tasks(require_aware(moment, "older_than"), states, name))
+
+    acleanup = cleanup.twin
+
+    def _act(
+        self,
+        action: Callable[[TaskFilter, datetime | None], Operation[int]],
+        possible: Iterable[str],
+        state: str | Iterable[str] | None,
+        name: str | None,
+        dry_run: bool,
+        filters: Filters,
+    ) -> Operation[int]:
+        which = task_filter(state or possible, name, filters)
+        now = self.clock.now()
+        return (yield from tasks.count_tasks(which, now) if dry_run else action(which, now))

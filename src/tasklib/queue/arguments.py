@@ -1,0 +1,84 @@
+"""What the methods of a queue are given: ids, states and filters, checked in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypedDict
+from uuid import UUID
+
+from tasklib.errors import ConfigurationError, TaskNotFound
+from tasklib.task import TaskFilter, TaskState
+
+Id = UUID | str
+FILTER_STATES = (*TaskState, "delayed", "retrying")
+
+
+class Filters(TypedDict, total=False):
+    """What `list`, `count` and the bulk actions can filter by, beside state and name."""
+
+    tags: Mapping[str, Any] | None
+    ids: Iterable[Id] | None
+    unique_key: str | None
+    concurrency_key: str | None
+    search: str | None
+    created_after: datetime | None
+    created_before: datetime | None
+    completed_before: datetime | None
+
+
+def parse_id(task_id: Id) -> UUID | None:
+    """The id as a UUID, or None if it cannot be one."""
+    if isinstance(task_id, UUID):
+        return task_id
+    try:
+        return UUID(str(task_id))
+    except ValueError:
+        return None
+
+
+def require_id(task_id: Id) -> UUID:
+    """The id as a UUID; something that cannot be one is the id of no task."""
+    parsed = parse_id(task_id)
+    if parsed is None:
+        raise TaskNotFound(task_id)
+    return parsed
+
+
+def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Filters) -> TaskFilter:
+    """The filter of keyword arguments; an unknown state or filter is an error that lists the known ones."""
+    known = Filters.__annotations__
+    unknown = sorted(set(filters) - set(known))
+    if unknown:
+        raise ConfigurationError(f"no such filter: {', '.join(unknown)}; the filters are {', '.join(sorted(known))}")
+    ids = filters.get("ids")
+    return TaskFilter(
+        states=check_states(state),
+        name=name,
+        tags=filters.get("tags"),
+        ids=None if ids is None else tuple(require_id(each) for each in ids),
+        unique_key=filters.get("unique_key"),
+        concurrency_key=filters.get("concurrency_key"),
+        search=filters.get("search"),
+        created_after=filters.get("created_after"),
+        created_before=filters.get("created_before"),
+        completed_before=filters.get("completed_before"),
+    )
+
+
+def check_states(state: str | Iterable[str] | None, known: Sequence[str] = FILTER_STATES) -> tuple[str, ...]:
+    """The states asked for, each known; None asks for none in particular."""
+    if state is None:
+        return ()
+    states = (state,) if isinstance(state, str) else tuple(state)
+    for each in states:
+        if each not in known:
+            raise ConfigurationError(f"no such state: {each!r}; the states are {', '.join(known)}")
+    return tuple(str(each) for each in states)
+
+
+def check_whole(name: str, value: Any) -> int:
+    """The number itself, if it is whole, not negative and fits an integer column."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+        raise ConfigurationError(f"{name} must be a whole number, 0 or more, got {value!r}")
+    return value

@@ -1,0 +1,67 @@
+"""What every part of a queue stands on: its settings, its database and what programs have registered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from tasklib.clock import Clock, DatabaseClock
+from tasklib.config import Config
+from tasklib.definition import Registry
+from tasklib.middleware import ErrorHook, Middleware
+from tasklib.schedule import Plan
+from tasklib.storage import connect
+from tasklib.storage.database import Database
+
+Hook = Callable[..., Any]
+HeaderSource = Callable[[], Mapping[str, Any]]
+
+
+class QueueBase:
+    """The parts of a queue share this; they add methods and no state."""
+
+    def __init__(
+        self, database: str | Config | None = None, *, registry: Registry | None = None, clock: Clock | None = None
+    ) -> None:
+        self.config = Config.of(database)
+        self.registry = Registry() if registry is None else registry  # one without tasks yet is empty, so false
+        self.clock: Clock = clock or DatabaseClock()
+        self.startup_hooks: list[Hook] = []
+        self.shutdown_hooks: list[Hook] = []
+        self.middleware: list[Middleware] = []
+        self.error_hooks: list[ErrorHook] = []
+        self.header_sources: list[HeaderSource] = []
+        self.declared_schedules: list[Plan] = []
+        self._database = connect(self.config)
+
+    @property
+    def database(self) -> Database:
+        """Where the tasks are kept."""
+        return self._database
+
+    def __repr__(self) -> str:
+        return f"<TaskQueue {self.config!r}>"
+
+    def migrate(self) -> list[str]:
+        """Bring the database's tables up to date; returns the names of the migrations applied."""
+        return self.database.migrate()
+
+    def close(self) -> None:
+        """Close every connection; the queue opens new ones if it is used again."""
+        self.database.close()
+
+    async def aclose(self) -> None:
+        """Close every connection from within an event loop."""
+        await self.database.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

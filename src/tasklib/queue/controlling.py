@@ -1,0 +1,87 @@
+"""Pauses and limits: stored, so that they hold on every worker and across restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasklib.errors import ConfigurationError
+from tasklib.queue.arguments import check_whole
+from tasklib.queue.base import QueueBase
+from tasklib.storage.operations import controls
+from tasklib.storage.operations.controls import Limit, Pause
+from tasklib.storage.statement import Operation
+from tasklib.twin import operation
+
+
+class ControlsTasks(QueueBase):
+    """What may start, and how much of it."""
+
+    @operation
+    def pause(self, name: str | None = None, *, by: str | None = None, reason: str | None = None) -> Operation[None]:
+        """Stop starting tasks, of one name or of all, on every worker; running ones finish.  Holds until `resume`."""
+        yield from controls.pause(name, by=by, reason=reason, now=self.clock.now())
+
+    apause = pause.twin
+
+    @operation
+    def resume(self, name: str | None = None) -> Operation[bool]:
+        """Start tasks again; False if nothing was paused under that name."""
+        return (yield from controls.resume(name))
+
+    aresume = resume.twin
+
+    @operation
+    def is_paused(self, name: str | None = None) -> Operation[bool]:
+        """Whether tasks of the name, or of all, are paused now."""
+        pauses = yield from controls.list_pauses()
+        return any(pause.name is None or pause.name == name for pause in pauses)
+
+    ais_paused = is_paused.twin
+
+    @operation
+    def set_rate_limit(self, tasks_per_second: float, name: str | None = None) -> Operation[None]:
+        """Let at most so many tasks, of one name or of all, start in a second over all workers; 0 is unlimited.
+
+        What is not used fills up to one second's worth, and at least one.  Every attempt counts.
+        """
+        if not _is_rate(tasks_per_second):
+            raise ConfigurationError(
+                f"a rate limit is a number of tasks per second, 0 for unlimited, got {tasks_per_second!r}"
+            )
+        yield from controls.set_rate(name, float(tasks_per_second) or None, self.clock.now())
+
+    aset_rate_limit = set_rate_limit.twin
+
+    @operation
+    def get_rate_limit(self, name: str | None = None) -> Operation[float]:
+        """The rate limit of one name, or the one over all; 0 if there is none."""
+        limits = yield from controls.list_limits(self.clock.now())
+        return next((limit.rate for limit in limits if limit.name == name and limit.rate), 0.0)
+
+    aget_rate_limit = get_rate_limit.twin
+
+    @operation
+    def set_concurrency_limit(self, count: int, name: str | None = None) -> Operation[None]:
+        """Let at most so many tasks, of one name or of all, run at once over all workers; 0 is unlimited."""
+        yield from controls.set_max_running(name, check_whole("a concurrency limit", count) or None)
+
+    aset_concurrency_limit = set_concurrency_limit.twin
+
+    @operation
+    def limits(self) -> Operation[Sequence[Limit]]:
+        """The limits in force across all workers."""
+        return (yield from controls.list_limits(self.clock.now()))
+
+    alimits = limits.twin
+
+    @operation
+    def pauses(self) -> Operation[Sequence[Pause]]:
+        """What is paused now, by whom and why."""
+        return (yield from controls.list_pauses())
+
+    apauses = pauses.twin
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9

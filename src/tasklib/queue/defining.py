@@ -1,0 +1,84 @@
+"""What a program teaches its queue: tasks, handlers, and hooks around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
+
+from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, default_name
+from tasklib.middleware import ErrorHook, Middleware
+from tasklib.queue.base import HeaderSource, Hook, QueueBase
+from tasklib.submission import TaskFunction
+
+if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class DefinesTasks(QueueBase):
+    """Tasks, handlers by name, and hooks."""
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
+    @overload
+    def task(
+        self, /, *, name: str | None = None, **options: Unpack[TaskKeywords]
+    ) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
+    def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """Make a function a task: `@queue.task` or `@queue.task(max_retries=5, timeout_seconds=30)`."""
+
+        def decorate(plain_function: Callable[P, R]) -> TaskFunction[P, R]:
+            return define(self.registry, lambda: cast("TaskQueue", self), plain_function, name, options)
+
+        return decorate if function is None else decorate(function)
+
+    def register_handler(
+        self, name: str, handler: Callable[..., Any], *, payload: Any = None, **options: Unpack[TaskKeywords]
+    ) -> None:
+        """Handle tasks submitted by name; the handler takes the payload, or the Task if its parameter says so."""
+        given = TaskOptions.for_task(name, **options)
+        self.registry.add(Definition.for_handler(name, handler, given, payload))
+
+    def unregister_handler(self, name: str) -> None:
+        """Stop handling tasks of a name here; they stay pending for others."""
+        self.registry.remove(name)
+
+    def on_startup(self, hook: Hook) -> Hook:
+        """Run a function when a worker starts; it may take the worker's state and put resources on it."""
+        self.startup_hooks.append(hook)
+        return hook
+
+    def on_shutdown(self, hook: Hook) -> Hook:
+        """Run a function when a worker stops, last registered first."""
+        self.shutdown_hooks.append(hook)
+        return hook
+
+    def add_middleware(self, middleware: Middleware) -> None:
+        """Put hooks around every execution of this queue's tasks; the first one added is the outermost."""
+        self.middleware.append(middleware)
+
+    def on_error(self, hook: ErrorHook) -> ErrorHook:
+        """Call a function with the context and the exception of every attempt that fails, for an error reporter."""
+        self.error_hooks.append(hook)
+        return hook
+
+    def add_headers(self, source: HeaderSource) -> HeaderSource:
+        """Ask a function at every submission for headers to carry along: tenant, request id, trace."""
+        self.header_sources.append(source)
+        return source
+
+
+def define(
+    registry: Registry,
+    queue: Callable[[], TaskQueue],
+    function: Callable[P, R],
+    name: str | None,
+    options: Mapping[str, Any],
+) -> TaskFunction[P, R]:
+    """Register a function as a task and give back the object that replaces it."""
+    named = name or default_name(function)
+    definition = Definition.for_function(function, name=named, options=TaskOptions.for_task(named, **options))
+    registry.add(definition)
+    return TaskFunction(queue, definition, function)

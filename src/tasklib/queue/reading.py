@@ -1,0 +1,88 @@
+"""Looking at tasks and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Unpack
+
+from tasklib.explain import Explanation
+from tasklib.explain import explain as explain_evidence
+from tasklib.queue.arguments import Filters, Id, check_whole, parse_id, require_id, task_filter
+from tasklib.queue.base import QueueBase
+from tasklib.storage.operations import tasks, workers
+from tasklib.storage.operations.explain import gather_evidence
+from tasklib.storage.statement import Operation
+from tasklib.task import QueueStats, Task, WorkerInfo
+from tasklib.twin import operation
+from tasklib.waiting import wait_async, wait_blocking
+
+Tasks = list[Task]
+
+
+class ReadsTasks(QueueBase):
+    """One task, many, counts, and why one is not running."""
+
+    @operation
+    def get(self, task_id: Id) -> Operation[Task | None]:
+        """The task with this id, or None."""
+        parsed = parse_id(task_id)
+        return None if parsed is None else (yield from tasks.get_task(parsed))
+
+    aget = get.twin
+
+    @operation
+    def list(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        before: Task | None = None,
+        **filters: Unpack[Filters],
+    ) -> Operation[Tasks]:
+        """Tasks matching the filters, newest first; `before` continues after the last task of a page."""
+        which = task_filter(state, name, filters)
+        position = None if before is None else before.seq
+        limit, offset = check_whole("limit", limit), check_whole("offset", offset)
+        return (yield from tasks.list_tasks(which, self.clock.now(), limit=limit, offset=offset, before=position))
+
+    alist = list.twin
+
+    @operation
+    def count(
+        self, *, state: str | Iterable[str] | None = None, name: str | None = None, **filters: Unpack[Filters]
+    ) -> Operation[int]:
+        """How many tasks match the filters."""
+        return (yield from tasks.count_tasks(task_filter(state, name, filters), self.clock.now()))
+
+    acount = count.twin
+
+    @operation
+    def stats(self) -> Operation[QueueStats]:
+        """How many tasks stand where, in all and by name."""
+        return (yield from tasks.count_by_state(self.clock.now()))
+
+    astats = stats.twin
+
+    def wait(self, task_id: Id, timeout: float | None = None) -> Task:
+        """The finished task, once it is; WaitTimeout if that takes longer than `timeout` seconds."""
+        return wait_blocking(self.database, require_id(task_id), timeout)
+
+    async def await_(self, task_id: Id, timeout: float | None = None) -> Task:
+        """The awaiting form of `wait`."""
+        return await wait_async(self.database, require_id(task_id), timeout)
+
+    @operation
+    def workers(self) -> Operation[Sequence[WorkerInfo]]:
+        """Every worker instance known, the most recently heard first."""
+        return (yield from workers.list_workers(self.clock.now()))
+
+    aworkers = workers.twin
+
+    @operation
+    def explain(self, task_id: Id) -> Operation[Explanation]:
+        """Why the task is not running: every reason with its evidence and remedy, the one that binds first in front."""
+        return explain_evidence((yield from gather_evidence(require_id(task_id), self.clock.now())))
+
+    aexplain = explain.twin

@@ -1,0 +1,129 @@
+"""Repeated tasks: declared in code or made at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
+
+from tasklib.definition import TaskOptions, check_name
+from tasklib.errors import TaskDefinitionError
+from tasklib.queue.submitting import ENQUEUE_MAX_RETRIES, SubmitsTasks
+from tasklib.schedule import Declaration, Misfire, Overlap, Plan, Schedule
+from tasklib.storage.operations import schedules
+from tasklib.storage.statement import Operation
+from tasklib.submission import SubmitOptions, TaskFunction
+from tasklib.task import NewTask, TaskId
+from tasklib.twin import operation
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Scheduling(TypedDict, total=False):
+    """What else can be decided about a schedule."""
+
+    misfire: Misfire
+    overlap: Overlap
+    jitter: float
+    starts_at: datetime | None
+    ends_at: datetime | None
+    options: Mapping[str, Any]
+
+
+class KeepsSchedules(SubmitsTasks):
+    """Schedules and their ticks."""
+
+    def schedule(self, **decided: Any) -> Callable[[TaskFunction[P, R]], TaskFunction[P, R]]:
+        """Run a task again and again: `@queue.schedule(cron="0 9 * * mon-fri", tz="Europe/Paris")` over `@queue.task`.
+
+        The schedule is made, changed and removed with the code, by the workers that run it.
+        """
+
+        def declare(function: TaskFunction[P, R]) -> TaskFunction[P, R]:
+            if not isinstance(function, TaskFunction):
+                raise TaskDefinitionError(
+                    f"@queue.schedule goes over a task; put @queue.task under it, on {function!r}"
+                )
+            kwargs = function.definition.bind((), decided.get("kwargs", {}))
+            plan = Declaration.over(function.name, **{**decided, "kwargs": kwargs}).plan
+            self.declared_schedules = [each for each in self.declared_schedules if each.name != plan.name] + [plan]
+            return function
+
+        return declare
+
+    @operation
+    def add_schedule(
+        self,
+        name: str,
+        *,
+        task: str,
+        cron: str | None = None,
+        every: float | None = None,
+        tz: str = "UTC",
+        kwargs: Any = None,
+        **decided: Unpack[Scheduling],
+    ) -> Operation[Schedule]:
+        """Make a schedule, or change the one of that name: cron in a time zone, or every so many seconds."""
+        stored = self.new_by_name(task, kwargs).kwargs
+        plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, kwargs=stored, **decided)
+        SubmitOptions().with_(**plan.options)
+        return (yield from schedules.put_schedule(plan, self.clock.now()))
+
+    aadd_schedule = add_schedule.twin
+
+    @operation
+    def schedules(self) -> Operation[Sequence[Schedule]]:
+        """Every schedule, by name."""
+        return (yield from schedules.list_schedules())
+
+    aschedules = schedules.twin
+
+    @operation
+    def get_schedule(self, name: str) -> Operation[Schedule | None]:
+        """The schedule of this name, or None."""
+        return (yield from schedules.get_schedule(name))
+
+    aget_schedule = get_schedule.twin
+
+    @operation
+    def remove_schedule(self, name: str) -> Operation[bool]:
+        """Forget a schedule; tasks it has made stay.  False if there is none of that name."""
+        return (yield from schedules.remove_schedule(name))
+
+    aremove_schedule = remove_schedule.twin
+
+    @operation
+    def pause_schedule(self, name: str, *, by: str | None = None) -> Operation[bool]:
+        """Let no more ticks of a schedule run; False if there is none of that name."""
+        return (yield from schedules.pause_schedule(name, by, self.clock.now()))
+
+    apause_schedule = pause_schedule.twin
+
+    @operation
+    def resume_schedule(self, name: str) -> Operation[bool]:
+        """Let a schedule run again, from its next tick on; False if there is none of that name."""
+        return (yield from schedules.resume_schedule(name, self.clock.now()))
+
+    aresume_schedule = resume_schedule.twin
+
+    @operation
+    def run_schedule(self, name: str) -> Operation[TaskId | None]:
+        """Make a task of the schedule at once, beside its ticks; None if there is none of that name."""
+        return (yield from schedules.run_now(name, self.scheduled_task, self.clock.now()))
+
+    arun_schedule = run_schedule.twin
+
+    @operation
+    def fire_schedules(self) -> Operation[int]:
+        """Make the tasks of every tick that has come; workers do this by themselves.  Returns how many were made."""
+        return (yield from schedules.fire_schedules(self.scheduled_task, self.clock.now()))
+
+    afire_schedules = fire_schedules.twin
+
+    def scheduled_task(self, plan: Plan) -> NewTask:
+        """The row of a schedule's next task; its arguments were checked when the schedule was made."""
+        definition = self.registry.get(plan.task)
+        options = SubmitOptions().with_(**plan.options)
+        known = TaskOptions() if definition is None else definition.options
+        return self.make_row(plan.task, plan.kwargs, options, known, ENQUEUE_MAX_RETRIES)

@@ -1,0 +1,135 @@
+"""Storing tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, Unpack
+
+from tasklib.codec import plain
+from tasklib.context import TaskContext, current_context
+from tasklib.definition import Definition, TaskOptions, check_name
+from tasklib.errors import ConfigurationError
+from tasklib.queue.base import QueueBase
+from tasklib.storage.operations import tasks
+from tasklib.storage.statement import Operation
+from tasklib.submission import Merger, SubmitKeywords, SubmitOptions, new_task
+from tasklib.task import NewTask, TaskId
+
+ENQUEUE_MAX_RETRIES = 2
+"""Tasks submitted by name get three attempts unless somebody says otherwise."""
+
+
+class SubmitsTasks(QueueBase):
+    """By name, from a definition, in the caller's transaction, one or many."""
+
+    def enqueue(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        max_attempts: int | None = None,
+        run_after: datetime | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> TaskId:
+        """Store a task by name; no function of that name is needed here."""
+        new = self.new_by_name(name, payload, max_attempts=max_attempts, run_after=run_after, **options)
+        return self.submit_new([new], options.get("connection"))[0]
+
+    async def aenqueue(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        max_attempts: int | None = None,
+        run_after: datetime | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> TaskId:
+        """The awaiting form of `enqueue`."""
+        new = self.new_by_name(name, payload, max_attempts=max_attempts, run_after=run_after, **options)
+        return await self.asubmit_one(new, options.get("connection"))
+
+    def new_task(self, definition: Definition, kwargs: Any, options: SubmitOptions) -> NewTask:
+        """The row for a task of this queue, its arguments already plain JSON."""
+        return self.make_row(definition.name, kwargs, options, definition.options, self.config.max_retries)
+
+    def new_by_name(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        max_attempts: int | None = None,
+        run_after: datetime | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> NewTask:
+        """The row that `enqueue` would store, checked but not stored; `submit_new` stores many at once."""
+        if max_attempts is not None:
+            options["max_retries"] = _attempts(max_attempts) - 1
+        if run_after is not None:
+            options["run_at"] = run_after
+        chosen = SubmitOptions().with_(**options)
+        definition = self.registry.get(check_name(name))
+        limit = self.config.max_payload_bytes
+        if definition is not None:
+            stored = definition.bind_payload({} if payload is None else payload, limit=limit)
+            known = definition.options
+        else:
+            stored = plain({} if payload is None else payload, what=name, limit=limit)
+            known = TaskOptions()
+        return self.make_row(name, stored, chosen, known, ENQUEUE_MAX_RETRIES)
+
+    def submit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]:
+        """Store rows made by `new_task`: on the caller's connection, or in a transactional task, in its transaction."""
+        connection = self._joined(connection)
+
+        def submit() -> Operation[list[TaskId]]:
+            return tasks.submit_tasks(new, self.clock.now())
+
+        return self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
+
+    async def asubmit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]:
+        """The awaiting form of `submit_new`."""
+        connection = self._joined(connection)
+
+        def submit() -> Operation[list[TaskId]]:
+            return tasks.submit_tasks(new, self.clock.now())
+
+        if connection is None:
+            return await self.database.arun(submit)
+        return await self.database.arun_on(connection, submit)
+
+    async def asubmit_one(self, new: NewTask, connection: Any = None) -> TaskId:
+        """Store one row, merged with others of the same moment."""
+        if self._joined(connection) is None:
+            return await self._merger.submit(new)
+        return (await self.asubmit_new([new], connection))[0]
+
+    @cached_property
+    def _merger(self) -> Merger:
+        return Merger(self.asubmit_new)
+
+    def _joined(self, connection: Any) -> Any:
+        """The connection to submit on: the one given, or that of the transactional task of this queue running here."""
+        running: TaskContext | None = current_context(None) if connection is None else None
+        return connection if running is None else running.transaction_of(self.database)
+
+    def make_row(self, name: str, kwargs: Any, options: SubmitOptions, task: TaskOptions, max_retries: int) -> NewTask:
+        running: TaskContext | None = current_context(None)
+        if running is not None or self.header_sources:
+            inherited = dict(running.headers) if running is not None else {}
+            for source in self.header_sources:
+                inherited.update(source())
+            options = options.with_(headers={**inherited, **options.headers})
+        if task.expires_after is not None and options.expires_at is None:
+            start = options.run_at or self.clock.now() or datetime.now(UTC)
+            expires_at = start + timedelta(seconds=float(options.delay_seconds) + task.expires_after)  # type: ignore[arg-type]
+            options = options.with_(expires_at=expires_at)
+        timeout = self.config.default_task_timeout_seconds
+        return new_task(name, kwargs, options, task, max_retries=max_retries, timeout=timeout)
+
+
+def _attempts(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigurationError(f"max_attempts must be a whole number, 1 or more, got {value!r}")
+    return value

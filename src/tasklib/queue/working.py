@@ -1,0 +1,92 @@
+"""Running tasks, and serving the queue over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from tasklib.errors import ConfigurationError
+from tasklib.queue.base import QueueBase
+from tasklib.storage.operations import workers
+from tasklib.storage.statement import Operation
+from tasklib.twin import operation
+
+if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
+
+R = TypeVar("R")
+
+
+class RunsTasks(QueueBase):
+    """Workers, one batch or for good."""
+
+    @operation
+    def recover_stale_tasks(self) -> Operation[int]:
+        """Take back every task whose worker is gone or whose lease has passed; returns how many."""
+        recovery = yield from workers.recover_tasks(self.config.backoff, self.clock.now(), thorough=True)
+        return recovery.tasks
+
+    arecover_stale_tasks = recover_stale_tasks.twin
+
+    def process_batch(self, limit: int | None = None) -> int:
+        """Run what is due now once, in this process, and return how many tasks were run."""
+        return run_coroutine(lambda: self.aprocess_batch(limit))
+
+    async def aprocess_batch(self, limit: int | None = None) -> int:
+        """The awaiting form of `process_batch`."""
+        from tasklib.worker import Worker, WorkerSettings
+
+        return await Worker(cast("TaskQueue", self), WorkerSettings(concurrency=10, signals=False)).run_once(limit)
+
+    def run(self, concurrency: int = 1, **settings: Any) -> None:
+        """Work on this queue's tasks until the process is told to stop."""
+        run_coroutine(lambda: self.arun(concurrency, **settings))
+
+    async def arun(self, concurrency: int = 1, **settings: Any) -> None:
+        """The awaiting form of `run`; cancelling it drains and stops the worker."""
+        from tasklib.worker import Worker, WorkerSettings
+
+        settings.setdefault("poll_interval_seconds", self.config.poll_interval_seconds)
+        await Worker(cast("TaskQueue", self), WorkerSettings(concurrency=concurrency, **settings)).run()
+
+    def asgi(self, *, auth: str | Callable[[Any], Any] | None, hosts: Iterable[str] | None = None) -> Any:
+        """The HTTP service of this queue, to be served or mounted: `app.mount("/tasks", queue.asgi(auth="tokens"))`.
+
+        `auth` has no default.  "tokens": every request brings one, made by `tasklib token create`.  "local": open to
+        this machine until the first token exists.  A function of the request: the caller's role, or None to refuse.
+        None: nothing is checked here, because the application around it does.
+        """
+        try:
+            # Found by name: the layers below the service know nothing of it.
+            http = importlib.import_module("tasklib.http.app")
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"the HTTP service needs {error.name}, which is not installed: pip install 'tasklib[serve]'"
+            ) from error
+        return http.create_app(self, auth=auth, hosts=hosts)
+
+
+def run_coroutine(make: Callable[[], Coroutine[Any, Any, R]]) -> R:
+    """Run a coroutine to its end, blocking; inside a running event loop on a thread with its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(make())
+    outcome: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            outcome["value"] = asyncio.run(make())
+        except BaseException as error:  # noqa: BLE001  raised again in the calling thread
+            outcome["error"] = error
+
+    thread = threading.Thread(target=work, name="tasklib-run")
+    thread.start()
+    thread.join()
+    if "error" in outcome:
+        raise outcome["error"]
+    value: R = outcome["value"]
+    return value
