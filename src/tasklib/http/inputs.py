@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -92,7 +93,7 @@ class Criteria(Input):
     created_after: Moment | None = None
     created_before: Moment | None = None
 
-    def filter(self, *, tags: Tags | None = None, ids: Iterable[str] | None = None) -> TaskFilter:
+    def filter(self, *, tags: Tags | None = None, ids: Iterable[UUID] | None = None) -> TaskFilter:
         """The same in the words of the queue."""
         states = states_of(self.status)
         same = {
@@ -134,7 +135,7 @@ class CleanupQuery(Input):
 class BulkFilter(Criteria):
     """Which tasks are meant; at least one condition."""
 
-    ids: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MAX_BATCH)] | None = None
+    ids: Annotated[list[UUID], Field(max_length=MAX_BATCH)] | None = None
     tags: Tags | None = None
 
     @model_validator(mode="after")
