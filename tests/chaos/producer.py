@@ -16,9 +16,9 @@ BATCH = 20
 
 
 def mixed(chance: random.Random) -> tuple[str, dict[str, Any]]:
-    """Mostly quick, some slow, some that fail the first time, some with an effect."""
-    name = chance.choices(("quick", "nap", "work", "flaky", "effect"), (50, 20, 15, 5, 10))[0]
-    return name, {"seconds": round(chance.uniform(0.001, 0.1), 4)} if name in ("nap", "work") else {}
+    """Mostly quick, some slow, some in child processes, some that fail the first time, some with an effect."""
+    name = chance.choices(("quick", "nap", "work", "apart", "flaky", "effect"), (50, 15, 15, 5, 5, 10))[0]
+    return name, {"seconds": round(chance.uniform(0.001, 0.1), 4)} if name in ("nap", "work", "apart") else {}
 
 
 class Producer:

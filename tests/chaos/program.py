@@ -55,6 +55,38 @@ def effect(ctx: TaskContext) -> None:
     note("end", ctx)
 
 
+@tasklib.task(isolation="process")
+def apart(ctx: TaskContext, seconds: float) -> None:
+    """Runs in a child process."""
+    note("start", ctx)
+    time.sleep(seconds)
+    note("end", ctx)
+
+
+@tasklib.task(isolation="process")
+def spin(ctx: TaskContext, seconds: float) -> None:
+    """Computes in a child process and never looks up."""
+    note("start", ctx)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        pass
+    note("end", ctx)
+
+
+@tasklib.task(isolation="process")
+def exit_apart(ctx: TaskContext) -> None:
+    """Ends its child process without a word."""
+    note("start", ctx)
+    os._exit(3)
+
+
+@tasklib.task(isolation="process")
+def kill_apart(ctx: TaskContext) -> None:
+    """Has its child process killed."""
+    note("start", ctx)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @tasklib.task
 async def block_loop(ctx: TaskContext, seconds: float) -> None:
     """Keeps the event loop from turning."""
