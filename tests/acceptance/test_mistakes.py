@@ -72,6 +72,12 @@ async def test_an_option_that_is_also_a_parameter_is_not_guessed() -> None:
     assert tasklib.get_task(await tasklib.submit_task(notify, who="ada")) is not None
 
 
+@pytest.mark.parametrize("age", ["30d", -5, None], ids=repr)
+def test_a_clean_up_of_no_age_is_refused(age: Any, queue: TaskQueue) -> None:
+    with pytest.raises(ConfigurationError, match="a number of seconds or a timedelta"):
+        queue.cleanup(older_than=age)
+
+
 def test_an_unreachable_server_is_told_in_one_line_without_the_password() -> None:
     queue = TaskQueue("postgresql://ada:secret@127.0.0.1:1/app")
 

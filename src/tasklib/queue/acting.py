@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Unpack
 
-from tasklib.errors import require_aware
+from tasklib.errors import require_aware, seconds_of
 from tasklib.queue.arguments import Filters, Id, check_states, require_id, task_filter
 from tasklib.queue.base import QueueBase
 from tasklib.storage.operations import actions, tasks
@@ -94,8 +94,7 @@ class ActsOnTasks(QueueBase):
         """Remove tasks that ended before a moment, or longer ago than a time span; completed ones unless told more."""
         moment = older_than
         if not isinstance(moment, datetime):
-            age = moment if isinstance(moment, timedelta) else timedelta(seconds=moment)
-            moment = (self.clock.now() or datetime.now(UTC)) - age
+            moment = (self.clock.now() or datetime.now(UTC)) - timedelta(seconds=seconds_of(moment))
         states = [TaskState(s) for s in check_states(state, tuple(TaskState))]
         return (yield from actions.cleanup_tasks(require_aware(moment, "older_than"), states, name))
 

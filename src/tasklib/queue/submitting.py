@@ -115,6 +115,7 @@ class SubmitsTasks(QueueBase):
         return connection if running is None else running.transaction_of(self.database)
 
     def make_row(self, name: str, kwargs: Any, options: SubmitOptions, task: TaskOptions, max_retries: int) -> NewTask:
+        """The row of a task, with the headers it inherits and the moment it expires."""
         running: TaskContext | None = current_context(None)
         if running is not None or self.header_sources:
             inherited = dict(running.headers) if running is not None else {}
