@@ -21,6 +21,7 @@ from tasklib.config import Config, redact_url
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.drive import ROLLBACK, run_awaiting, run_blocking, steps
+from tasklib.storage.postgres.cancellable import CancellablePool
 from tasklib.storage.postgres.dialect import PostgresDialect, is_conflict, translate
 from tasklib.storage.postgres.listener import PostgresListener
 from tasklib.storage.postgres.schema import current_schema, ensure_schema
@@ -253,7 +254,7 @@ class PostgresDatabase:
         loop_pool = self._loop_pools.get(loop)
         if loop_pool is None:
             loop_pool = self._loop_pools[loop] = _LoopPool(
-                AsyncConnectionPool(
+                CancellablePool(
                     self._config.database_url,
                     kwargs=self._pool_options(),
                     min_size=1,
