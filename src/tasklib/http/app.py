@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 
 import tasklib
-from tasklib.http import audit, bulk, control, errors, health, schedules, session, tasks, types
+from tasklib.http import audit, bulk, control, errors, health, schedules, session, tasks, types, workers
 from tasklib.http.audit import AuditLog
 from tasklib.http.auth import Auth, Permission, authorize, identifier, needs
 from tasklib.http.errors import Problem
@@ -35,9 +35,11 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.manage = Manage(queue)
     app.state.identify = identifier(queue, auth)
     app.state.audit = AuditLog(queue)
-    for part in (health, bulk, control, tasks, schedules, types, audit, session):
+    app.state.caretaker = workers.Caretaker(queue)
+    for part in (health, bulk, control, tasks, schedules, types, workers, audit, session):
         app.include_router(part.router)
     app.include_router(tasks.plain_router)
+    app.include_router(workers.ending_router)
     app.add_api_route(
         "/openapi.json", _serve_description, methods=["GET"], include_in_schema=False, **needs(Permission.READ)
     )

