@@ -1,0 +1,143 @@
+"""What people type and read on the command line: durations, moments, loose values, spans of time."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasklib.cli import parse, times
+from tasklib.cli.parse import BadValue
+from tasklib.manage import as_data
+from tasklib.task import Attempt, TaskState
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text,seconds",
+    [
+        ("0", 0),
+        ("90", 90),
+        ("90s", 90),
+        ("15m", 900),
+        ("15min", 900),
+        ("1.5h", 5400),
+        ("1h30m", 5400),
+        ("1h 30m", 5400),
+        ("2W", 1209600),
+        ("30d", 2592000),
+        ("50ms", 0.05),
+    ],
+)
+def test_a_duration(text: str, seconds: float) -> None:
+    assert parse.duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1y", "-1s", "1h30", "1,5h", "1e9", "∞", "99999999999999d", "1h-2m"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(BadValue):
+        parse.duration(text)
+
+
+def test_a_moment_without_a_zone_is_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert parse.moment("2030-01-31T09:00") == datetime(2030, 1, 31, 14, tzinfo=UTC)
+        assert parse.moment("2030-01-31T09:00Z") == datetime(2030, 1, 31, 9, tzinfo=UTC)
+        assert parse.moment("2030-07-31T09:00") == datetime(2030, 7, 31, 13, tzinfo=UTC)
+    finally:
+        monkeypatch.undo()
+        assert os.environ.get("TZ") != "America/New_York"
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["", "noon", "2030-13-01", "2030-01-01T25:00", "0001-01-01T00:00+14:00"])
+def test_what_is_no_moment(text: str) -> None:
+    with pytest.raises(BadValue):
+        parse.moment(text)
+
+
+def test_a_date_is_a_moment_and_a_number_a_duration() -> None:
+    assert isinstance(parse.duration_or_moment("2030-01-31"), datetime)
+    assert parse.duration_or_moment("2030") == timedelta(seconds=2030)
+
+
+@pytest.mark.parametrize(
+    "text,value",
+    [
+        ("5", 5),
+        ("-1.5", -1.5),
+        ("true", True),
+        ("null", None),
+        ('"5"', "5"),
+        ("[1]", [1]),
+        ('{"a": 1}', {"a": 1}),
+        ("text", "text"),
+        ("01", "01"),
+        ("", ""),
+        ("NaN", "NaN"),
+        ("Infinity", "Infinity"),
+        ("[1", "[1"),
+        ("+1", "+1"),
+    ],
+)
+def test_a_value_is_json_where_it_is_json(text: str, value: Any) -> None:
+    assert parse.loose_value(text) == value
+
+
+@given(st.text())
+def test_any_text_is_some_value(text: str) -> None:
+    parse.loose_value(text)
+    assert parse.pairs([f"a={text}"], "argument").keys() == {"a"}
+
+
+@pytest.mark.parametrize(
+    "seconds,said",
+    [
+        (0, "0 s"),
+        (0.0123, "0.0123 s"),
+        (0.5, "0.5 s"),
+        (1.04, "1.0 s"),
+        (9.96, "10.0 s"),
+        (42, "42 s"),
+        (60, "1 min"),
+        (3599, "60 min"),
+        (7200, "2 h"),
+        (86400, "24 h"),
+        (86400 * 2, "2 d"),
+        (86400 * 1000, "1000 d"),
+        (-42, "42 s"),
+    ],
+)
+def test_a_span(seconds: float, said: str) -> None:
+    assert times.span(seconds) == said
+
+
+def test_ago() -> None:
+    assert times.ago(NOW, NOW) == "now"
+    assert times.ago(NOW + timedelta(seconds=42), NOW) == "in 42 s"
+    assert times.ago(NOW - timedelta(minutes=3), NOW) == "3 min ago"
+
+
+def test_values_as_data() -> None:
+    attempt = Attempt(1, NOW, None, "w", "failed")
+    assert as_data({"state": TaskState.PENDING, 1: (attempt,)}) == {
+        "state": "pending",
+        "1": [
+            {
+                "number": 1,
+                "started_at": "2030-01-01T12:00:00Z",
+                "ended_at": None,
+                "worker_id": "w",
+                "outcome": "failed",
+                "error": None,
+            }
+        ],
+    }
