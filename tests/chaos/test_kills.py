@@ -70,10 +70,11 @@ def test_killed_processes_lose_nothing_and_complete_nothing_twice(
     assert queue.count(state="running") == 0
 
 
-def kill_one(fleet: Fleet, chance: random.Random) -> Kind:
+def kill_one(fleet: Fleet, chance: random.Random, chances: dict[Kind, int] | None = None) -> Kind:
     """Kill a random process of a random kind."""
+    chances = chances or CHANCES
     while True:
-        kind = chance.choices(list(CHANCES), list(CHANCES.values()))[0]
+        kind = chance.choices(list(chances), list(chances.values()))[0]
         victims = fleet.processes(kind) or fleet.processes("worker")
         try:
             victim = chance.choice(sorted(victims, key=lambda p: p.pid))
