@@ -29,3 +29,5 @@ def log_to_stderr(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # It says the same for every connection and attempt while the database is away; we say it once.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
