@@ -9,7 +9,20 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 
 import tasklib
-from tasklib.http import audit, bulk, control, errors, health, schedules, session, tasks, types, workers
+from tasklib.http import (
+    audit,
+    bulk,
+    control,
+    errors,
+    events,
+    health,
+    metrics,
+    schedules,
+    session,
+    tasks,
+    types,
+    workers,
+)
 from tasklib.http.audit import AuditLog
 from tasklib.http.auth import Auth, Permission, authorize, identifier, needs
 from tasklib.http.errors import Problem
@@ -35,8 +48,9 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.manage = Manage(queue)
     app.state.identify = identifier(queue, auth)
     app.state.audit = AuditLog(queue)
+    app.state.pulse = events.Pulse(app.state.manage)
     app.state.caretaker = workers.Caretaker(queue)
-    for part in (health, bulk, control, tasks, schedules, types, workers, audit, session):
+    for part in (health, bulk, control, tasks, schedules, types, workers, events, metrics, audit, session):
         app.include_router(part.router)
     app.include_router(tasks.plain_router)
     app.include_router(workers.ending_router)

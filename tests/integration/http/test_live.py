@@ -1,0 +1,67 @@
+"""Live numbers: server-sent events and Prometheus."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tasklib import Config, TaskQueue
+from tasklib.storage.operations import tokens
+from tests.fixtures.queues import Face
+from tests.integration.http.conftest import Client
+from tests.integration.http.serving import Server
+
+pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+
+
+def snapshots(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    for line in response.iter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+def test_a_change_is_told_to_everybody_who_listens(database_url: str, tmp_path: Path) -> None:
+    with Server(database_url, tmp_path) as server, TaskQueue(Config(database_url=database_url)) as queue:
+        with httpx.Client(base_url=server.url, timeout=20) as client:
+            with client.stream("GET", "/api/events") as one, client.stream("GET", "/api/events") as two:
+                assert one.headers["content-type"].startswith("text/event-stream")
+                told = [snapshots(one), snapshots(two)]
+                assert [next(each)["stats"]["pending"] for each in told] == [0, 0]
+                queue.enqueue("job")
+                for each in told:
+                    assert any(seen["stats"]["pending"] == 1 for seen in each)
+            with client.stream("GET", "/api/events") as again:
+                assert next(snapshots(again))["stats"]["pending"] == 1
+    assert server.code == 0
+
+
+def test_listening_needs_a_token_once_there_is_one(database_url: str, tmp_path: Path) -> None:
+    with TaskQueue(Config(database_url=database_url)) as queue:
+        queue.database.run(lambda: tokens.create_token("ada", tokens.Role.PRODUCER, now=None))
+    with Server(database_url, tmp_path) as server:
+        assert httpx.get(f"{server.url}/api/events").status_code == 401
+
+
+LINE = re.compile(r'[a-z_]+(\{[a-z]+="(\\.|[^"\\\n])*"(,[a-z]+="(\\.|[^"\\\n])*")*\})? -?[0-9.e+-]+')
+
+
+def test_metrics_are_in_the_format_of_prometheus(queue: Face, http: Client) -> None:
+    http.create('odd "type" \\ here')
+    http.create("job")
+    queue.worker("job")
+    queue.set_rate_limit(2.5, "job")
+
+    response = http.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = response.text.splitlines()
+    assert [line for line in lines if not line.startswith("# ") and not LINE.fullmatch(line)] == []
+    assert 'tasklib_tasks{type="job",status="pending"} 1' in lines
+    assert 'tasklib_tasks{type="odd \\"type\\" \\\\ here",status="pending"} 1' in lines
+    assert "tasklib_workers 1" in lines
+    assert 'tasklib_rate_limit{type="job"} 2.5' in lines
