@@ -71,14 +71,15 @@ def section(command: Any) -> Iterator[str]:
 def row(parameter: Any) -> str:
     """One argument or option of a command."""
     if parameter.param_type_name == "argument":
-        names = f"`{parameter.metavar}`"
+        names = f"`{parameter.metavar or parameter.name}`"
     else:
         value = f" {parameter.metavar}" if parameter.metavar else "" if parameter.is_flag else " N"
         names = ", ".join(f"`{option}{value}`" for option in sorted(parameter.opts, key=len, reverse=True))
     meaning = re.sub(r"\s{2,}\[", " [", parameter.help or "")
     shown = parameter.show_default and not parameter.required and parameter.default not in (None, False)
     default = f" [default: {parameter.default}]" if shown else ""
-    return f"| {names} | {meaning}{default} |".replace("\n", " ")
+    cells = [each.replace("\n", " ").replace("|", "\\|") for each in (names, meaning + default)]
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-HTTP = "not built yet: the HTTP service"
 DASHBOARD = "not built yet: the dashboard"
 
 
@@ -61,7 +60,7 @@ BLOCKS = (
     Block("002/07", "2.2 Queue Interface (Application-Level)", "javascript", "tq in use", changed=True),
     Block("002/08", "2.2 Queue Interface (Application-Level)", "javascript", "tq.pause, stats, stop", changed=True),
     Block("002/09", "2.2 Queue Interface (Application-Level)", "typescript", "typed payloads", changed=True),
-    Block("002/10", "2.3 Management API (REST/Admin Only)", "javascript", "the list of routes", untested=HTTP),
+    Block("002/10", "2.3 Management API (REST/Admin Only)", "javascript", "the list of routes"),
     Block("002/11", "3.1 Database Schema", "sql", "three indexes", changed=True),
     Block("002/12", "3.1 Database Schema", "text", "three ways through the states", changed=True),
     Block("002/13", "3.2 JSON Data Structures", "json", "EnqueueOptions", changed=True),
@@ -77,17 +76,17 @@ BLOCKS = (
     Block("002/23", "4.4 Worker Module", "text", "the loop of a worker", changed=True),
     Block("002/24", "4.4 Worker Module", "text", "what a pause does"),
     Block("002/25", "4.4 Worker Module", "text", "one at a time, or N"),
-    Block("002/26", "POST /api/tasks", "json", "request", untested=HTTP),
-    Block("002/27", "POST /api/tasks", "json", "response", untested=HTTP),
-    Block("002/28", "GET /api/tasks/:id", "json", "response", untested=HTTP),
-    Block("002/29", "GET /api/tasks", "json", "response", untested=HTTP),
-    Block("002/30", "POST /api/tasks/:id/retry", "json", "response", untested=HTTP),
-    Block("002/31", "GET /api/tasks/stats", "json", "response", untested=HTTP),
-    Block("002/32", "POST /api/tasks/pause", "json", "response", untested=HTTP),
-    Block("002/33", "POST /api/tasks/resume", "json", "response", untested=HTTP),
-    Block("002/34", "POST /api/tasks/rate-limit", "json", "request", untested=HTTP),
-    Block("002/35", "POST /api/tasks/rate-limit", "json", "response", untested=HTTP),
-    Block("002/36", "DELETE /api/tasks", "json", "response", untested=HTTP),
+    Block("002/26", "POST /api/tasks", "json", "request"),
+    Block("002/27", "POST /api/tasks", "json", "response"),
+    Block("002/28", "GET /api/tasks/:id", "json", "response"),
+    Block("002/29", "GET /api/tasks", "json", "response"),
+    Block("002/30", "POST /api/tasks/:id/retry", "json", "response"),
+    Block("002/31", "GET /api/tasks/stats", "json", "response"),
+    Block("002/32", "POST /api/tasks/pause", "json", "response"),
+    Block("002/33", "POST /api/tasks/resume", "json", "response"),
+    Block("002/34", "POST /api/tasks/rate-limit", "json", "request"),
+    Block("002/35", "POST /api/tasks/rate-limit", "json", "response"),
+    Block("002/36", "DELETE /api/tasks", "json", "response"),
     Block("002/37", "5.2 Programmatic API (Application Code)", "javascript", "tq from start to stop", changed=True),
     Block(
         "002/38",

@@ -1,6 +1,6 @@
 """Seed 002, "Task Queue System Specification": every block whose part exists, in Python's spelling, on every database.
 
-The HTTP routes and the dashboard are not built yet: `docs/specifications.md` lists their blocks.
+The dashboard is not built yet: `docs/specifications.md` lists its blocks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
+import httpx
 import pytest
 
 from tasklib import (
@@ -41,6 +43,14 @@ async def fluent(database_url: str) -> AsyncIterator[Fluent]:
     tq.init(database_url)
     yield tq
     await tq.stop()
+
+
+@pytest.fixture
+async def http(queue: TaskQueue) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the service over the queue, which checks nobody."""
+    transport = httpx.ASGITransport(queue.asgi(auth=None))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
 
 
 @pytest.mark.parametrize("payload", [{"a": 1}, [1, 2], "text", 7, None, True], ids=repr)
@@ -192,6 +202,24 @@ def test_block_09_typed_payloads(fluent: Fluent) -> None:
     assert task.result == {"value": "HTTPS://EXAMPLE.COM"}
 
 
+async def test_block_10_management_routes(http: httpx.AsyncClient) -> None:
+    """2.3 Management API: each route of the list exists."""
+    paths = (await http.get("/openapi.json")).json()["paths"]
+
+    served = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert {
+        ("GET", "/api/tasks/{task_id}"),
+        ("GET", "/api/tasks"),
+        ("POST", "/api/tasks/{task_id}/retry"),
+        ("DELETE", "/api/tasks/{task_id}"),
+        ("DELETE", "/api/tasks"),
+        ("GET", "/api/tasks/stats"),
+        ("POST", "/api/tasks/pause"),
+        ("POST", "/api/tasks/resume"),
+        ("POST", "/api/tasks/rate-limit"),
+    } <= served
+
+
 def test_block_11_indexes(queue: TaskQueue, shell: OpenShell) -> None:
     """3.1 Database Schema, indexes: the three statements run with our column names, and tasks run as before.
 
@@ -252,6 +280,33 @@ def test_block_14_task(queue: TaskQueue) -> None:
     assert task.started_at is not None
     assert task.completed_at is not None
     assert task.created_at < task.started_at <= task.completed_at <= task.updated_at
+
+
+async def test_block_14_task_over_http(queue: TaskQueue, http: httpx.AsyncClient) -> None:
+    """3.2 JSON Data Structures, Task: the same task as JSON has every field printed there, with such values."""
+    queue.register_handler("send_email", FailsAtFirst(1, {"messageId": "abc123"}))
+    task_id = await queue.aenqueue("send_email", {"to": "user@example.com", "subject": "Welcome"})
+    await queue.aprocess_batch()
+    advance(queue, minutes=5)
+    await queue.aprocess_batch()
+
+    body = (await http.get(f"/api/tasks/{task_id}")).json()
+
+    expected = {
+        "id": str(task_id),
+        "type": "send_email",
+        "payload": {"to": "user@example.com", "subject": "Welcome"},
+        "status": "completed",
+        "attempts": 2,
+        "maxAttempts": 3,
+        "nextRetryAt": None,
+        "result": {"messageId": "abc123"},
+        "error": None,
+        "runAfter": None,
+    }
+    assert {key: body[key] for key in expected} == expected
+    for moment in ("lastAttemptAt", "createdAt", "updatedAt", "completedAt"):
+        assert body[moment].endswith("Z")
 
 
 def test_block_15_list_filters(queue: TaskQueue) -> None:
@@ -504,6 +559,152 @@ async def test_block_25_parallelism(queue: TaskQueue) -> None:
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
         assert most == concurrency
+
+
+CREATE = {
+    "type": "send_email",
+    "payload": {"to": "user@example.com", "subject": "Welcome"},
+    "options": {"maxAttempts": 3, "runAfter": "2025-01-15T10:00:00Z"},
+}
+
+
+async def test_block_26_create_request(queue: TaskQueue, http: httpx.AsyncClient) -> None:
+    """POST /api/tasks, request: type, payload and options as printed are stored."""
+    response = await http.post("/api/tasks", json=CREATE)
+
+    task = read(queue, UUID(response.json()["id"]))
+    assert (task.name, task.payload, task.max_attempts) == ("send_email", CREATE["payload"], 3)
+    assert task.scheduled_at == datetime(2025, 1, 15, 10, tzinfo=UTC)
+
+
+async def test_block_27_create_response(http: httpx.AsyncClient) -> None:
+    """POST /api/tasks, response: 201 with the id, the type, the status and the time; a bad request is 400."""
+    response = await http.post("/api/tasks", json=CREATE)
+
+    assert response.status_code == 201
+    body = response.json()
+    assert (body["type"], body["status"]) == ("send_email", "pending")
+    assert body["createdAt"].endswith("Z")
+    assert UUID(body["id"])
+    assert (await http.post("/api/tasks", json={"payload": {}})).status_code == 400
+
+
+async def test_block_28_get_response(queue: TaskQueue, http: httpx.AsyncClient) -> None:
+    """GET /api/tasks/:id, response: the fields printed there; an unknown id is 404."""
+    queue.register_handler("send_email", lambda payload: {"messageId": "abc123"})
+    task_id = await queue.aenqueue("send_email", {"to": "user@example.com"})
+    await queue.aprocess_batch()
+
+    response = await http.get(f"/api/tasks/{task_id}")
+
+    assert response.status_code == 200
+    body = response.json()
+    expected = {
+        "id": str(task_id),
+        "type": "send_email",
+        "payload": {"to": "user@example.com"},
+        "status": "completed",
+        "attempts": 1,
+        "result": {"messageId": "abc123"},
+        "error": None,
+    }
+    assert {key: body[key] for key in expected} == expected
+    assert body["createdAt"].endswith("Z")
+    assert body["completedAt"].endswith("Z")
+    assert (await http.get("/api/tasks/550e8400-e29b-41d4-a716-446655440000")).status_code == 404
+
+
+async def test_block_29_list_response(queue: TaskQueue, http: httpx.AsyncClient) -> None:
+    """GET /api/tasks, response: a page of tasks with total, limit and offset; limit is 50 and at most 100."""
+    for _ in range(3):
+        await queue.aenqueue("send_email")
+    await queue.aenqueue("other")
+
+    body = (await http.get("/api/tasks", params={"type": "send_email", "status": ["failed", "pending"]})).json()
+
+    assert (body["total"], body["limit"], body["offset"]) == (3, 50, 0)
+    assert [{key: task[key] for key in ("type", "status")} for task in body["tasks"]] == [
+        {"type": "send_email", "status": "pending"}
+    ] * 3
+    assert (await http.get("/api/tasks", params={"limit": 101})).status_code == 400
+
+
+async def test_block_30_retry_response(queue: TaskQueue, http: httpx.AsyncClient) -> None:
+    """POST /api/tasks/:id/retry, response: pending from zero attempts; a task that is not failed is 400."""
+    queue.register_handler("test", fail)
+    task_id = await queue.aenqueue("test", max_attempts=1)
+    assert (await http.post(f"/api/tasks/{task_id}/retry")).status_code == 400
+    await queue.aprocess_batch()
+
+    response = await http.post(f"/api/tasks/{task_id}/retry")
+
+    assert response.status_code == 200
+    expected = {"id": str(task_id), "status": "pending", "attempts": 0, "nextRetryAt": None}
+    assert {key: response.json()[key] for key in expected} == expected
+
+
+async def test_block_31_stats_response(queue: TaskQueue, http: httpx.AsyncClient) -> None:
+    """GET /api/tasks/stats, response: counts by status, in all and by type."""
+    queue.register_handler("send_email", lambda payload: None)
+    await queue.aenqueue("send_email")
+    await queue.aprocess_batch()
+    await queue.aenqueue("send_email")
+
+    body = (await http.get("/api/tasks/stats")).json()
+
+    expected = {"pending": 1, "processing": 0, "completed": 1, "failed": 0}
+    assert {key: body[key] for key in expected} == expected
+    assert {key: body["byType"]["send_email"][key] for key in ("pending", "completed")} == {
+        "pending": 1,
+        "completed": 1,
+    }
+
+
+async def test_block_32_pause_response(queue: TaskQueue, http: httpx.AsyncClient) -> None:
+    """POST /api/tasks/pause, response."""
+    response = await http.post("/api/tasks/pause")
+
+    assert (response.status_code, response.json()["paused"]) == (200, True)
+    assert await queue.ais_paused()
+
+
+async def test_block_33_resume_response(queue: TaskQueue, http: httpx.AsyncClient) -> None:
+    """POST /api/tasks/resume, response."""
+    await queue.apause()
+
+    response = await http.post("/api/tasks/resume")
+
+    assert (response.status_code, response.json()["paused"]) == (200, False)
+    assert not await queue.ais_paused()
+
+
+async def test_block_34_rate_limit_request(queue: TaskQueue, http: httpx.AsyncClient) -> None:
+    """POST /api/tasks/rate-limit, request: tasks per second, 0 for unlimited."""
+    await http.post("/api/tasks/rate-limit", json={"tasksPerSecond": 10})
+    assert await queue.aget_rate_limit() == 10
+
+    await http.post("/api/tasks/rate-limit", json={"tasksPerSecond": 0})
+    assert await queue.aget_rate_limit() == 0
+
+
+async def test_block_35_rate_limit_response(http: httpx.AsyncClient) -> None:
+    """POST /api/tasks/rate-limit, response."""
+    response = await http.post("/api/tasks/rate-limit", json={"tasksPerSecond": 10})
+
+    assert (response.status_code, response.json()["tasksPerSecond"]) == (200, 10)
+
+
+async def test_block_36_clean_up_response(queue: TaskQueue, http: httpx.AsyncClient) -> None:
+    """DELETE /api/tasks, response: how many completed tasks were older; an invalid moment is 400."""
+    queue.register_handler("test", lambda payload: None)
+    for _ in range(2):
+        await queue.aenqueue("test")
+    await queue.aprocess_batch()
+
+    response = await http.delete("/api/tasks", params={"olderThan": "2099-01-01T00:00:00Z"})
+
+    assert (response.status_code, response.json()) == (200, {"deleted": 2})
+    assert (await http.delete("/api/tasks", params={"olderThan": "yesterday"})).status_code == 400
 
 
 async def test_block_37_from_start_to_stop(database_url: str) -> None:
