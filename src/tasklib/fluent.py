@@ -165,7 +165,10 @@ class Fluent:
 
     def start_worker(self) -> None:
         """Start the worker in the background, unless it runs or is switched off."""
-        if self._enabled and self._background is None:
+        from tasklib.worker.importing import is_child
+
+        # A child process imports the program to run its tasks, not to start another worker.
+        if self._enabled and self._background is None and not is_child():
             self._background = _Background(self.queue, {**self._settings, "limits": self.limits})
             self._background.start()
             atexit.register(self._stop)

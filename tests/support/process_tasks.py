@@ -18,7 +18,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from tasklib import Abort, Resource, Retry, Snooze, TaskContext, TaskQueue, WorkerState, current_context
+from tasklib import Abort, Middleware, Resource, Retry, Snooze, TaskContext, TaskQueue, WorkerState, current_context
 
 queue = TaskQueue(os.environ.get("PROCESS_TASKS_URL", "sqlite:///:memory:"))
 
@@ -52,6 +52,14 @@ async def open_resources(state: WorkerState) -> None:
 def close_resources() -> None:
     if folder := os.environ.get("PROCESS_TASKS_FOLDER"):
         (Path(folder) / f"closed-{os.getpid()}").touch()
+
+
+class Noting(Middleware):
+    def before(self, ctx: TaskContext) -> None:
+        ctx.state.noted = [f"before {ctx.task.name}"]
+
+
+queue.add_middleware(Noting())
 
 
 @queue.task(isolation="process")
@@ -90,6 +98,7 @@ def where(ctx: TaskContext) -> dict[str, Any]:
         "attempt": ctx.attempt,
         "name": ctx.task.name,
         "headers": dict(ctx.headers),
+        "noted": ctx.state.noted,
     }
 
 
@@ -171,6 +180,11 @@ def eat_memory() -> int:
     return len(kept)
 
 
+@queue.task(isolation="process")
+def eat(mib: int) -> int:
+    return len([bytearray(1 << 20) for _ in range(mib)])
+
+
 @queue.task(isolation="process", memory_limit_mb=300, max_retries=0)
 def die_of_memory() -> None:
     """As native code does that cannot have memory."""
@@ -220,8 +234,8 @@ def fail(how: str) -> None:
 
 
 @queue.task(isolation="process", transactional=True, max_retries=0)
-def write_and_submit(text: str, die: bool, ctx: TaskContext) -> str:
-    ctx.connection.execute(f"INSERT INTO effects (text) VALUES ('{text}')")
+def write_and_submit(table: str, text: str, die: bool, ctx: TaskContext) -> str:
+    ctx.connection.execute(f"INSERT INTO {table} (text) VALUES ('{text}')")
     noop.submit()
     if die:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -229,8 +243,8 @@ def write_and_submit(text: str, die: bool, ctx: TaskContext) -> str:
 
 
 @queue.task(isolation="process", transactional=True, max_retries=0)
-async def write_async(text: str, ctx: TaskContext) -> str:
-    pending = ctx.connection.execute(f"INSERT INTO effects (text) VALUES ('{text}')")
+async def write_async(table: str, text: str, ctx: TaskContext) -> str:
+    pending = ctx.connection.execute(f"INSERT INTO {table} (text) VALUES ('{text}')")
     if hasattr(pending, "__await__"):
         await pending
     return text

@@ -131,6 +131,7 @@ def worker(
         prefetch=prefetch,
         grace_seconds=grace,
         only=tuple(only or ()),
+        modules=tuple(module.partition(":")[0] for module in modules),
     )
     names = _names(queue, settings, modules)
 

@@ -4,37 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tasklib.definition import Definition
-from tasklib.errors import TaskTimeout
+from tasklib.errors import ProcessNotReady, TaskTimeout
 from tasklib.lifecycle import Ending
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.calling import COMMITTED
 from tasklib.worker.children import Job
-from tasklib.worker.execution import UNWIND_SECONDS, Ended, Execution, Runner
+from tasklib.worker.execution import UNWIND_SECONDS, Ended, Execution, Runner, log
 from tasklib.worker.processes import TaskProcesses
 
 
 class ApartExecution(Execution):
     """One attempt in progress in a child process, which can always be ended."""
 
-    __slots__ = ("_job", "_processes")
+    __slots__ = ("_again", "_definition", "_job", "_processes")
 
     _place = "process"
 
-    def __init__(self, runner: Runner, task: ClaimedTask, processes: TaskProcesses) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        task: ClaimedTask,
+        definition: Definition,
+        processes: TaskProcesses,
+        again: Callable[[ClaimedTask], None],
+    ) -> None:
+        self._definition = definition
         self._processes = processes
-        self._job: Job | None = None
+        self._again = again
         super().__init__(runner, task)
 
     def _start(self, definition: Definition | None) -> asyncio.Future[None]:
-        assert definition is not None
         loop = self._runner.loop
         job = self._job = Job(self.task, self.context, begun=self._begun, over=self._over)
         try:
-            self._processes.start(definition, job)
+            self._processes.start(self._definition, job)
         except Exception as error:  # noqa: BLE001  a process that cannot be had is this task's failure alone
             # Later, because this attempt is not in hand yet.
             loop.call_soon(self._over, error)
@@ -47,14 +55,27 @@ class ApartExecution(Execution):
             self._timer = self._runner.loop.call_later(self.task.timeout_seconds, self._overtime_here)
 
     def _cancel_here(self) -> None:
-        if self._job is not None:
-            self._job.end()
+        self._job.end()
         self._runner.loop.call_later(UNWIND_SECONDS, self._abandon_here)
 
     def _over(self, result: Any) -> None:
         """The process has ended the task, or has ended itself."""
-        self._report(self._ended(result))
+        if isinstance(result, ProcessNotReady) and self._is_suspect and not self._told_to_stop:
+            self._run_elsewhere(result)
+        else:
+            self._report(self._ended(result))
         self.ending.set_result(None)
+
+    @property
+    def _is_suspect(self) -> bool:
+        return self._definition.options.isolation != "process"
+
+    def _run_elsewhere(self, error: ProcessNotReady) -> None:
+        """No process of its own can load it: it runs in the worker's, with nothing else beside it."""
+        log.warning("task %s %s will run alone in the worker itself: %s", self.task.name, self.task.id, error)
+        self._reported = True
+        self._processes.refuse(self._definition)
+        self._again(self.task)
 
     def _ended(self, result: Any) -> Ended:
         if result is COMMITTED:

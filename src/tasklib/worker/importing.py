@@ -65,10 +65,11 @@ def main_source() -> dict[str, str]:
     if name is not None:
         # The __main__.py of a package runs what it does unconditionally.
         return {} if name == MAIN or name.endswith(f".{MAIN}") else {"init_main_from_name": name}
-    path = getattr(main, "__file__", None)
-    if path is None or os.path.splitext(os.path.basename(path))[0] == "ipython":
+    path = os.path.normpath(os.path.join(process.ORIGINAL_DIR, getattr(main, "__file__", None) or ""))  # type: ignore[attr-defined]
+    # What was typed in has no file, and the one that starts IPython is not the program.
+    if not os.path.isfile(path) or os.path.splitext(os.path.basename(path))[0] == "ipython":
         return {}
-    return {"init_main_from_path": os.path.normpath(os.path.join(process.ORIGINAL_DIR, path))}  # type: ignore[attr-defined]
+    return {"init_main_from_path": path}
 
 
 def is_child() -> bool:

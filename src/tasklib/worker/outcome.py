@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +23,12 @@ from tasklib.lifecycle import Ending
 from tasklib.retry import RetryPolicy
 from tasklib.storage.rows import ClaimedTask
 
-_OURS = str(Path(__file__).parent)
+_OURS = (
+    str(Path(__file__).parent),
+    str(Path(__file__).parents[1] / "middleware.py"),
+    str(Path(asyncio.__file__).parent),
+)
+"""Where the code lies that calls a function."""
 _FINAL = (Abort, ResultError, InvalidArguments)
 _NOT_ITS_OWN = (Retry, ProcessDied, ProcessNotReady)
 """Retried whatever `retry_on` names, because the function did not raise it, or asked for it."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tasklib.definition import Definition
-from tasklib.errors import ConfigurationError, NotInitialized, ProcessNotReady
-from tasklib.lifecycle import Ending
+from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.children import STOP_SECONDS, TERM_SECONDS, Child, Job
 from tasklib.worker.forwarding import levels_here
@@ -40,14 +37,8 @@ class TaskProcesses:
 
     def check(self, definition: Definition) -> None:
         """Refuse a task that asks for a process and cannot have one, with the reason and a remedy."""
-        if definition.options.isolation != "process":
-            return
-        address_of(definition)
-        if definition.options.transactional and self._is_in_memory:
-            raise ConfigurationError(
-                f"task {definition.name!r} is transactional and runs in a child process, which cannot reach a database "
-                "in this process's memory; use a SQLite file or PostgreSQL"
-            )
+        if definition.options.isolation == "process":
+            address_of(definition)
 
     def takes(self, definition: Definition, task: ClaimedTask) -> bool:
         """Whether the task runs in a child process: it asks for one, or its worker vanished before and it can."""
@@ -61,11 +52,17 @@ class TaskProcesses:
         """Run the task in a child process of its own; an error means that it was not started."""
         address = self._addresses.get(definition)
         if address is None:
-            self.check(definition)
             address = self._addresses[definition] = address_of(definition)
-        if definition.options.isolation != "process":
-            job.over = functools.partial(self._suspect_over, definition, job.task, job.over)
+        if definition.options.transactional and self._is_in_memory:
+            raise ConfigurationError(
+                f"task {definition.name!r} is transactional and runs in a child process, which cannot reach a database "
+                "in this process's memory; use a SQLite file or PostgreSQL"
+            )
         self._take(definition.options.memory_limit_mb or self._settings.memory_limit_mb).run(job, address)
+
+    def refuse(self, definition: Definition) -> None:
+        """Take no more tasks of this kind that did not ask for a process."""
+        self._unloadable.add(definition.name)
 
     async def close(self) -> None:
         """End every child process, politely where it is idle; when this returns, none is left."""
@@ -113,16 +110,6 @@ class TaskProcesses:
         self._children.discard(child)
         if child in self._idle:
             self._idle.remove(child)
-
-    def _suspect_over(
-        self, definition: Definition, task: ClaimedTask, over: Callable[[Any], None], result: Any
-    ) -> None:
-        """A suspect that no process of its own can load is claimed again, and then runs here with nothing beside it."""
-        if isinstance(result, ProcessNotReady):
-            log.warning("task %s %s will run alone in the worker itself: %s", task.name, task.id, result)
-            self._unloadable.add(definition.name)
-            result = Ending.release(task.id, task.version)
-        over(result)
 
     @property
     def _is_in_memory(self) -> bool:

@@ -268,8 +268,9 @@ class Worker:
         hurry.cancel()
 
     def _start(self, task: ClaimedTask) -> Execution:
-        if self._runs_apart(task):
-            return ApartExecution(self._runner, task, self._processes)
+        definition = self._queue.registry.get(task.name)
+        if definition is not None and self._processes.takes(definition, task):
+            return ApartExecution(self._runner, task, definition, self._processes, self._start_again)
         if self._table is not None:
             self._table.begin(task.seq)
         return Execution(self._runner, task)
@@ -277,6 +278,15 @@ class Worker:
     def _runs_apart(self, task: ClaimedTask) -> bool:
         definition = self._queue.registry.get(task.name)
         return definition is not None and self._processes.takes(definition, task)
+
+    def _start_again(self, task: ClaimedTask) -> None:
+        """A task that could not start where it should: it waits in hand for its turn here."""
+        self._hand.finished(task)
+        self._hand.buffer.appendleft(task)
+        if self._stopping:
+            self._hand.give_back(self._finisher.add)
+        else:
+            self._hand.start_waiting()
 
     def _ended(self, execution: Execution, ended: Ended) -> None:
         """An attempt is over: record it, and use the free slot."""

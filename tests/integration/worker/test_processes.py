@@ -1,0 +1,269 @@
+"""Tasks in child processes: what they are given, what comes back, and how the processes are kept."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tasklib import Config, ManualClock, Middleware, Task, TaskContext, TaskQueue, TaskState
+from tests.fixtures.queues import open_queue
+from tests.fixtures.waiting import eventually
+from tests.support import process_tasks as tasks
+from tests.support.processes import exists, started_by, working
+
+pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def queue(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskQueue]:
+    """The queue of `process_tasks` on the test's database, here and in child processes."""
+    monkeypatch.setenv("PROCESS_TASKS_URL", database_url)
+    monkeypatch.setenv("PROCESS_TASKS_FOLDER", str(tmp_path))
+    with TaskQueue(
+        Config(database_url=database_url, base_retry_delay_seconds=0), registry=tasks.queue.registry
+    ) as queue:
+        yield queue
+
+
+def run(queue: TaskQueue, name: str, **kwargs: Any) -> Task:
+    """The task after one attempt."""
+    task_id = queue.enqueue(name, kwargs)
+    queue.process_batch()
+    return read(queue, task_id)
+
+
+def read(queue: TaskQueue, task_id: UUID) -> Task:
+    task = queue.get(task_id)
+    assert task is not None
+    return task
+
+
+def value_of(task: Task) -> Any:
+    assert task.state is TaskState.COMPLETED, task.error
+    assert task.result is not None
+    return task.result["value"]
+
+
+def test_arguments_arrive_as_their_types_and_results_come_back(queue: TaskQueue) -> None:
+    given = {
+        "when": "2026-01-02T03:04:05Z",
+        "key": str(UUID(int=7)),
+        "colour": "red",
+        "point": {"x": 1, "y": 2},
+        "order": {"number": 3, "placed": "2026-01-02T03:04:05Z"},
+    }
+
+    value = value_of(run(queue, "types_of", **given))
+
+    assert value["types"] == ["datetime", "UUID", "Colour", "Point", "Order"]
+    assert value["back"] == list(given.values())
+
+
+def test_a_coroutine_function_runs_on_the_loop_its_resources_were_opened_on(queue: TaskQueue) -> None:
+    assert value_of(run(queue, "add_async", a=1, b=2)) == 3
+
+
+def test_a_handler_gets_its_payload(queue: TaskQueue) -> None:
+    task_id = queue.enqueue("handled", [1, None, {"deep": 2.5}])
+    queue.process_batch()
+
+    assert value_of(read(queue, task_id))["got"] == [1, None, {"deep": 2.5}]
+
+
+def test_the_function_sees_the_world_of_the_worker_and_its_own_attempt(queue: TaskQueue) -> None:
+    task_id = queue.enqueue("where", {}, headers={"tenant": "a"})
+    queue.process_batch()
+
+    value = value_of(read(queue, task_id))
+    assert value["pid"] != os.getpid()
+    assert value["parent"] == os.getpid()
+    assert value["group"] == value["pid"] == value["opened_by"]
+    assert value["cwd"] == str(Path.cwd())
+    assert (value["attempt"], value["name"], value["headers"]) == (1, "where", {"tenant": "a"})
+
+
+def test_start_and_end_of_the_work_are_recorded(queue: TaskQueue) -> None:
+    task = run(queue, "add", a=1)
+
+    assert task.started_at is not None
+    assert task.completed_at is not None
+    assert task.created_at <= task.started_at <= task.completed_at
+
+
+def test_a_large_result_and_large_arguments_pass(queue: TaskQueue) -> None:
+    task_id = queue.enqueue("handled", "é" * 400_000)
+    queue.process_batch()
+
+    assert value_of(read(queue, task_id))["got"] == "é" * 400_000
+
+
+def test_a_traceback_names_the_users_code_only(queue: TaskQueue) -> None:
+    task = run(queue, "fail", how="other")
+
+    assert task.error is not None
+    assert task.error.startswith("Traceback (most recent call last):\n")
+    assert f'File "{tasks.__file__}"' in task.error
+    assert task.error.endswith("ValueError: not named")
+    assert "tasklib/worker" not in task.error
+
+
+@pytest.mark.parametrize(
+    "how, state, error, delay",
+    [
+        ("retry_on", TaskState.FAILED, "Refused: again", 0),
+        ("other", TaskState.FAILED, "ValueError: not named", None),
+        ("abort_on", TaskState.FAILED, "KeyError: 'named'", None),
+        ("Retry", TaskState.FAILED, "the task asked for a retry", 77),
+        ("Snooze", TaskState.PENDING, None, 88),
+        ("Abort", TaskState.FAILED, "enough", None),
+        ("SystemExit", TaskState.FAILED, "SystemExit: the task exits", None),
+        ("result", TaskState.FAILED, "the result cannot be stored", None),
+    ],
+)
+def test_the_task_and_its_options_choose_the_ending(
+    database_url: str,
+    queue: TaskQueue,
+    how: str,
+    state: TaskState,
+    error: str | None,
+    delay: float | None,
+) -> None:
+    config = Config(database_url=database_url, base_retry_delay_seconds=60, retry_jitter=0)
+    with TaskQueue(config, registry=tasks.queue.registry, clock=ManualClock(NOON)) as queue:
+        task = run(queue, "fail", how=how)
+
+    assert task.state is state
+    assert (error is None) if task.error is None else (error or "") in task.error
+    waits = {None: None, 0: 60}.get(delay, delay)
+    due = task.next_retry_at or (task.due_at if state is TaskState.PENDING else None)
+    assert (None if due is None else (due - NOON).total_seconds()) == waits
+    assert task.attempts == (0 if how == "Snooze" else 1)
+
+
+def test_progress_and_lines_are_visible_while_the_task_runs(queue: TaskQueue, tmp_path: Path) -> None:
+    go_on = tmp_path / "go-on"
+    task_id = queue.enqueue("report", {"go_on": str(go_on)})
+
+    with working(queue):
+        running = eventually(lambda: next((t for t in [read(queue, task_id)] if t.progress == 0.5 and t.log), None))
+        go_on.touch()
+        done = queue.wait(task_id, 20)
+
+    assert (running.state, running.progress_message) == (TaskState.RUNNING, "half")
+    assert [(line.level, line.text) for line in done.log] == [("INFO", "line of the task"), ("WARNING", "careful")]
+
+
+def test_what_is_logged_in_a_child_is_shown_by_the_worker(
+    queue: TaskQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "go-on").touch()
+    with caplog.at_level(logging.INFO, "tasklib.task"):
+        task = run(queue, "report", go_on=str(tmp_path / "go-on"))
+
+    records = [record for record in caplog.records if record.name == "tasklib.task"]
+    assert [record.getMessage() for record in records] == ["line of the task", "careful"]
+    assert {record.__dict__["task_id"] for record in records} == {str(task.id)}
+    assert {record.process for record in records} != {os.getpid()}
+
+
+def test_what_is_printed_goes_to_the_workers_stderr(queue: TaskQueue, capfd: pytest.CaptureFixture[str]) -> None:
+    run(queue, "say", text="from the child")
+
+    printed = capfd.readouterr()
+    assert "from the child" in printed.err
+    assert "from the child" not in printed.out
+
+
+def test_processes_are_kept_and_used_again(queue: TaskQueue) -> None:
+    with working(queue, concurrency=1):
+        pids = [value_of(queue.wait(queue.enqueue("where"), 20))["pid"] for _ in range(3)]
+
+    assert len(set(pids)) == 1
+
+
+def test_no_more_processes_are_started_than_tasks_run_at_once(queue: TaskQueue) -> None:
+    ids = [queue.enqueue("where") for _ in range(30)]
+    with working(queue, concurrency=2):
+        pids = {value_of(queue.wait(task_id, 20))["pid"] for task_id in ids}
+
+    assert len(pids) <= 2
+
+
+def test_a_process_is_replaced_after_so_many_tasks_and_runs_the_shutdown_hooks(
+    queue: TaskQueue, tmp_path: Path
+) -> None:
+    ids = [queue.enqueue("where") for _ in range(9)]
+    with working(queue, concurrency=1, max_tasks_per_child=3):
+        pids = [value_of(queue.wait(task_id, 20))["pid"] for task_id in ids]
+
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 3]
+    assert {path.name for path in tmp_path.glob("closed-*")} == {f"closed-{pid}" for pid in pids}
+
+
+def test_none_is_started_before_a_task_needs_one_and_none_is_left(queue: TaskQueue) -> None:
+    before = started_by(os.getpid())
+    with working(queue):
+        queue.wait(queue.enqueue("innocent", {"pid_file": os.devnull}), 20)
+        without = started_by(os.getpid()) - before
+        pid = value_of(queue.wait(queue.enqueue("where"), 20))["pid"]
+        assert exists(pid)
+
+    assert without == set()
+    assert started_by(os.getpid()) <= before
+
+
+def test_a_database_in_memory_is_enough_for_tasks_that_do_not_use_it() -> None:
+    with TaskQueue("sqlite:///:memory:", registry=tasks.queue.registry) as queue:
+        assert value_of(run(queue, "add", a=1, b=1)) == 2
+
+
+def test_hooks_of_the_queue_run_around_the_function_in_the_child(queue: TaskQueue) -> None:
+    """Middleware is registered with the child's own queue, when its module is imported there."""
+    here: list[str] = []
+
+    class Noting(Middleware):
+        def before(self, ctx: TaskContext) -> None:
+            here.append(ctx.task.name)
+
+    queue.add_middleware(Noting())
+    value = value_of(run(queue, "where"))
+
+    assert here == []
+    assert value["noted"] == ["before where"]
+
+
+def test_a_task_whose_worker_vanished_runs_in_a_process_of_its_own(database_url: str, queue: TaskQueue) -> None:
+    ids = [queue.enqueue("innocent", {"pid_file": os.devnull}), queue.enqueue("innocent_async")]
+    suspect(database_url, *ids)
+    queue.process_batch()
+
+    pids = [value_of(read(queue, task_id)) for task_id in ids]
+    assert os.getpid() not in pids
+
+
+def test_a_suspect_that_kills_its_process_pays_alone(database_url: str, queue: TaskQueue) -> None:
+    guilty = queue.enqueue("guilty", max_attempts=2)
+    suspect(database_url, guilty)
+    innocent = [queue.enqueue("add", {"a": n}) for n in range(10)]
+    with working(queue, concurrency=4):
+        task = queue.wait(guilty, 20)
+        assert [value_of(queue.wait(task_id, 20)) for task_id in innocent] == [n + 1 for n in range(10)]
+
+    assert task.state is TaskState.BURIED
+    assert task.error is not None
+    assert "killed by SIGKILL" in task.error
+
+
+def suspect(url: str, *ids: UUID) -> None:
+    """Make it look as if the worker of these tasks had vanished once."""
+    with open_queue(url) as queue:
+        for task_id in ids:
+            queue.sql(f"UPDATE tasks SET lost_count = 1 WHERE id = '{task_id}'")

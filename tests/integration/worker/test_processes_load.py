@@ -1,0 +1,303 @@
+"""How a child process finds a task's function: in modules, in the main script, or not at all, and what is said then."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from tasklib import TaskDefinitionError, TaskQueue, TaskState
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Folder:
+    """A folder with programs of a user."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = f"sqlite:///{path / 'tasks.db'}"
+
+    def write(self, name: str, text: str) -> None:
+        file = self.path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(dedent(text))
+
+    def run(self, *command: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run Python there, with the queue's database in DATABASE_URL."""
+        path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "DATABASE_URL": self.url, "PYTHONPATH": path}
+        return subprocess.run(
+            [sys.executable, *command],
+            cwd=self.path,
+            env=environment,
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def printed(self, *command: str) -> list[str]:
+        done = self.run(*command)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+MAIN = """
+    import os
+    from tasklib import TaskQueue
+
+    queue = TaskQueue()
+
+    @queue.task(isolation="process")
+    def where(factor: int) -> list[object]:
+        return [os.getpid() != PARENT, __name__, 21 * factor]
+
+    PARENT = os.getppid()
+
+    if __name__ == "__main__":
+        PARENT = os.getpid()
+        task_id = where.submit(2)
+        queue.process_batch()
+        task = queue.get(task_id)
+        print(task.result["value"] if task.result else task.error)
+"""
+
+
+@pytest.mark.parametrize("command", [["main.py"], ["-m", "main"], ["-m", "package.part"]], ids=" ".join)
+def test_a_function_of_the_main_script_is_found_without_running_the_script(folder: Folder, command: list[str]) -> None:
+    folder.write("main.py", MAIN)
+    folder.write("package/part.py", MAIN)
+
+    assert folder.printed(*command) == ["[True, '__mp_main__', 42]"]
+
+
+def test_a_script_that_works_whenever_it_is_imported_is_told_what_to_do(folder: Folder) -> None:
+    folder.write(
+        "main.py",
+        """
+        from tasklib import TaskQueue
+        queue = TaskQueue()
+
+        @queue.task(isolation="process", max_retries=0)
+        def f(): ...
+
+        if not queue.count():
+            f.submit()
+        queue.process_batch()
+        print(queue.list()[0].error)
+        """,
+    )
+
+    assert "put what the program does under `if __name__ == '__main__':`" in folder.printed("main.py")[-1]
+
+
+@pytest.mark.parametrize("command", [["-c", dedent(MAIN)], ["-"], ["-m", "package"]], ids=["-c", "stdin", "package"])
+def test_a_function_that_was_read_from_no_module_is_refused_when_the_worker_starts(
+    folder: Folder, command: list[str]
+) -> None:
+    folder.write("package/__main__.py", MAIN)
+    done = folder.run(*command, input=dedent(MAIN))
+
+    assert "task 'where' cannot run in a child process" in done.stderr
+    assert "define it at the top level of a module that can be imported" in done.stderr
+
+
+def nested() -> Callable[..., Any]:
+    def inside() -> None: ...
+
+    return inside
+
+
+@pytest.mark.parametrize(
+    "function, reason", [(nested(), "is defined inside another function"), (lambda: None, "is a lambda")]
+)
+def test_a_function_that_cannot_be_imported_is_refused_when_the_worker_starts(
+    function: Callable[..., Any], reason: str
+) -> None:
+    with TaskQueue("sqlite:///:memory:") as queue:
+        queue.register_handler("here", function, isolation="process")
+        with pytest.raises(
+            TaskDefinitionError, match=f"task 'here' cannot run in a child process, because .* {reason}"
+        ):
+            queue.process_batch()
+
+
+HANDLERS = """
+    import os
+    def handle(payload):
+        return [payload, os.getpid() != int(os.environ["PARENT"])]
+"""
+
+
+def test_a_handler_registered_by_the_main_script_is_found(folder: Folder) -> None:
+    folder.write("handlers.py", HANDLERS)
+    folder.write(
+        "main.py",
+        """
+        import os
+        from handlers import handle
+        from tasklib import TaskQueue
+        queue = TaskQueue()
+        queue.register_handler("job", handle, isolation="process")
+        if __name__ == "__main__":
+            os.environ["PARENT"] = str(os.getpid())
+            task_id = queue.enqueue("job", 5)
+            queue.process_batch()
+            print(queue.get(task_id).result)
+        """,
+    )
+
+    assert folder.printed("main.py") == ["{'value': [5, True]}"]
+
+
+def test_a_handler_registered_by_another_module_is_found_through_the_settings(folder: Folder) -> None:
+    folder.write("handlers.py", HANDLERS)
+    folder.write("house.py", "from tasklib import TaskQueue\nqueue = TaskQueue()")
+    folder.write(
+        "setup.py",
+        """
+        import handlers, house
+        house.queue.register_handler("job", handlers.handle, isolation="process", max_retries=0)
+        """,
+    )
+    folder.write(
+        "main.py",
+        """
+        import asyncio, os, sys
+        if __name__ == "__main__":
+            import house, setup
+            from tasklib.worker import Worker, WorkerSettings
+            os.environ["PARENT"] = str(os.getpid())
+            for modules in ((), ("setup",)):
+                task_id = house.queue.enqueue("job", 5)
+                async def run():
+                    await Worker(house.queue, WorkerSettings(modules=modules)).run_once(None)
+                asyncio.run(run())
+                task = house.queue.get(task_id)
+                print(task.result or task.error.splitlines()[-1])
+        """,
+    )
+
+    lost, found = folder.printed("main.py")
+    assert "has imported handlers, but no task 'job' with the function handle came with it" in lost
+    assert found == "{'value': [5, True]}"
+
+
+def test_tasks_of_the_default_queue_submit_to_the_workers_database(folder: Folder) -> None:
+    folder.write(
+        "jobs.py",
+        """
+        import tasklib
+        @tasklib.task(isolation="process")
+        async def first() -> str:
+            return str(await tasklib.submit_task(second))
+        @tasklib.task
+        def second() -> None: ...
+        """,
+    )
+    folder.write(
+        "main.py",
+        """
+        import asyncio, os, tasklib, jobs
+        if __name__ == "__main__":
+            tasklib.init(os.environ["DATABASE_URL"])
+            asyncio.run(tasklib.submit_task(jobs.first))
+            tasklib.default_queue().process_batch()
+            print(sorted((task.name, task.state.value) for task in tasklib.list_tasks()))
+        """,
+    )
+
+    assert folder.printed("main.py") == ["[('first', 'completed'), ('second', 'completed')]"]
+
+
+def test_a_program_with_tq_starts_no_worker_in_the_child(folder: Folder) -> None:
+    folder.write(
+        "jobs.py",
+        """
+        import os
+        from tasklib import tq
+        tq.init(os.environ["DATABASE_URL"], enable_worker=False)
+        def handle(payload):
+            return [tq.is_running(), payload]
+        tq.queue.register_handler("job", handle, isolation="process")
+        tq("other").set_worker(handle)
+        """,
+    )
+    folder.write(
+        "main.py",
+        """
+        import jobs
+        from tasklib import tq
+        if __name__ == "__main__":
+            task_id = tq.queue.enqueue("job", 5)
+            tq.queue.process_batch()
+            task = tq.queue.get(task_id)
+            print(task.result or task.error)
+        """,
+    )
+
+    assert folder.printed("main.py") == ["{'value': [False, 5]}"]
+
+
+BROKEN = """
+    from tasklib import TaskQueue
+    from tasklib.worker.importing import is_child
+    queue = TaskQueue()
+
+    {in_child}
+
+    @queue.task(isolation="{isolation}", max_retries=0)
+    def f() -> bool:
+        return is_child()
+"""
+RUN_BROKEN = """
+    import sqlite3
+    import broken
+    if __name__ == "__main__":
+        task_id = broken.f.submit()
+        with sqlite3.connect("tasks.db") as connection:
+            connection.execute("UPDATE tasks SET lost_count = {lost_count}")
+        connection.close()
+        broken.queue.process_batch()
+        task = broken.queue.get(task_id)
+        print(task.state.value)
+        print(task.result or task.error)
+"""
+
+
+@pytest.mark.parametrize(
+    "in_child",
+    [
+        "if is_child(): raise OSError('not here')",
+        "@queue.on_startup\n    def fail():\n        if is_child(): raise OSError('not here')",
+    ],
+    ids=["import", "start-up hook"],
+)
+def test_what_keeps_a_child_from_starting_is_told(folder: Folder, in_child: str) -> None:
+    folder.write("broken.py", BROKEN.format(in_child=in_child, isolation="process"))
+    folder.write("main.py", RUN_BROKEN.format(lost_count=0))
+
+    state, *error = folder.printed("main.py")
+    assert state == TaskState.FAILED
+    assert "the task was not started, because its child process could not load the task:" in error[0]
+    assert error[-1] == "OSError: not here"
+    assert any("broken.py" in line for line in error)
+
+
+def test_a_suspect_that_no_child_can_load_runs_in_the_worker(folder: Folder) -> None:
+    folder.write("broken.py", BROKEN.format(in_child="if is_child(): raise OSError('not here')", isolation="auto"))
+    folder.write("main.py", RUN_BROKEN.format(lost_count=1))
+
+    assert folder.printed("main.py") == ["completed", "{'value': False}"]
