@@ -14,7 +14,15 @@ from weakref import WeakKeyDictionary
 
 from tasklib.codec import plain
 from tasklib.definition import Definition, TaskOptions
-from tasklib.errors import ConfigurationError, InvalidArguments, require_aware, seconds_of
+from tasklib.errors import (
+    ConfigurationError,
+    DatabaseBusy,
+    DatabaseFull,
+    DatabaseUnavailable,
+    InvalidArguments,
+    require_aware,
+    seconds_of,
+)
 from tasklib.task import NewTask, OnConflict, TaskId, TaskIds
 
 if TYPE_CHECKING:
@@ -278,6 +286,11 @@ class _Lane:
         try:
             ids = await self._send([new for new, _ in batch])
         except Exception as error:  # noqa: BLE001  each caller gets it
+            if len(batch) > 1 and not isinstance(error, DatabaseUnavailable | DatabaseBusy | DatabaseFull):
+                # One row that is refused must not take the others with it.
+                for entry in batch:
+                    await self._send_batch([entry])
+                return
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)
