@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 import psycopg
@@ -47,6 +47,9 @@ def cpu_seconds(pid: int) -> float:
 def tree_cpu_seconds(server: Server) -> float:
     """The processor time of the whole server, those of its sessions that have ended included."""
     postmaster = psutil.Process(server.pid)
-    ended = postmaster.cpu_times()
-    living = [cpu_seconds(child.pid) for child in postmaster.children(recursive=True)]
-    return float(ended.user + ended.system + ended.children_user + ended.children_system) + sum(living)
+    while True:
+        # A session that ends while we look is counted by its parent when we look again.
+        with suppress(psutil.NoSuchProcess):
+            living = sum(cpu_seconds(child.pid) for child in postmaster.children(recursive=True))
+            own = postmaster.cpu_times()
+            return float(own.user + own.system + own.children_user + own.children_system) + living

@@ -17,7 +17,7 @@ from tools.problems import ROOT
 CHECKS = {
     "types": ["mypy"],
     "pyright": ["pyright", "--warnings"],
-    "interface": ["pyright", "--verifytypes", "tasklib", "--ignoreexternal"],
+    "interface": ["tools.check_interface"],
     "format": ["ruff", "format", "--check", "--quiet", "."],
     "lint": ["ruff", "check", "--quiet", "."],
     "imports": ["tools.check_imports"],

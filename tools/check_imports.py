@@ -43,9 +43,7 @@ def check_file(package: Path, path: Path) -> Iterator[Problem]:
         return
     for node, module in imports_of(tree, package.name):
         if module not in RANK:
-            yield Problem(
-                path, node.lineno, f"imports {module}, which has no layer in tools/check_imports.py"
-            )
+            yield Problem(path, node.lineno, f"imports {module}, which has no layer in tools/check_imports.py")
         elif RANK[module] > RANK[own]:
             layers = f"{NAMES[RANK[own]]} module {own} imports {NAMES[RANK[module]]} module {module}"
             yield Problem(path, node.lineno, layers)

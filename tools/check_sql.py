@@ -70,9 +70,7 @@ def prepare_statements(statements: list[Statement], dialect: Path) -> Iterator[P
 def missing_purposes(statements: list[Statement]) -> Iterator[Problem]:
     for statement in statements:
         if not statement.purpose:
-            yield Problem(
-                statement.path, statement.line, f"{statement.name} has no line of purpose under its name"
-            )
+            yield Problem(statement.path, statement.line, f"{statement.name} has no line of purpose under its name")
 
 
 def differences(ours: list[Statement], theirs: list[Statement], other: str) -> Iterator[Problem]:
@@ -84,9 +82,7 @@ def differences(ours: list[Statement], theirs: list[Statement], other: str) -> I
             yield Problem(statement.path, statement.line, f"{statement.name} is missing for {other}")
         elif twin and (extra := statement.parameters - twin.parameters):
             names = ", ".join(sorted(extra))
-            yield Problem(
-                statement.path, statement.line, f"{statement.name} takes {names}, for {other} it does not"
-            )
+            yield Problem(statement.path, statement.line, f"{statement.name} takes {names}, for {other} it does not")
 
 
 if __name__ == "__main__":

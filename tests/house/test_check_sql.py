@@ -18,9 +18,7 @@ COLUMNS = "-- fragment: columns\nid, name\n"
 @pytest.fixture
 def storage(tmp_path: Path) -> Path:
     """A storage folder without faults."""
-    write(
-        tmp_path, "postgres/migrations/0001_initial.sql", "CREATE TABLE {schema}.tasks (id uuid, name text);"
-    )
+    write(tmp_path, "postgres/migrations/0001_initial.sql", "CREATE TABLE {schema}.tasks (id uuid, name text);")
     write(tmp_path, "sqlite/migrations/0001_initial.sql", "CREATE TABLE tasks (id TEXT, name TEXT);")
     write(tmp_path, "postgres/sql/tasks.sql", COLUMNS + GET % ("{schema}.", "::uuid"))
     write(tmp_path, "sqlite/sql/tasks.sql", COLUMNS + GET % ("", ""))
@@ -79,9 +77,7 @@ def test_a_difference_with_a_reason_passes(storage: Path) -> None:
 def test_each_step_of_a_statement_is_prepared(storage: Path) -> None:
     two_steps = "DELETE FROM tasks WHERE id = :id; SELECT ';' FROM nowhere;"
     write(storage, "sqlite/sql/tasks.sql", f"-- name: get_task\n-- Two.\n{two_steps}\n")
-    assert [problem.message for problem in find_problems(storage)] == [
-        "SQLite: no such table: nowhere, in get_task"
-    ]
+    assert [problem.message for problem in find_problems(storage)] == ["SQLite: no such table: nowhere, in get_task"]
 
 
 def test_only_real_parameters_count(storage: Path) -> None:
@@ -94,10 +90,7 @@ def test_only_real_parameters_count(storage: Path) -> None:
 
 @pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
 def test_reads_the_files_as_the_library_does(dialect: str) -> None:
-    ours = {
-        statement.name: statement
-        for statement in read_statements(ROOT / "src/tasklib/storage" / dialect / "sql")
-    }
+    ours = {statement.name: statement for statement in read_statements(ROOT / "src/tasklib/storage" / dialect / "sql")}
     theirs = load_sql(dialect)
     assert {name: (found.purpose, found.parameters) for name, found in ours.items()} == {
         name: (found.purpose, found.parameters) for name, found in theirs.items()

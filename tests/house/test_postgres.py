@@ -16,9 +16,7 @@ from tools.postgres import Installation, available, start
 from tools.problems import ROOT
 
 
-@pytest.mark.parametrize(
-    "installation", available(), ids=lambda installation: f"postgres-{installation.version}"
-)
+@pytest.mark.parametrize("installation", available(), ids=lambda installation: f"postgres-{installation.version}")
 def test_server_answers_and_leaves_nothing(installation: Installation) -> None:
     with start(installation, settings={"work_mem": "5MB"}) as server:
         with psycopg.connect(server.url) as connection:

@@ -104,9 +104,7 @@ class Server:
             if self.process is not None and self.process.poll() is not None:
                 break
             time.sleep(0.01)
-        raise RuntimeError(
-            f"PostgreSQL {self.installation.version} did not start; its log ends:\n{self.log[-2000:]}"
-        )
+        raise RuntimeError(f"PostgreSQL {self.installation.version} did not start; its log ends:\n{self.log[-2000:]}")
 
     def __enter__(self) -> Self:
         return self

@@ -80,9 +80,7 @@ def make_directory(wanted: Path | None) -> Path:
 def run_initdb(bindir: Path, directory: Path) -> None:
     options = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync"]
     with open(directory / "log", "wb") as log:
-        process = account.popen(
-            [str(bindir / "initdb"), "-D", str(directory / "data"), *options], directory, log
-        )
+        process = account.popen([str(bindir / "initdb"), "-D", str(directory / "data"), *options], directory, log)
     if process.wait() != 0:
         raise RuntimeError(f"initdb failed:\n{(directory / 'log').read_text(errors='replace')}")
 

@@ -56,9 +56,7 @@ def postmaster_of(directory: Path) -> int | None:
         return None
     # After a crash the file names a dead process, whose number another one may carry by now.
     command = Path(f"/proc/{pid}/cmdline")
-    if Path("/proc/self").exists() and not (
-        command.exists() and os.fsencode(directory) in command.read_bytes()
-    ):
+    if Path("/proc/self").exists() and not (command.exists() and os.fsencode(directory) in command.read_bytes()):
         return None
     return pid if is_alive(pid) else None
 

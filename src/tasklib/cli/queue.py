@@ -1,4 +1,4 @@
-"""The queue as a whole: stats, types, pause, resume."""
+"""The queue as a whole: stats, types, pause, resume, rate-limit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tasklib.cli.command import Cli, command
+from tasklib.cli.person import person
 
 GROUP = "Queue"
 
@@ -24,7 +25,7 @@ def stats(cli: Cli) -> None:
     overview = cli.manage.overview()
 
     def say() -> None:
-        from tasklib.cli.views import show_overview
+        from tasklib.cli.queue_views import show_overview
 
         show_overview(cli.out, overview)
 
@@ -46,7 +47,7 @@ def types(cli: Cli) -> None:
     found = cli.manage.types()
 
     def say() -> None:
-        from tasklib.cli.views import show_types
+        from tasklib.cli.queue_views import show_types
 
         if found:
             show_types(cli.out, found)
@@ -77,7 +78,7 @@ def pause(
 
     It is stored, so it holds across restarts and machines. Running tasks finish.
     """
-    cli.manage.queue.pause(name, by=_person(), reason=reason)
+    cli.manage.queue.pause(name, by=person(), reason=reason)
     _say_pauses(cli)
 
 
@@ -89,7 +90,7 @@ def resume(cli: Cli, name: PausedName = None) -> None:
     left = cli.manage.queue.pauses()
 
     def say() -> None:
-        from tasklib.cli.views import show_pauses
+        from tasklib.cli.queue_views import show_pauses
 
         cli.out.line(f"{what} {'may start again.' if resumed else 'were not paused.'}")
         show_pauses(cli.out, left)
@@ -97,11 +98,49 @@ def resume(cli: Cli, name: PausedName = None) -> None:
     cli.out.answer({"resumed": resumed, "pauses": left}, say)
 
 
+@command(
+    app,
+    "rate-limit",
+    group=GROUP,
+    creates=True,
+    examples="""
+    tasklib rate-limit
+    tasklib rate-limit 10 send_email
+    tasklib rate-limit 0.5
+    tasklib rate-limit 0 send_email
+    """,
+)
+def rate_limit(
+    cli: Cli,
+    rate: Annotated[
+        float | None,
+        typer.Argument(metavar="N", min=0, help="Tasks per second; 0 lifts the limit.", show_default=False),
+    ] = None,
+    name: PausedName = None,
+) -> None:
+    """Show the limits, or let at most N tasks start per second.
+
+    It holds over all workers, for tasks of one name or for all together. Every attempt counts.
+    """
+    if rate is not None:
+        cli.manage.queue.set_rate_limit(rate, name)
+    limits = cli.manage.queue.limits()
+
+    def say() -> None:
+        from tasklib.cli.queue_views import show_limits
+
+        show_limits(cli.out, limits)
+        if not limits:
+            cli.out.line("No limits. Set one: tasklib rate-limit 10 send_email")
+
+    cli.out.answer({"limits": limits}, say)
+
+
 def _say_pauses(cli: Cli) -> None:
     pauses = cli.manage.queue.pauses()
 
     def say() -> None:
-        from tasklib.cli.views import show_pauses
+        from tasklib.cli.queue_views import show_pauses
 
         show_pauses(cli.out, pauses)
 
@@ -112,15 +151,3 @@ def _fields(value: object) -> dict[str, object]:
     from dataclasses import fields
 
     return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
-
-
-def _person() -> str:
-    """Who is asking, as well as the machine knows."""
-    import getpass
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "somebody"
-    return f"{user}@{socket.gethostname()}"

@@ -1,25 +1,20 @@
-"""Looking at tasks and acting on them: list, show, retry, cancel, delete, cleanup."""
+"""Looking at tasks: list, show, explain."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tasklib.cli import parse
 from tasklib.cli.command import Cli, command
-from tasklib.cli.exits import CommandFailed, Exit
-from tasklib.cli.options import AllMatching, DryRun, Ids, Name, Search, States, Tags, Yes, task_filter
-
-if TYPE_CHECKING:
-    from tasklib.manage import Action
-    from tasklib.task import Task, TaskFilter
+from tasklib.cli.options import Name, Search, States, Tags, task_filter
 
 GROUP = "Tasks"
 SUBMIT_ONE = "Submit one: tasklib submit send_email to=ada@example.com"
-PAST = {"retry": "Started again", "cancel": "Cancelled", "delete": "Deleted"}
 
 app = typer.Typer()
+
+TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]
 
 
 @command(
@@ -64,7 +59,7 @@ def list_tasks(
 
 
 @command(app, "show", group=GROUP, examples="tasklib show 0199f1e2-7c3a-7000-8000-000000000000")
-def show(cli: Cli, task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]) -> None:
+def show(cli: Cli, task_id: TaskId) -> None:
     """Show everything about one task: input, attempts, result and error."""
     task = cli.manage.get(task_id)
 
@@ -76,201 +71,16 @@ def show(cli: Cli, task_id: Annotated[str, typer.Argument(metavar="ID", help="Th
     cli.out.answer(task, say)
 
 
-@command(
-    app,
-    "retry",
-    group=GROUP,
-    examples="""
-    tasklib retry 0199f1e2-7c3a-7000-8000-000000000000
-    tasklib retry --all-matching --state failed --name send_email --dry-run
-    tasklib retry --all-matching --search "connection refused" --yes
-    """,
-)
-def retry(
-    cli: Cli,
-    ids: Ids = None,
-    all_matching: AllMatching = False,
-    state: States = None,
-    name: Name = None,
-    tag: Tags = None,
-    search: Search = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Start tasks again from zero attempts.
-
-    With --all-matching and no --state: those that failed for good, wait for their retry, or were buried.
-    """
-    _act(cli, "retry", ids, all_matching, task_filter(state, name, tag, search), yes=yes, dry_run=dry_run)
-
-
-@command(
-    app,
-    "cancel",
-    group=GROUP,
-    examples="""
-    tasklib cancel 0199f1e2-7c3a-7000-8000-000000000000
-    tasklib cancel --all-matching --state delayed --tag batch=daily
-    """,
-)
-def cancel(
-    cli: Cli,
-    ids: Ids = None,
-    all_matching: AllMatching = False,
-    state: States = None,
-    name: Name = None,
-    tag: Tags = None,
-    search: Search = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Cancel tasks that wait or run.
-
-    Waiting ones are cancelled at once, running ones as soon as their worker has stopped them.
-    """
-    _act(cli, "cancel", ids, all_matching, task_filter(state, name, tag, search), yes=yes, dry_run=dry_run)
-
-
-@command(
-    app,
-    "delete",
-    group=GROUP,
-    examples="""
-    tasklib delete 0199f1e2-7c3a-7000-8000-000000000000
-    tasklib delete --all-matching --state cancelled --yes
-    """,
-)
-def delete(
-    cli: Cli,
-    ids: Ids = None,
-    all_matching: AllMatching = False,
-    state: States = None,
-    name: Name = None,
-    tag: Tags = None,
-    search: Search = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Delete finished tasks for good."""
-    _act(cli, "delete", ids, all_matching, task_filter(state, name, tag, search), yes=yes, dry_run=dry_run)
-
-
-@command(
-    app,
-    "cleanup",
-    group=GROUP,
-    examples="""
-    tasklib cleanup --older-than 30d
-    tasklib cleanup --older-than 7d --state completed --state cancelled --name send_email
-    tasklib cleanup --older-than 2030-01-31 --dry-run
-    """,
-)
-def cleanup(
-    cli: Cli,
-    older_than: Annotated[
-        str,
-        typer.Option(metavar="AGE", help="How long ago it must have ended (30d, 12h), or before when (2030-01-31)."),
-    ],
-    state: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--state",
-            "-s",
-            metavar="STATE",
-            help="completed (unless given otherwise), failed, cancelled or buried; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", "-n", metavar="NAME", help="Only tasks of this name.")] = None,
-    dry_run: DryRun = False,
-) -> None:
-    """Delete tasks that ended long ago.
-
-    It takes a few at a time, so that nobody has to wait for it.
-    """
-    from tasklib.manage import POSSIBLE, Action
-    from tasklib.task import TaskState
-
-    wrong = [each for each in state or () if each not in POSSIBLE[Action.DELETE]]
-    if wrong:
-        ended = ", ".join(POSSIBLE[Action.DELETE])
-        raise CommandFailed(f"{', '.join(wrong)} tasks have not ended; cleanup takes {ended}", Exit.USAGE)
-    states = [TaskState(each) for each in state or ("completed",)]
-    count = cli.manage.cleanup(parse.duration_or_moment(older_than), states, name=name, dry_run=dry_run)
-    verb = "Would delete" if dry_run else "Deleted"
-    data = {"action": "cleanup", "dry_run": dry_run, "count": count}
-    cli.out.answer(data, lambda: cli.out.line(f"{verb} {counted(count)}."))
-
-
-def _act(
-    cli: Cli, action: str, ids: list[str] | None, all_matching: bool, which: TaskFilter, *, yes: bool, dry_run: bool
-) -> None:
-    from tasklib.manage import Action
-    from tasklib.task import TaskFilter
-
-    if all_matching and ids:
-        raise CommandFailed("give either ids or --all-matching, not both", Exit.USAGE)
-    if all_matching:
-        _act_on_matching(cli, Action(action), which, yes=yes, dry_run=dry_run)
-    elif which != TaskFilter():
-        raise CommandFailed(f"add --all-matching to {action} every task that fits these options", Exit.USAGE)
-    elif not ids:
-        raise CommandFailed(
-            f"which tasks? Give their ids, or --all-matching with options; see: tasklib {action} --help", Exit.USAGE
-        )
-    elif dry_run:
-        raise CommandFailed(
-            "--dry-run goes with --all-matching; look at single tasks with: tasklib show ID", Exit.USAGE
-        )
-    else:
-        _act_on_each(cli, Action(action), ids)
-
-
-def _act_on_each(cli: Cli, action: Action, ids: list[str]) -> None:
-    """One after the other: what cannot be done is reported, and does not stop the rest."""
-    from tasklib.errors import StorageError, TaskLibError
-
-    done: list[Task] = []
-    refused: list[dict[str, str]] = []
-    for task_id in ids:
-        try:
-            done.append(cli.manage.act(action, task_id))
-        except StorageError:
-            raise
-        except TaskLibError as error:
-            refused.append({"id": task_id, "error": type(error).__name__, "message": str(error)})
+@command(app, "explain", group=GROUP, examples="tasklib explain 0199f1e2-7c3a-7000-8000-000000000000")
+def explain(cli: Cli, task_id: TaskId) -> None:
+    """Say why a task is not running, and what to do about it."""
+    explanation = cli.manage.queue.explain(task_id)
 
     def say() -> None:
-        for task in done:
-            cli.out.line(f"{_said(action, task)} {task.id} ({task.name})")
+        from tasklib.cli.views import show_explanation
 
-    cli.out.answer({"action": action, "count": len(done), "tasks": done, "errors": refused}, say)
-    for each in refused[:-1]:
-        cli.out.error(each["message"])
-    if refused:
-        raise CommandFailed(refused[-1]["message"])
+        show_explanation(cli.out, explanation)
 
-
-def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, dry_run: bool) -> None:
-    matching = cli.manage.act_on_matching(action, which, dry_run=True)
-    if matching and not dry_run and not yes and not cli.out.confirm(f"{action.capitalize()} {counted(matching)}?"):
-        raise CommandFailed("nothing was changed")
-    count = matching if dry_run or not matching else cli.manage.act_on_matching(action, which)
-
-    def say() -> None:
-        if not matching:
-            cli.out.line("No task fits; nothing to do.")
-        else:
-            cli.out.line(f"Would {action} {counted(count)}." if dry_run else f"{PAST[action]}: {counted(count)}.")
-
-    cli.out.answer({"action": action, "dry_run": dry_run, "count": count}, say)
-
-
-def _said(action: Action, task: Task) -> str:
-    running = action == "cancel" and task.completed_at is None
-    return "Asked its worker to stop" if running else PAST[action]
-
-
-def counted(count: int) -> str:
-    """`1 task`, `2,000 tasks`."""
-    return f"{count:,} task{'' if count == 1 else 's'}"
+    task = explanation.task
+    data = {"id": task.id, "name": task.name, "state": task.state, "reasons": explanation.reasons}
+    cli.out.answer(data, say)

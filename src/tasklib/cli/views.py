@@ -1,4 +1,4 @@
-"""Tasks, numbers and workers as a person reads them."""
+"""Tasks as a person reads them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from tasklib.cli import times
 from tasklib.cli.output import Cell, Column, Output, shortened
+from tasklib.explain import Explanation
 from tasklib.lifecycle import phase_of
-from tasklib.manage import Overview, TypeInfo
 from tasklib.storage.operations.attempts import summary
-from tasklib.storage.operations.controls import Pause
-from tasklib.task import Attempt, Task, TaskState, WorkerInfo
+from tasklib.task import Attempt, Task, TaskState
 
 STYLES: Final[Mapping[str, str]] = {
     "pending": "cyan",
@@ -71,6 +70,17 @@ def show_task(out: Output, task: Task) -> None:
         out.block(task.error)
 
 
+def show_explanation(out: Output, explanation: Explanation) -> None:
+    """Why a task is not running, the reason that binds first in front."""
+    task = explanation.task
+    state = standing(task, times.now())
+    out.line(f"{task.name}  {state}  {task.id}", f"bold {STYLES[state]}")
+    for number, reason in enumerate(explanation.reasons, 1):
+        out.line(f"  {number}. {reason.text}")
+        if reason.remedy:
+            out.line(f"     What to do: {reason.remedy}")
+
+
 def facts(task: Task, now: datetime) -> Iterable[tuple[str, str]]:
     """What is known of a task beside its input and output, as label and value."""
     yield "id", str(task.id)
@@ -106,90 +116,6 @@ def facts(task: Task, now: datetime) -> Iterable[tuple[str, str]]:
         yield "lost workers", str(task.lost_count)
 
 
-def show_overview(out: Output, overview: Overview) -> None:
-    """The numbers of a queue."""
-    stats = overview.stats
-    due = stats.pending - stats.delayed
-    gave_up = stats.failed - stats.retrying
-    counts = {
-        "pending": due,
-        "delayed": stats.delayed,
-        "running": stats.running,
-        "retrying": stats.retrying,
-        "completed": stats.completed,
-        "failed": gave_up,
-        "cancelled": stats.cancelled,
-        "buried": stats.buried,
-    }
-    rows: list[list[str | Cell]] = [[Cell(state, STYLES[state]), f"{count:,}"] for state, count in counts.items()]
-    out.table([Column("STATE"), Column("TASKS", right=True)], [*rows, [Cell("in all", "bold"), f"{stats.total:,}"]])
-    out.line()
-    show_pauses(out, overview.pauses)
-    workers = overview.workers_alive
-    out.line(f"Workers alive: {workers}" if workers else "No worker is alive. Start one: tasklib worker app.tasks")
-
-
-def show_types(out: Output, types: Sequence[TypeInfo]) -> None:
-    """A table of the kinds of task, and which of them nobody works on."""
-    numbers = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
-    columns = [Column("NAME", fluid=True), *(Column(n.upper(), right=True) for n in numbers)]
-    rows = [
-        [
-            info.name,
-            *(_count(of_state(info, state), state) for state in numbers),
-            Cell(str(info.workers), "" if info.workers else "red"),
-            "yes" if info.paused else "",
-        ]
-        for info in types
-    ]
-    out.table([*columns, Column("WORKERS", right=True), Column("PAUSED")], rows)
-    orphans = [info.name for info in types if not info.workers and info.pending + info.retrying]
-    if orphans:
-        out.line()
-        out.line(f"Waiting, but no live worker knows: {', '.join(orphans)}")
-
-
-def of_state(info: TypeInfo, state: str) -> int:
-    """How many stand there, each task counted once."""
-    match state:
-        case "pending":
-            return info.pending - info.delayed
-        case "failed":
-            return info.failed - info.retrying
-        case _:
-            count: int = getattr(info, state)
-            return count
-
-
-def show_workers(out: Output, workers: Sequence[WorkerInfo]) -> None:
-    """A table of the workers."""
-    now = times.now()
-    columns = [Column("WORKER"), Column("STATE"), Column("RUNNING", right=True), Column("HEARD"), Column("STARTED")]
-    rows: list[list[str | Cell]] = [
-        [
-            worker.worker_id,
-            Cell("alive", "green") if worker.alive else Cell("silent", "red"),
-            f"{worker.running}/{worker.concurrency}",
-            times.ago(worker.heartbeat_at, now),
-            times.ago(worker.started_at, now),
-            f"{worker.host} {worker.pid}",
-            shortened(", ".join(worker.names), DETAIL),
-        ]
-        for worker in workers
-    ]
-    out.table([*columns, Column("HOST, PID"), Column("TASKS", fluid=True)], rows)
-
-
-def show_pauses(out: Output, pauses: Iterable[Pause]) -> None:
-    """A line for everything that is paused."""
-    for pause in pauses:
-        what = f"Tasks named {pause.name} are paused" if pause.name else "The whole queue is paused"
-        by = f" by {pause.by}" if pause.by else ""
-        reason = f": {pause.reason}" if pause.reason else ""
-        resume = f"tasklib resume {pause.name}" if pause.name else "tasklib resume"
-        out.line(f"{what} since {times.clock(pause.since)}{by}{reason}. Go on with: {resume}", "yellow")
-
-
 def standing(task: Task, now: datetime) -> str:
     """Where the task stands, with delayed told apart from pending and retrying from failed."""
     phase = str(phase_of(task))
@@ -215,7 +141,7 @@ def about(task: Task) -> str:
     """One line on what the task is for, or on what went wrong."""
     if task.error is not None:
         return shortened(summary(task.error), DETAIL)
-    return shortened(_compact(task.payload), DETAIL)
+    return shortened(compact(task.payload), DETAIL)
 
 
 def _section(out: Output, title: str, value: Any) -> None:
@@ -228,17 +154,13 @@ def _moment(moment: datetime, now: datetime) -> str:
     return f"{times.clock(moment)}  ({times.ago(moment, now)})"
 
 
-def _compact(value: Any) -> str:
+def compact(value: Any) -> str:
     """An object as `key=value, …`, anything else as JSON."""
     if isinstance(value, Mapping):
         return ", ".join(
             f"{key}={v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)}" for key, v in value.items()
         )
     return json.dumps(value, ensure_ascii=False)
-
-
-def _count(count: int, state: str) -> Cell:
-    return Cell(f"{count:,}", STYLES[state]) if count else Cell("·", "dim")
 
 
 def _attempt_row(attempt: Attempt) -> list[str | Cell]:

@@ -158,7 +158,7 @@ def workers(cli: Cli) -> None:
     found = cli.manage.queue.workers()
 
     def say() -> None:
-        from tasklib.cli.views import show_workers
+        from tasklib.cli.queue_views import show_workers
 
         if found:
             show_workers(cli.out, found)

@@ -22,7 +22,11 @@ from tests.integration.http.conftest import Client
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 
 PUBLIC = {("GET", "/healthz"), ("GET", "/readyz")}
-EXAMPLES = {"task_id": "550e8400-e29b-41d4-a716-446655440000", "name": "nightly"}
+EXAMPLES = {
+    "task_id": "550e8400-e29b-41d4-a716-446655440000",
+    "instance": "550e8400-e29b-41d4-a716-446655440000",
+    "name": "nightly",
+}
 
 
 def make_token(queue: Face, role: Role = Role.ADMIN, **options: Any) -> str:

@@ -1,0 +1,163 @@
+"""A queue as a person reads it: its numbers, kinds of task, workers, pauses and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tasklib.cli import times
+from tasklib.cli.output import Cell, Column, Output, shortened
+from tasklib.cli.views import DETAIL, STYLES, WIDE, compact
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tasklib.manage import Overview, TypeInfo
+    from tasklib.schedule import Schedule
+    from tasklib.storage.operations.controls import Limit, Pause
+    from tasklib.task import WorkerInfo
+
+NUMBERS: Final = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
+URGENT: Final = ("pending", "running", "retrying", "failed")
+"""The numbers for which a narrow terminal has room."""
+
+
+def show_overview(out: Output, overview: Overview) -> None:
+    """The numbers of a queue."""
+    stats = overview.stats
+    due = stats.pending - stats.delayed
+    gave_up = stats.failed - stats.retrying
+    counts = {
+        "pending": due,
+        "delayed": stats.delayed,
+        "running": stats.running,
+        "retrying": stats.retrying,
+        "completed": stats.completed,
+        "failed": gave_up,
+        "cancelled": stats.cancelled,
+        "buried": stats.buried,
+    }
+    rows: list[list[str | Cell]] = [[Cell(state, STYLES[state]), f"{count:,}"] for state, count in counts.items()]
+    out.table([Column("STATE"), Column("TASKS", right=True)], [*rows, [Cell("in all", "bold"), f"{stats.total:,}"]])
+    out.line()
+    show_pauses(out, overview.pauses)
+    workers = overview.workers_alive
+    out.line(f"Workers alive: {workers}" if workers else "No worker is alive. Start one: tasklib worker app.tasks")
+
+
+def show_types(out: Output, types: Sequence[TypeInfo]) -> None:
+    """A table of the kinds of task, and which of them nobody works on."""
+    numbers = NUMBERS if out.width >= WIDE else URGENT
+    columns = [Column("NAME", fluid=True), *(Column(n.upper(), right=True) for n in numbers)]
+    rows = [
+        [
+            info.name,
+            *(_count(of_state(info, state), state) for state in numbers),
+            Cell(str(info.workers), "" if info.workers else "red"),
+            "yes" if info.paused else "",
+        ]
+        for info in types
+    ]
+    out.table([*columns, Column("WORKERS", right=True), Column("PAUSED")], rows)
+    orphans = [info.name for info in types if not info.workers and info.pending + info.retrying]
+    if orphans:
+        out.line()
+        out.line(f"Waiting, but no live worker knows: {', '.join(orphans)}")
+
+
+def of_state(info: TypeInfo, state: str) -> int:
+    """How many stand there, each task counted once."""
+    match state:
+        case "pending":
+            return info.pending - info.delayed
+        case "failed":
+            return info.failed - info.retrying
+        case _:
+            count: int = getattr(info, state)
+            return count
+
+
+def show_workers(out: Output, workers: Sequence[WorkerInfo]) -> None:
+    """A table of the workers."""
+    now = times.now()
+    columns = [Column("WORKER"), Column("STATE"), Column("RUNNING", right=True), Column("HEARD"), Column("STARTED")]
+    rows: list[list[str | Cell]] = [
+        [
+            worker.worker_id,
+            Cell("alive", "green") if worker.alive else Cell("silent", "red"),
+            f"{worker.running}/{worker.concurrency}",
+            times.ago(worker.heartbeat_at, now),
+            times.ago(worker.started_at, now),
+            f"{worker.host} {worker.pid}",
+            shortened(", ".join(worker.names), DETAIL),
+        ]
+        for worker in workers
+    ]
+    out.table([*columns, Column("HOST, PID"), Column("TASKS", fluid=True)], rows)
+
+
+def show_pauses(out: Output, pauses: Iterable[Pause]) -> None:
+    """A line for everything that is paused."""
+    for pause in pauses:
+        what = f"Tasks named {pause.name} are paused" if pause.name else "The whole queue is paused"
+        by = f" by {pause.by}" if pause.by else ""
+        reason = f": {pause.reason}" if pause.reason else ""
+        resume = f"tasklib resume {pause.name}" if pause.name else "tasklib resume"
+        out.line(f"{what} since {times.clock(pause.since)}{by}{reason}. Go on with: {resume}", "yellow")
+
+
+def show_limits(out: Output, limits: Iterable[Limit]) -> None:
+    """A line for every limit."""
+    for limit in limits:
+        what = f"Tasks named {limit.name}" if limit.name else "All tasks together"
+        if limit.rate:
+            out.line(f"{what}: at most {limit.rate:g} started per second")
+        if limit.max_running:
+            out.line(f"{what}: at most {limit.max_running} running at once")
+
+
+def show_schedules(out: Output, schedules: Sequence[Schedule]) -> None:
+    """A table of schedules."""
+    now = times.now()
+    rows: list[list[str | Cell]] = [
+        [
+            schedule.name,
+            schedule.plan.task,
+            rhythm(schedule),
+            Cell("paused", "yellow") if schedule.paused_at else _when(schedule.next_run_at, now, "over"),
+            _when(schedule.last_run_at, now, "never"),
+        ]
+        for schedule in schedules
+    ]
+    columns = [Column("NAME", fluid=True), Column("TASK", fluid=True), Column("RUNS"), Column("NEXT"), Column("LAST")]
+    out.table(columns, rows)
+
+
+def show_schedule(out: Output, schedule: Schedule) -> None:
+    """One schedule, and its next runs."""
+    plan, now = schedule.plan, times.now()
+    out.line(f"{plan.name}  {'paused' if schedule.paused_at else 'active'}", "bold")
+    out.line(f"  task         {plan.task}")
+    out.line(f"  runs         {rhythm(schedule)}")
+    out.line(f"  missed runs  {plan.misfire}, overlap {plan.overlap}")
+    if plan.kwargs:
+        out.line(f"  arguments    {compact(plan.kwargs)}")
+    if schedule.last_run_at is not None:
+        out.line(f"  last run     {times.clock(schedule.last_run_at)}  task {schedule.last_task_id}")
+    for number, moment in enumerate(schedule.next_runs()):
+        label = "" if number else "next runs"
+        out.line(f"  {label:<12} {times.clock(moment)}  ({times.ago(moment, now)})")
+
+
+def rhythm(schedule: Schedule) -> str:
+    """When it runs, in words."""
+    plan = schedule.plan
+    return f"every {times.span(plan.every)}" if plan.every is not None else f"{plan.cron}  {plan.tz}"
+
+
+def _when(moment: datetime | None, now: datetime, otherwise: str) -> str:
+    return otherwise if moment is None else times.ago(moment, now)
+
+
+def _count(count: int, state: str) -> Cell:
+    return Cell(f"{count:,}", STYLES[state]) if count else Cell("·", "dim")

@@ -1,0 +1,224 @@
+-- The schema after every migration. Written by `make snapshot`; read it, never edit it.
+
+CREATE FUNCTION {schema}.tasklib_wake() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM {schema}.tasklib_idle WHERE until > now()) THEN
+        PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'new');
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TABLE {schema}.tasklib_audit (
+    seq bigint NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    actor text NOT NULL,
+    role text NOT NULL,
+    action text NOT NULL,
+    target text,
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL,
+    remote text,
+    request_id text
+);
+
+ALTER TABLE {schema}.tasklib_audit ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME {schema}.tasklib_audit_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE {schema}.tasklib_claims (
+    instance uuid NOT NULL,
+    seqs bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    versions integer[] DEFAULT '{}'::integer[] NOT NULL
+)
+WITH (fillfactor='50', toast_tuple_target='8160', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+
+CREATE TABLE {schema}.tasklib_controls (
+    name text NOT NULL COLLATE pg_catalog."C",
+    paused_at timestamp with time zone,
+    paused_by text,
+    reason text,
+    rate double precision,
+    tokens double precision,
+    refilled_at timestamp with time zone,
+    max_running integer,
+    version integer DEFAULT 0 NOT NULL,
+    CONSTRAINT tasklib_controls_max_running_check CHECK ((max_running > 0)),
+    CONSTRAINT tasklib_controls_rate_check CHECK ((rate > (0)::double precision))
+);
+
+CREATE TABLE {schema}.tasklib_idempotency (
+    key text NOT NULL COLLATE pg_catalog."C",
+    fingerprint text NOT NULL,
+    answer jsonb,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE UNLOGGED TABLE {schema}.tasklib_idle (
+    instance uuid NOT NULL,
+    until timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_threshold='200', autovacuum_vacuum_cost_delay='0');
+
+CREATE TABLE {schema}.tasklib_schedules (
+    name text NOT NULL COLLATE pg_catalog."C",
+    plan jsonb NOT NULL,
+    next_run_at timestamp with time zone,
+    last_run_at timestamp with time zone,
+    last_task_id uuid,
+    paused_at timestamp with time zone,
+    paused_by text,
+    declared_at timestamp with time zone,
+    version integer DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE {schema}.tasklib_tokens (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    role text NOT NULL,
+    hash text NOT NULL COLLATE pg_catalog."C",
+    begins text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    CONSTRAINT tasklib_tokens_role_check CHECK ((role = ANY (ARRAY['producer'::text, 'worker'::text, 'viewer'::text, 'operator'::text, 'admin'::text])))
+);
+
+CREATE TABLE {schema}.tasklib_workers (
+    instance uuid NOT NULL,
+    worker_id text NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    heartbeat_at timestamp with time zone DEFAULT now() NOT NULL,
+    timeout_seconds double precision NOT NULL,
+    concurrency integer NOT NULL,
+    names jsonb DEFAULT '[]'::jsonb NOT NULL,
+    info jsonb DEFAULT '{}'::jsonb NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE {schema}.tasks (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    seq bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    state text DEFAULT 'pending'::text NOT NULL COLLATE pg_catalog."C",
+    scheduled_at timestamp with time zone DEFAULT now() NOT NULL,
+    started_at timestamp with time zone,
+    completed_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    next_retry_at timestamp with time zone,
+    locked_until timestamp with time zone,
+    expires_at timestamp with time zone,
+    cancel_requested_at timestamp with time zone,
+    timeout_seconds double precision,
+    progress double precision,
+    priority integer DEFAULT 0 NOT NULL,
+    version integer DEFAULT 0 NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    retry_count integer DEFAULT 0 NOT NULL,
+    max_retries integer DEFAULT 3 NOT NULL,
+    lost_count integer DEFAULT 0 NOT NULL,
+    watched boolean DEFAULT false NOT NULL,
+    args jsonb DEFAULT '{}'::jsonb NOT NULL,
+    kwargs jsonb DEFAULT '{}'::jsonb NOT NULL,
+    tags jsonb DEFAULT '{}'::jsonb NOT NULL,
+    headers jsonb,
+    result jsonb,
+    history jsonb,
+    log jsonb,
+    error text,
+    progress_message text,
+    worker_id text,
+    finished_by text,
+    unique_key text,
+    concurrency_key text,
+    due_at timestamp with time zone GENERATED ALWAYS AS (
+CASE state
+    WHEN 'pending'::text THEN COALESCE(next_retry_at, scheduled_at)
+    WHEN 'failed'::text THEN next_retry_at
+    ELSE NULL::timestamp with time zone
+END) STORED,
+    live_key text GENERATED ALWAYS AS (
+CASE
+    WHEN ((state = ANY (ARRAY['pending'::text, 'running'::text])) OR ((state = 'failed'::text) AND (next_retry_at IS NOT NULL))) THEN unique_key
+    ELSE NULL::text
+END) STORED,
+    trouble text GENERATED ALWAYS AS (
+CASE
+    WHEN (state = ANY (ARRAY['failed'::text, 'cancelled'::text, 'buried'::text])) THEN state
+    ELSE NULL::text
+END) STORED COLLATE pg_catalog."C",
+    CONSTRAINT tasks_counters_sane CHECK (((version >= 0) AND (attempts >= 0) AND (retry_count >= 0) AND (max_retries >= 0) AND (lost_count >= 0))),
+    CONSTRAINT tasks_ended_when_terminal CHECK (((completed_at IS NOT NULL) = ((state = ANY (ARRAY['completed'::text, 'cancelled'::text, 'buried'::text])) OR ((state = 'failed'::text) AND (next_retry_at IS NULL))))),
+    CONSTRAINT tasks_leased_when_running CHECK (((state <> 'running'::text) OR (locked_until IS NOT NULL))),
+    CONSTRAINT tasks_name_given CHECK ((name <> ''::text)),
+    CONSTRAINT tasks_progress_fraction CHECK (((progress >= (0)::double precision) AND (progress <= (1)::double precision))),
+    CONSTRAINT tasks_result_when_completed CHECK (((result IS NULL) OR (state = 'completed'::text))),
+    CONSTRAINT tasks_retry_when_waiting CHECK (((next_retry_at IS NULL) OR (state = ANY (ARRAY['pending'::text, 'failed'::text])))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'running'::text, 'completed'::text, 'failed'::text, 'cancelled'::text, 'buried'::text]))),
+    CONSTRAINT tasks_timeout_positive CHECK ((timeout_seconds > (0)::double precision))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_insert_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05', autovacuum_analyze_threshold='5000', autovacuum_vacuum_cost_delay='0');
+
+ALTER TABLE {schema}.tasks ALTER COLUMN seq ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME {schema}.tasks_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY {schema}.tasklib_audit
+    ADD CONSTRAINT tasklib_audit_pkey PRIMARY KEY (seq);
+
+ALTER TABLE ONLY {schema}.tasklib_claims
+    ADD CONSTRAINT tasklib_claims_pkey PRIMARY KEY (instance);
+
+ALTER TABLE ONLY {schema}.tasklib_controls
+    ADD CONSTRAINT tasklib_controls_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY {schema}.tasklib_idempotency
+    ADD CONSTRAINT tasklib_idempotency_pkey PRIMARY KEY (key);
+
+ALTER TABLE ONLY {schema}.tasklib_idle
+    ADD CONSTRAINT tasklib_idle_pkey PRIMARY KEY (instance);
+
+ALTER TABLE ONLY {schema}.tasklib_schedules
+    ADD CONSTRAINT tasklib_schedules_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY {schema}.tasklib_tokens
+    ADD CONSTRAINT tasklib_tokens_hash_key UNIQUE (hash);
+
+ALTER TABLE ONLY {schema}.tasklib_tokens
+    ADD CONSTRAINT tasklib_tokens_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY {schema}.tasklib_workers
+    ADD CONSTRAINT tasklib_workers_pkey PRIMARY KEY (instance);
+
+ALTER TABLE ONLY {schema}.tasks
+    ADD CONSTRAINT tasks_pkey PRIMARY KEY (id);
+
+CREATE INDEX tasklib_idempotency_age ON {schema}.tasklib_idempotency USING btree (created_at);
+
+CREATE INDEX tasks_claim ON {schema}.tasks USING btree (name, priority DESC, due_at, seq) WHERE (due_at IS NOT NULL);
+
+CREATE UNIQUE INDEX tasks_live_key ON {schema}.tasks USING btree (name, live_key) WHERE (live_key IS NOT NULL);
+
+CREATE UNIQUE INDEX tasks_seq ON {schema}.tasks USING btree (seq);
+
+CREATE INDEX tasks_trouble ON {schema}.tasks USING btree (trouble, seq) WHERE (trouble IS NOT NULL);
+
+CREATE TRIGGER tasks_wake AFTER INSERT ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_wake();

@@ -1,0 +1,157 @@
+-- The schema after every migration. Written by `make snapshot`; read it, never edit it.
+
+CREATE TABLE tasklib_audit (
+    seq        INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    at         TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    actor      TEXT    NOT NULL,
+    role       TEXT    NOT NULL,
+    action     TEXT    NOT NULL,
+    target     TEXT,
+    detail     TEXT    NOT NULL DEFAULT '{}' CHECK (json_valid(detail)),
+    remote     TEXT,
+    request_id TEXT
+);
+
+CREATE TABLE tasklib_claims (
+    instance TEXT NOT NULL PRIMARY KEY,
+    seqs     TEXT NOT NULL DEFAULT '[]',
+    versions TEXT NOT NULL DEFAULT '[]'
+);
+
+CREATE TABLE tasklib_controls (
+    name      TEXT NOT NULL PRIMARY KEY,
+    paused_at TEXT,
+    paused_by TEXT,
+    reason    TEXT
+, rate REAL CHECK (rate > 0), tokens REAL, refilled_at TEXT, max_running INTEGER CHECK (max_running > 0)) WITHOUT ROWID;
+
+CREATE TABLE tasklib_idempotency (
+    key         TEXT NOT NULL PRIMARY KEY,
+    -- SHA-256 of the request: the same key with another request is an error.
+    fingerprint TEXT NOT NULL,
+    answer      TEXT CHECK (answer IS NULL OR json_valid(answer)),
+    created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
+) WITHOUT ROWID;
+
+CREATE INDEX tasklib_idempotency_age ON tasklib_idempotency (created_at);
+
+CREATE TABLE tasklib_schedules (
+    name         TEXT    NOT NULL PRIMARY KEY,
+    -- What a person decided, as one document: task, cron or every, tz, kwargs, misfire, overlap, jitter, options.
+    plan         TEXT    NOT NULL CHECK (json_valid(plan)),
+    next_run_at  TEXT,
+    last_run_at  TEXT,
+    last_task_id TEXT,
+    paused_at    TEXT,
+    paused_by    TEXT,
+    -- Declared in code by a worker that started at this moment; NULL for one made at run time.
+    declared_at  TEXT,
+    -- Grows with every change; a tick is fired only under the version it was read with.
+    version      INTEGER NOT NULL DEFAULT 0,
+    created_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
+) WITHOUT ROWID;
+
+CREATE TABLE tasklib_tokens (
+    id           TEXT NOT NULL PRIMARY KEY,
+    name         TEXT NOT NULL,
+    role         TEXT NOT NULL CHECK (role IN ('producer', 'worker', 'viewer', 'operator', 'admin')),
+    -- SHA-256 of the secret, in hexadecimal; the secret itself is nowhere.
+    hash         TEXT NOT NULL UNIQUE,
+    begins       TEXT NOT NULL,
+    created_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    expires_at   TEXT,
+    last_used_at TEXT,
+    revoked_at   TEXT
+);
+
+CREATE TABLE tasklib_workers (
+    instance        TEXT    NOT NULL PRIMARY KEY,
+    worker_id       TEXT    NOT NULL,
+    host            TEXT    NOT NULL,
+    pid             INTEGER NOT NULL,
+    started_at      TEXT    NOT NULL,
+    heartbeat_at    TEXT    NOT NULL,
+    -- After this long without a heartbeat the instance counts as dead.
+    timeout_seconds REAL    NOT NULL,
+    concurrency     INTEGER NOT NULL,
+    names           TEXT    NOT NULL DEFAULT '[]',
+    info            TEXT    NOT NULL DEFAULT '{}'
+) WITHOUT ROWID;
+
+CREATE TABLE tasks (
+    -- Insertion order; AUTOINCREMENT because SQLite may otherwise reuse the numbers of deleted rows.
+    seq                 INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    id                  TEXT    NOT NULL UNIQUE DEFAULT (
+        lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2) || '-'
+        || substr('89ab', 1 + (abs(random()) % 4), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))
+    ),
+    name                TEXT    NOT NULL,
+    state               TEXT    NOT NULL DEFAULT 'pending',
+    scheduled_at        TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    started_at          TEXT,
+    completed_at        TEXT,
+    created_at          TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    updated_at          TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    next_retry_at       TEXT,
+    locked_until        TEXT,
+    expires_at          TEXT,
+    cancel_requested_at TEXT,
+    timeout_seconds     REAL,
+    progress            REAL,
+    priority            INTEGER NOT NULL DEFAULT 0,
+    version             INTEGER NOT NULL DEFAULT 0,
+    attempts            INTEGER NOT NULL DEFAULT 0,
+    retry_count         INTEGER NOT NULL DEFAULT 0,
+    max_retries         INTEGER NOT NULL DEFAULT 3,
+    lost_count          INTEGER NOT NULL DEFAULT 0,
+    args                TEXT    NOT NULL DEFAULT '{}',
+    kwargs              TEXT    NOT NULL DEFAULT '{}',
+    tags                TEXT    NOT NULL DEFAULT '{}',
+    headers             TEXT,
+    result              TEXT,
+    history             TEXT,
+    log                 TEXT,
+    error               TEXT,
+    progress_message    TEXT,
+    worker_id           TEXT,
+    finished_by         TEXT,
+    unique_key          TEXT,
+    concurrency_key     TEXT,
+
+    -- What the indexes look at: the same three columns as on PostgreSQL, so that finishing a task changes no index.
+    due_at   TEXT GENERATED ALWAYS AS (
+        CASE state WHEN 'pending' THEN coalesce(next_retry_at, scheduled_at) WHEN 'failed' THEN next_retry_at END
+    ) VIRTUAL,
+    live_key TEXT GENERATED ALWAYS AS (
+        CASE WHEN state IN ('pending', 'running') OR (state = 'failed' AND next_retry_at IS NOT NULL) THEN unique_key END
+    ) VIRTUAL,
+    trouble  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'cancelled', 'buried') THEN state END) VIRTUAL,
+
+    CONSTRAINT tasks_name_given CHECK (name <> ''),
+    CONSTRAINT tasks_state_known CHECK (state IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'buried')),
+    CONSTRAINT tasks_ended_when_terminal CHECK (
+        (completed_at IS NOT NULL)
+        = (state IN ('completed', 'cancelled', 'buried') OR (state = 'failed' AND next_retry_at IS NULL))
+    ),
+    CONSTRAINT tasks_retry_when_waiting CHECK (next_retry_at IS NULL OR state IN ('pending', 'failed')),
+    CONSTRAINT tasks_leased_when_running CHECK (state <> 'running' OR locked_until IS NOT NULL),
+    CONSTRAINT tasks_result_when_completed CHECK (result IS NULL OR state = 'completed'),
+    CONSTRAINT tasks_counters_sane CHECK (
+        version >= 0 AND attempts >= 0 AND retry_count >= 0 AND max_retries >= 0 AND lost_count >= 0
+    ),
+    CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0),
+    CONSTRAINT tasks_progress_fraction CHECK (progress BETWEEN 0 AND 1),
+    -- PostgreSQL's column types say this; here it must be said.
+    CONSTRAINT tasks_json_valid CHECK (
+        json_valid(args) AND json_valid(kwargs) AND json_valid(tags)
+        AND (headers IS NULL OR json_valid(headers)) AND (result IS NULL OR json_valid(result))
+        AND (history IS NULL OR json_valid(history)) AND (log IS NULL OR json_valid(log))
+    )
+);
+
+CREATE INDEX tasks_claim ON tasks (name, priority DESC, due_at, seq) WHERE due_at IS NOT NULL;
+
+CREATE UNIQUE INDEX tasks_live_key ON tasks (name, live_key) WHERE live_key IS NOT NULL;
+
+CREATE INDEX tasks_trouble ON tasks (trouble, seq) WHERE trouble IS NOT NULL;
