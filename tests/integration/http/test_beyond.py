@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tasklib.lifecycle import Phase
-from tests.fixtures.queues import Face
+from tests.fixtures.queues import Face, open_queue
 from tests.integration.http.conftest import Client
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
@@ -269,3 +270,29 @@ def test_it_works_under_a_prefix(queue: Face, http: Client) -> None:
     assert created.headers["location"] == f"/queue/api/tasks/{created.json()['id']}"
     assert client.get(created.headers["location"]).status_code == 200
     client.close()
+
+
+def test_requests_at_once_under_one_key_make_one_task(queue: Face, http: Client) -> None:
+    async def at_once() -> list[Any]:
+        posts = (
+            http._client.post("/api/tasks", json={"type": "job"}, headers={"Idempotency-Key": "k"}) for _ in range(10)
+        )
+        return await asyncio.gather(*posts)
+
+    answers = queue.run_coroutine(at_once())
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert queue.count() == 1
+    assert len(http.get("/api/audit").json()["entries"]) == 10
+
+
+@pytest.mark.backends("postgres-newest")
+def test_a_database_that_is_away_is_503(database_url: str) -> None:
+    nowhere = database_url.replace("?", "_gone?")  # no such database
+    with open_queue(nowhere, "awaiting", connect_timeout_seconds=2.0) as queue:
+        client = Client(queue, queue.plain.asgi(auth=None))
+        for response in (client.post("/api/tasks", {"type": "job"}), client.get("/api/tasks"), client.get("/readyz")):
+            assert response.status_code == 503
+            assert response.headers["retry-after"] == "1"
+        assert client.get("/healthz").status_code == 200
+        client.close()
