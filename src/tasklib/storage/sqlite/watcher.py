@@ -27,7 +27,10 @@ class SqliteWatcher:
         with self._lock:
             self._listeners.append(listener)
             if self._connect is not None and self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="tasklib-sqlite-watch", daemon=True)
+                self._closed = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._watch, args=(self._closed,), name="tasklib-sqlite-watch", daemon=True
+                )
                 self._thread.start()
 
         def unsubscribe() -> None:
@@ -45,17 +48,19 @@ class SqliteWatcher:
             listener("changed")
 
     def close(self) -> None:
-        """Stop watching."""
-        self._closed.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(5)
+        """Stop watching; whoever subscribes after that starts it again."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._closed.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(5)
 
-    def _watch(self) -> None:
+    def _watch(self, closed: threading.Event) -> None:
         assert self._connect is not None
         connection = self._connect()
         try:
             seen = None
-            while not self._closed.wait(POLL_SECONDS):
+            while not closed.wait(POLL_SECONDS):
                 if not self._listeners:
                     continue
                 try:
