@@ -88,6 +88,11 @@ def test_work_goes_on_through_the_pooler_while_workers_are_killed(
     assert fleet.ledger.executed_twice() == []
     assert "prepared statement" not in fleet.services[0].log
     fleet.stop()
+    # Whoever else uses the pooler finds its sessions as the server gives them.
+    changed = "SELECT name FROM pg_settings WHERE source = 'session' AND name <> 'application_name'"
+    for _ in range(20):
+        with psycopg.connect(direct(pooled_url), prepare_threshold=None) as other:
+            assert other.execute(changed).fetchall() == []
 
 
 @pytest.mark.parametrize("listens", [True, False], ids=["listen_url", "polling"])

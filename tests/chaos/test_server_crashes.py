@@ -19,14 +19,19 @@ from tools.postgres.server import Server
 
 @dataclass(frozen=True)
 class Size:
-    crashes: int
     between: int
     """Tasks run between two crashes."""
+    away: tuple[float, ...]
+    """For how many seconds the server stays away after each crash."""
 
 
 SIZES = [
-    pytest.param(Size(crashes=2, between=100), id="short"),
-    pytest.param(Size(crashes=10, between=500), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(1800)]),
+    pytest.param(Size(between=100, away=(0, 5)), id="short"),
+    pytest.param(
+        Size(between=500, away=(0, 0, 0, 1, 0, 5, 0, 12, 0, 40)),
+        id="long",
+        marks=[pytest.mark.chaos, pytest.mark.timeout(1800)],
+    ),
 ]
 RESUME_SECONDS = 3.0
 
@@ -49,14 +54,16 @@ def test_a_server_that_dies_loses_nothing_acknowledged_and_workers_resume(
     producer = Producer(queue, 1_000_000, backlog=200)
     pauses = []
 
-    for number in range(size.crashes):
+    for number, seconds in enumerate(size.away):
         seen = fleet.ledger.count()
         eventually(lambda seen=seen: fleet.ledger.count() > seen + size.between, 60)
         if number % 2:
             server.crash()
         else:
             server.halt("immediate")
+        gone = time.monotonic()
         eventually(lambda: "trying until the database is back" in service.log)
+        eventually(lambda gone=gone, seconds=seconds: time.monotonic() > gone + seconds, seconds + 10)
         server.restart()
         back = time.monotonic()
         eventually(lambda back=back: any(entry.moment > back for entry in fleet.ledger.starts()), 30)

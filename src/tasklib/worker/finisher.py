@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
@@ -18,7 +19,7 @@ from tasklib.task import LogLine
 BATCH = 500
 Lines = dict[tuple[str, int], list[LogLine]]
 """What attempts, by id and version, have logged."""
-MAX_BACKOFF_SECONDS = 5.0
+MAX_BACKOFF_SECONDS = 2.0
 
 log = logging.getLogger("tasklib.worker")
 
@@ -39,6 +40,7 @@ class Finisher:
         self._endings: list[Ending] = []
         self._lines: Lines = {}
         self._writing: asyncio.Task[None] | None = None
+        self._again = asyncio.Event()
 
     def add(self, ended: Completion | Ending, lines: Lines | None = None) -> None:
         """Record an ending soon, and before it what the attempt has logged."""
@@ -52,7 +54,8 @@ class Finisher:
             self._writing = asyncio.ensure_future(self._write())
 
     async def flush(self) -> None:
-        """Wait until everything added so far is recorded or refused."""
+        """Wait until everything added so far is recorded or refused; what failed is tried again now."""
+        self._again.set()
         while self._writing is not None and not self._writing.done():
             await asyncio.shield(self._writing)
 
@@ -88,7 +91,7 @@ class Finisher:
                 failures += 1
                 if failures == 1:
                     log.warning("cannot record %d endings, trying until the database is back: %s", len(batch), error)
-                await asyncio.sleep(random.uniform(0.5, 1) * min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 7)))
+                await self._pause(random.uniform(0.5, 1) * min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 7)))
             except TaskLibError:
                 if len(batch) == 1:
                     log.exception("cannot record the end of task %s; its lease will run out", batch[0].task_id)
@@ -98,6 +101,11 @@ class Finisher:
                 for position in range(len(batch)):
                     await self._persist(batch[position : position + 1])
                 return
+
+    async def _pause(self, seconds: float) -> None:
+        self._again.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._again.wait(), seconds)
 
     async def _send(self, batch: Sequence[Completion] | Sequence[Ending]) -> set[str]:
         completions = [entry for entry in batch if isinstance(entry, Completion)]

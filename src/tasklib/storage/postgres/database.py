@@ -24,6 +24,7 @@ from tasklib.storage.drive import ROLLBACK, run_awaiting, run_blocking, steps
 from tasklib.storage.postgres.cancellable import CancellablePool
 from tasklib.storage.postgres.dialect import PostgresDialect, is_conflict, translate
 from tasklib.storage.postgres.listener import PostgresListener
+from tasklib.storage.postgres.patience import RECONNECT_SECONDS, aconnection_of, connection_of
 from tasklib.storage.postgres.schema import current_schema, ensure_schema
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
 
@@ -68,7 +69,7 @@ class PostgresDatabase:
         dialect = self._ensure()
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
-                with self._blocking_pool().connection() as connection:
+                with connection_of(self._blocking_pool(), self._config.connect_timeout_seconds) as connection:
                     todo = steps(make(), translate)
                     return run_blocking(todo, lambda s: _execute(connection, dialect, s))
             except PoolTimeout as error:
@@ -86,7 +87,7 @@ class PostgresDatabase:
         dialect = await self._ensured()
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
-                async with (await self._loop_pool()).connection() as connection:
+                async with aconnection_of(await self._loop_pool(), self._config.connect_timeout_seconds) as connection:
                     todo = steps(make(), translate)
                     return await run_awaiting(todo, lambda s: _execute_async(connection, dialect, s))
             except PoolTimeout as error:
@@ -241,6 +242,7 @@ class PostgresDatabase:
                     min_size=1,
                     max_size=self._config.pool_size,
                     timeout=self._config.connect_timeout_seconds,
+                    reconnect_timeout=RECONNECT_SECONDS,
                     configure=_configure,
                     open=True,
                     name="tasklib",
@@ -260,6 +262,7 @@ class PostgresDatabase:
                     min_size=1,
                     max_size=self._config.pool_size,
                     timeout=self._config.connect_timeout_seconds,
+                    reconnect_timeout=RECONNECT_SECONDS,
                     configure=_configure_async,
                     open=False,
                     name="tasklib",
@@ -353,11 +356,18 @@ async def _execute_async(
 
 
 def _configure(connection: Connection[Any]) -> None:
-    connection.execute(SESSION.encode(), prepare=False)
+    if _keeps_session(connection):
+        connection.execute(SESSION.encode(), prepare=False)
 
 
 async def _configure_async(connection: AsyncConnection[Any]) -> None:
-    await connection.execute(SESSION.encode(), prepare=False)
+    if _keeps_session(connection):
+        await connection.execute(SESSION.encode(), prepare=False)
+
+
+def _keeps_session(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """False behind a pooler that lends a session for one transaction: what we set there, others would inherit."""
+    return connection.prepare_threshold is not None
 
 
 def _connection_options(config: Config) -> dict[str, Any]:
