@@ -27,10 +27,14 @@ from tasklib.storage.statement import Operation, T
 from tools.postgres import Server
 
 SCHEMA = "bench"
+WORKER_ID = "worker-7f9c4d:31337:a1b2c3"
 LOAD = """
 INSERT INTO tasks (id, name, kwargs)
-SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'noop.' || n % %s, jsonb_build_object('n', n)
-FROM generate_series(1, %s) AS n
+SELECT
+    ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'noop.' || (n %% %(types)s),
+    jsonb_build_object('n', n) || CASE WHEN %(payload)s > 0 THEN jsonb_build_object('text', repeat('x', %(payload)s))
+        ELSE '{}' END
+FROM generate_series(1, %(tasks)s) AS n
 """
 CHECKS = (
     "tasks_name_given",
@@ -59,6 +63,9 @@ class Design:
 
 DESIGNS = {
     "shipped": Design(),
+    "fillfactor 40": Design(("ALTER TABLE tasks SET (fillfactor = 40)",)),
+    "fillfactor 45": Design(("ALTER TABLE tasks SET (fillfactor = 45)",)),
+    "fillfactor 50": Design(("ALTER TABLE tasks SET (fillfactor = 50)",)),
     "fillfactor 60": Design(("ALTER TABLE tasks SET (fillfactor = 60)",)),
     "fillfactor 70": Design(("ALTER TABLE tasks SET (fillfactor = 70)",)),
     "fillfactor 100": Design(("ALTER TABLE tasks SET (fillfactor = 100)",)),
@@ -95,6 +102,8 @@ class Cost:
     client_us: float
     wal_bytes: float
     hot: float
+    """Finishes that touched no index."""
+    table_bytes: float
 
 
 @dataclass(slots=True)
@@ -109,7 +118,7 @@ class Drain:
         return run_blocking(steps(operation, translate), lambda s: _execute(self.connection, self.dialect, s))
 
     def register(self) -> None:
-        self.run(register_worker(Registration(self.instance, "bench", "here", 1, 60.0, 1, ()), None))
+        self.run(register_worker(Registration(self.instance, WORKER_ID, "here", 1, 60.0, 1, ()), None))
 
     def work(self, names: list[str], batch: int) -> int:
         """Claim and complete until nothing is due; returns how many."""
@@ -118,7 +127,7 @@ class Drain:
             claimed = self.run(
                 claim_tasks(
                     instance=self.instance,
-                    worker_id="bench",
+                    worker_id=WORKER_ID,
                     names=names,
                     limit=batch,
                     lease_seconds=600.0,
@@ -135,12 +144,12 @@ class Drain:
             done += len(claimed)
 
 
-def measure(server: Server, design: Design, *, tasks: int, batch: int, types: int) -> Cost:
+def measure(server: Server, design: Design, *, tasks: int, batch: int, types: int, payload: int = 0) -> Cost:
     """Fill a fresh table and drain it."""
     with fresh_schema(server, SCHEMA) as connection:
         for statement in design.ddl:
             connection.execute(statement.encode())
-        connection.execute(LOAD.replace("% %s", "%% %s"), (types, tasks))
+        connection.execute(LOAD, {"types": types, "tasks": tasks, "payload": payload})
         connection.execute("ANALYZE tasks")
         connection.execute(SESSION.encode())
         drain = Drain(connection, PostgresDialect(SCHEMA))
@@ -160,20 +169,23 @@ def measure(server: Server, design: Design, *, tasks: int, batch: int, types: in
         server_cpu, client_cpu, wal, wall = (b - a for a, b in zip(before, after, strict=True))
         assert done == tasks
         hot = _hot_updates(connection)
-    return Cost(done / wall, server_cpu / done * 1e6, client_cpu / done * 1e6, wal / done, hot / done)
+        size = _number(connection, "SELECT pg_table_size('tasks')")
+    return Cost(done / wall, server_cpu / done * 1e6, client_cpu / done * 1e6, wal / done, hot / done, size / done)
 
 
 def _wal(connection: psycopg.Connection) -> int:
-    row = connection.execute("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint").fetchone()
-    assert row is not None
-    return int(row[0])
+    return _number(connection, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
 
 
 def _hot_updates(connection: psycopg.Connection) -> int:
     """How many updates of this session touched no index; a session tells the server's statistics when it ends."""
     flush = "SELECT pg_stat_force_next_flush()" if connection.info.server_version >= 150000 else "SELECT 1"
     connection.execute(flush)
-    row = connection.execute("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = 'tasks'::regclass").fetchone()
+    return _number(connection, "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = 'tasks'::regclass")
+
+
+def _number(connection: psycopg.Connection, query: str) -> int:
+    row = connection.execute(query.encode()).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -185,7 +197,14 @@ def main() -> None:
         for _ in range(options.rounds):
             for name in options.design:
                 for batch in options.batch:
-                    cost = measure(server, DESIGNS[name], tasks=options.tasks, batch=batch, types=options.types)
+                    cost = measure(
+                        server,
+                        DESIGNS[name],
+                        tasks=options.tasks,
+                        batch=batch,
+                        types=options.types,
+                        payload=options.payload,
+                    )
                     runs.setdefault((name, batch), []).append(cost)
         version = server.installation.version
     rows = [
@@ -193,15 +212,20 @@ def main() -> None:
             name,
             str(batch),
             f"{middle([c.per_second for c in costs]):,.0f} ±{spread([c.per_second for c in costs]):.0%}",
-            f"{middle([c.server_us for c in costs]):.1f}",
+            f"{middle([c.server_us for c in costs]):.1f} (≥ {min(c.server_us for c in costs):.1f})",
             f"{middle([c.client_us for c in costs]):.1f}",
             f"{middle([c.wal_bytes for c in costs]):,.0f}",
             f"{middle([c.hot for c in costs]):.1%}",
+            f"{middle([c.table_bytes for c in costs]):,.0f}",
         )
         for (name, batch), costs in runs.items()
     ]
     title = f"PostgreSQL {version}: {options.tasks:,} tasks of {options.types} types, median of {options.rounds}"
-    show(title, ("design", "batch", "tasks/s", "server µs", "client µs", "log bytes", "finishes HOT"), rows)
+    show(
+        title,
+        ("design", "batch", "tasks/s", "server µs", "client µs", "log bytes", "finishes HOT", "table bytes"),
+        rows,
+    )
     result = [{"design": d, "batch": b, "runs": [asdict(c) for c in costs]} for (d, b), costs in runs.items()]
     save(options.json, {"postgres": version, "tasks": options.tasks, "types": options.types, "results": result})
 
@@ -213,6 +237,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, nargs="+", default=[100, 200, 500])
     parser.add_argument("--tasks", type=int, default=60_000)
     parser.add_argument("--types", type=int, default=1)
+    parser.add_argument("--payload", type=int, default=0, help="bytes of text in each task's arguments")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
     parser.add_argument("--json", type=Path, help="write every run to this file")

@@ -1,0 +1,248 @@
+"""What the wake-up trigger costs committers: single-row inserts with and without it, by 1, 16 and 64 sessions.
+
+    python -m bench.notify                          the shipped trigger, and the library's own submit
+    python -m bench.notify --alternatives           other ways to look whether somebody waits
+
+Rates on a shared machine swing; so every variant runs once in each round, beside the others, and what is compared is
+the median of the rounds' own ratios.  The server's CPU time per insert, printed beside them, is steadier.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psycopg
+
+from bench.report import middle, save, show
+from bench.server import durable_server, fresh_schema, tree_cpu_seconds
+from tasklib import Config, TaskQueue
+from tasklib.storage.postgres.dialect import PostgresDialect
+from tools.postgres import Server
+
+SCHEMA = "bench"
+INSERT = "INSERT INTO tasks (name, kwargs) VALUES ('webhook.outbound', '{\"url\": \"https://example.com\"}');\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A way to wake workers: what is done to the shipped schema, and whether somebody waits meanwhile."""
+
+    ddl: str = ""
+    idle: bool = False
+
+
+NO_TRIGGER = "DROP TRIGGER tasks_wake ON tasks"
+ALWAYS = """
+CREATE OR REPLACE FUNCTION tasklib_wake() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'new');
+    RETURN NULL;
+END
+$$
+"""
+NOTHING = """
+CREATE OR REPLACE FUNCTION tasklib_wake() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN NULL;
+END
+$$
+"""
+EXISTS = """
+CREATE OR REPLACE FUNCTION tasklib_wake() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM tasklib_idle WHERE until > now()) THEN
+        PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'new');
+    END IF;
+    RETURN NULL;
+END
+$$;
+DROP TRIGGER tasks_wake ON tasks;
+CREATE TRIGGER tasks_wake AFTER INSERT ON tasks FOR EACH STATEMENT EXECUTE FUNCTION tasklib_wake()
+"""
+SQL_CONDITION = """
+CREATE OR REPLACE FUNCTION tasklib_waits() RETURNS boolean LANGUAGE sql STABLE
+AS 'SELECT EXISTS (SELECT FROM tasklib_idle WHERE until > now())';
+DROP TRIGGER tasks_wake ON tasks;
+CREATE TRIGGER tasks_wake AFTER INSERT ON tasks FOR EACH STATEMENT
+    WHEN (tasklib_waits()) EXECUTE FUNCTION tasklib_wake()
+"""
+SEQUENCE_CONDITION = """
+CREATE UNLOGGED SEQUENCE tasklib_flag;
+DROP TRIGGER tasks_wake ON tasks;
+CREATE TRIGGER tasks_wake AFTER INSERT ON tasks FOR EACH STATEMENT
+    WHEN (pg_sequence_last_value('tasklib_flag'::regclass) IS NOT NULL) EXECUTE FUNCTION tasklib_wake()
+"""
+FLAG_UP = "; SELECT setval('tasklib_flag', 1)"
+
+SHIPPED = {
+    "no trigger": Variant(NO_TRIGGER),
+    "shipped, nobody idle": Variant(),
+    "shipped, one idle": Variant(idle=True),
+}
+ALTERNATIVES = {
+    "trigger that does nothing": Variant(NOTHING),
+    "plpgsql EXISTS": Variant(EXISTS),
+    "WHEN (SQL function)": Variant(SQL_CONDITION),
+    "WHEN (sequence), flag down": Variant(SEQUENCE_CONDITION),
+    "WHEN (sequence), flag up": Variant(SEQUENCE_CONDITION + FLAG_UP),
+    "always notify": Variant(ALWAYS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One run: single-row commits in a second, and what one cost the whole server."""
+
+    per_second: float
+    server_us: float
+
+
+class Bench:
+    """One server with a schema per variant, so that a round can go from one to the next without delay."""
+
+    def __init__(self, server: Server, variants: dict[str, Variant], seconds: float) -> None:
+        self.server = server
+        self.seconds = seconds
+        self.schemas = {name: f"{SCHEMA}_{number}" for number, name in enumerate([*variants, "queue.submit"])}
+        for name, schema in self.schemas.items():
+            with fresh_schema(server, schema) as connection:
+                if ddl := variants[name].ddl if name in variants else "":
+                    connection.execute(ddl.encode())
+        self.queues: dict[int, TaskQueue] = {}
+
+    def cost(self, name: str, variant: Variant | None, clients: int) -> Cost:
+        """Single-row inserts by as many sessions of pgbench, or without a variant by as many threads that submit."""
+        with self.listening(name, variant is not None and variant.idle):
+            before, started = tree_cpu_seconds(self.server), time.monotonic()
+            done = self.submit(clients) if variant is None else self.pgbench(self.schemas[name], clients)
+            used, took = tree_cpu_seconds(self.server) - before, time.monotonic() - started
+        return Cost(done / took, used / max(done, 1) * 1e6)
+
+    def submit(self, clients: int) -> int:
+        """Have as many threads of one process submit for a while; returns how many tasks."""
+        if clients not in self.queues:
+            url = f"{self.server.url}?schema={self.schemas['queue.submit']}"
+            self.queues[clients] = TaskQueue(Config(database_url=url, pool_size=clients))
+        queue = self.queues[clients]
+        counts = [0] * clients
+        start, deadline = threading.Barrier(clients), time.monotonic() + 600
+
+        def submit(number: int) -> None:
+            nonlocal deadline
+            queue.enqueue("webhook.outbound", {"url": "https://example.com"})
+            if start.wait() == 0:
+                deadline = time.monotonic() + self.seconds
+            while time.monotonic() < deadline:
+                queue.enqueue("webhook.outbound", {"url": "https://example.com"})
+                counts[number] += 1
+
+        threads = [threading.Thread(target=submit, args=(number,)) for number in range(clients)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sum(counts) + clients
+
+    @contextmanager
+    def listening(self, name: str, idle: bool) -> Iterator[None]:
+        """Somebody who waits for new tasks and, other than a worker, never begins to work; or nobody."""
+        if not idle:
+            yield
+            return
+        dialect = PostgresDialect(self.schemas[name])
+        options = f"-csearch_path={dialect.schema}"
+        with psycopg.connect(self.server.url, autocommit=True, options=options) as connection:
+            connection.execute(f"LISTEN {dialect.channel}".encode())
+            connection.execute("INSERT INTO tasklib_idle VALUES (gen_random_uuid(), now() + interval '1 hour')")
+            ended = threading.Event()
+            reader = threading.Thread(target=_read_notices, args=(connection, ended))
+            reader.start()
+            yield
+            ended.set()
+            reader.join()
+            connection.execute("DELETE FROM tasklib_idle")
+
+    def pgbench(self, schema: str, clients: int) -> int:
+        """Have as many sessions insert for a while; returns how many rows."""
+        with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+            script.write(INSERT)
+            script.flush()
+            program = [self.server.installation.bindir / "pgbench", "--no-vacuum", "--protocol=prepared"]
+            size = [f"--client={clients}", f"--jobs={min(clients, 2)}", f"--time={max(1, round(self.seconds))}"]
+            target = (
+                f"host=127.0.0.1 port={self.server.port} user=postgres options='-csearch_path={schema}' dbname=postgres"
+            )
+            command = [*map(str, program), *size, f"--file={script.name}", target]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found = re.search(r"actually processed: (\d+)", done.stdout)
+        assert found, done.stdout
+        return int(found[1])
+
+    def close(self) -> None:
+        for queue in self.queues.values():
+            queue.close()
+
+
+def _read_notices(connection: psycopg.Connection, ended: threading.Event) -> None:
+    while not ended.is_set():
+        for _ in connection.notifies(timeout=0.1, stop_after=1000):
+            pass
+
+
+def main() -> None:
+    options = _options()
+    variants = SHIPPED | (ALTERNATIVES if options.alternatives else {})
+    costs: dict[tuple[str, int], list[Cost]] = {}
+    with durable_server(options.postgres) as server:
+        bench = Bench(server, variants, options.seconds)
+        for _ in range(options.rounds):
+            for clients in options.clients:
+                for name, variant in [*variants.items(), ("queue.submit", None)]:
+                    costs.setdefault((name, clients), []).append(bench.cost(name, variant, clients))
+        bench.close()
+        version = server.installation.version
+    columns, rows = ["variant"], []
+    for clients in options.clients:
+        columns += [f"{clients} sessions /s", "ratio", "CPU µs"]
+    for name in [*variants, "queue.submit"]:
+        cells = [name]
+        for clients in options.clients:
+            mine, plain = costs[name, clients], costs["no trigger", clients]
+            ratio = middle([one.per_second / other.per_second for one, other in zip(mine, plain, strict=True)])
+            cells += [
+                f"{middle([one.per_second for one in mine]):,.0f}",
+                f"{ratio:.2f}",
+                f"{middle([one.server_us for one in mine]):.0f}",
+            ]
+        rows.append(cells)
+    title = f"PostgreSQL {version}: durable single-row inserts, {options.rounds} rounds of {options.seconds:g} s"
+    show(title, columns, rows)
+    results = [
+        {"variant": name, "clients": clients, "runs": [asdict(one) for one in runs]}
+        for (name, clients), runs in costs.items()
+    ]
+    save(options.json, {"postgres": version, "seconds": options.seconds, "results": results})
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.notify", description="Cost of the wake-up trigger.")
+    parser.add_argument("--alternatives", action="store_true", help="also other ways to look whether somebody waits")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 16, 64])
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
+    parser.add_argument("--json", type=Path, help="write every rate to this file")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
