@@ -141,3 +141,10 @@ def test_values_as_data() -> None:
             }
         ],
     }
+
+
+@pytest.mark.parametrize(
+    "seconds,said", [(0, "0 s"), (0.5, "0.5 s"), (90, "1 min 30 s"), (3600, "1 h"), (129600.25, "36 h 0.25 s")]
+)
+def test_an_exact_span(seconds: float, said: str) -> None:
+    assert times.exact(seconds) == said

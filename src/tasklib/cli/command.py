@@ -60,7 +60,8 @@ class Cli:
         self.given_url = database_url
         """The URL given as an option; None if it came from the environment or is the default."""
         self.out = Output(as_json=as_json)
-        self._creates = creates
+        self.creates = creates
+        """Whether the database may be created if it is missing."""
 
     @property
     def url(self) -> str:
@@ -73,7 +74,7 @@ class Cli:
         from tasklib.config import Config
 
         config = Config(database_url=self.url)
-        if self._creates or not (missing := missing_file(config)):
+        if self.creates or not (missing := missing_file(config)):
             return config
         self.out.note(f"there is no database {missing} yet; --database-url or DATABASE_URL names another")
         return Config(database_url="sqlite:///:memory:")

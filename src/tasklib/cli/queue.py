@@ -102,7 +102,6 @@ def resume(cli: Cli, name: PausedName = None) -> None:
     app,
     "rate-limit",
     group=GROUP,
-    creates=True,
     examples="""
     tasklib rate-limit
     tasklib rate-limit 10 send_email
@@ -122,6 +121,7 @@ def rate_limit(
 
     It holds over all workers, for tasks of one name or for all together. Every attempt counts.
     """
+    cli.creates = rate is not None
     if rate is not None:
         cli.manage.queue.set_rate_limit(rate, name)
     limits = cli.manage.queue.limits()

@@ -152,7 +152,7 @@ def show_schedule(out: Output, schedule: Schedule) -> None:
 def rhythm(schedule: Schedule) -> str:
     """When it runs, in words."""
     plan = schedule.plan
-    return f"every {times.span(plan.every)}" if plan.every is not None else f"{plan.cron}  {plan.tz}"
+    return f"every {times.exact(plan.every)}" if plan.every is not None else f"{plan.cron}  {plan.tz}"
 
 
 def _when(moment: datetime | None, now: datetime, otherwise: str) -> str:

@@ -25,7 +25,6 @@ app = typer.Typer()
     app,
     "schedules",
     group=GROUP,
-    creates=True,
     examples="""
     tasklib schedules
     tasklib schedules add nightly --task report --cron "0 3 * * *" --tz Europe/Paris depth=2
@@ -55,9 +54,10 @@ def schedules(
 
     Workers fire them; each tick makes exactly one task, however many workers run. Adding one that exists changes it.
     """
-    queue = cli.manage.queue
     if action not in ACTIONS:
         raise CommandFailed(f"no such action: {action!r}; there are {', '.join(ACTIONS)}", Exit.USAGE)
+    cli.creates = action == "add"
+    queue = cli.manage.queue
     if action == "list":
         _say_all(cli, list(queue.schedules()))
         return

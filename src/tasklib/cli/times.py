@@ -20,6 +20,14 @@ def span(seconds: float) -> str:
     raise AssertionError("infinity is below nothing")
 
 
+def exact(seconds: float) -> str:
+    """A time span to the last second: `0.5 s`, `1 min 30 s`, `36 h`."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    parts = [f"{hours} h" if hours else "", f"{minutes} min" if minutes else "", f"{rest:g} s" if rest else ""]
+    return " ".join(part for part in parts if part) or "0 s"
+
+
 def ago(moment: datetime, now: datetime) -> str:
     """`3 min ago`, `in 42 s` or `now`."""
     seconds = (moment - now).total_seconds()

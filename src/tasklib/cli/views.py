@@ -105,7 +105,7 @@ def facts(task: Task, now: datetime) -> Iterable[tuple[str, str]]:
     if task.priority:
         yield "priority", str(task.priority)
     if task.timeout_seconds is not None:
-        yield "timeout", times.span(task.timeout_seconds)
+        yield "timeout", times.exact(task.timeout_seconds)
     if task.unique_key is not None:
         yield "unique key", task.unique_key
     if task.concurrency_key is not None:

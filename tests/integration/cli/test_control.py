@@ -1,0 +1,106 @@
+"""explain, rate-limit and schedules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasklib import TaskQueue
+from tests.integration.cli.conftest import CommandLine
+
+pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+
+
+def test_explain_says_why_a_task_waits_and_what_to_do(tasklib: CommandLine, queue: TaskQueue) -> None:
+    task_id = str(queue.enqueue("job", delay_seconds=3600))
+    queue.pause("job", reason="not now")
+
+    first, *said = tasklib.ok("explain", task_id).splitlines()
+    explained = tasklib.json("explain", task_id)
+
+    assert first == f"job  delayed  {task_id}"
+    assert said[0].startswith("  1. due in ")
+    assert any(line.startswith("     What to do: resume: tasklib resume job") for line in said)
+    assert (explained["id"], explained["state"]) == (task_id, "pending")
+    assert [reason["code"] for reason in explained["reasons"]] == ["delayed", "paused", "no_worker"]
+    assert tasklib.fails(1, "explain", "nonsense").startswith("no task has the id nonsense")
+
+
+def test_a_rate_limit_is_set_shown_and_lifted(tasklib: CommandLine, queue: TaskQueue) -> None:
+    queue.migrate()
+    assert tasklib.ok("rate-limit").startswith("No limits. Set one:")
+    assert tasklib.ok("rate-limit", "10", "send_email") == "Tasks named send_email: at most 10 started per second\n"
+    assert queue.get_rate_limit("send_email") == 10
+    (limit,) = tasklib.json("rate-limit")["limits"]
+    assert (limit["name"], limit["rate"]) == ("send_email", 10)
+    tasklib.ok("rate-limit", "0", "send_email")
+    tasklib.ok("rate-limit", "0.5")
+    assert (queue.get_rate_limit("send_email"), queue.get_rate_limit()) == (0, 0.5)
+    assert tasklib.fails(2, "rate-limit", "many").startswith("Invalid value for 'N'")
+
+
+def test_a_schedule_is_made_shown_run_and_removed(tasklib: CommandLine, queue: TaskQueue) -> None:
+    queue.migrate()
+    assert tasklib.ok("schedules").startswith("No schedules. Make one:")
+
+    options = ["--task", "report", "--cron", "0 3 * * *", "--tz", "Europe/Paris", "depth=2"]
+    assert "  arguments    depth=2\n" in tasklib.ok("schedules", "add", "nightly", *options)
+
+    header, line = tasklib.ok("schedules").splitlines()
+    assert header.split() == ["NAME", "TASK", "RUNS", "NEXT", "LAST"]
+    assert line.split()[:2] == ["nightly", "report"]
+    shown = tasklib.json("schedules", "show", "nightly")
+    assert (shown["name"], shown["cron"], shown["tz"], shown["kwargs"]) == (
+        "nightly",
+        "0 3 * * *",
+        "Europe/Paris",
+        {"depth": 2},
+    )
+    assert len(shown["next_runs"]) == 5
+
+    assert tasklib.ok("schedules", "pause", "nightly").startswith("nightly  paused\n")
+    assert tasklib.json("schedules")["schedules"][0]["paused_by"]
+    assert tasklib.ok("schedules", "resume", "nightly").startswith("nightly  active\n")
+
+    task = queue.get(tasklib.json("schedules", "run", "nightly")["id"])
+    assert (task.name, task.kwargs) == ("report", {"depth": 2})
+    assert tasklib.ok("schedules", "remove", "nightly").startswith("Removed nightly;")
+    assert queue.schedules() == []
+
+
+def test_an_interval_is_a_duration(tasklib: CommandLine) -> None:
+    assert "  runs         every 1 min 30 s\n" in tasklib.ok(
+        "schedules", "add", "ping", "--task", "ping", "--every", "90s"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments,code,said",
+    [
+        (["dance"], 2, "no such action: 'dance'; there are list, add, show, run, pause, resume, remove"),
+        (["show"], 2, "which schedule? Give its name: tasklib schedules show NAME"),
+        (["add", "x"], 2, "which task? Give its name by --task"),
+        (["add", "x", "--task", "y"], 2, "schedule 'x' needs either cron= or every="),
+        (["add", "x", "--task", "y", "--cron", "soon"], 2, "schedule 'x': 'soon' is no cron expression"),
+        (["add", "x", "--task", "y", "--cron", "* * * * *", "--tz", "Mars/Base"], 2, "no such time zone: 'Mars/Base'"),
+        (["show", "x"], 1, "there is no schedule 'x'; see: tasklib schedules"),
+        (["run", "x"], 1, "there is no schedule 'x'"),
+        (["pause", "x"], 1, "there is no schedule 'x'"),
+        (["remove", "x"], 1, "there is no schedule 'x'"),
+    ],
+)
+@pytest.mark.backends("sqlite-file")
+def test_what_cannot_be_done_is_said(
+    tasklib: CommandLine, queue: TaskQueue, arguments: list[str], code: int, said: str
+) -> None:
+    queue.migrate()
+    assert tasklib.fails(code, "schedules", *arguments).startswith(said)
+    assert queue.schedules() == []
+
+
+@pytest.mark.backends("sqlite-file")
+def test_looking_creates_no_database(tasklib: CommandLine, tmp_path: Path) -> None:
+    tasklib.ok("schedules")
+    tasklib.ok("rate-limit")
+    assert list(tmp_path.iterdir()) == []
