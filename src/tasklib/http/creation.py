@@ -92,6 +92,9 @@ def _new(queue: TaskQueue, body: CreateTask) -> NewTask:
 
 
 def _read(new: Sequence[NewTask], ids: Sequence[TaskId], now: datetime | None) -> Operation[list[Created]]:
+    if len(ids) == 1:
+        stored = yield from tasks.get_task(ids[0].id)
+        return [_gone(new[0], ids[0]) if stored is None else Created.of(stored)]
     which = TaskFilter(ids=tuple(each.id for each in ids))
     found = {task.id: Created.of(task) for task in (yield from tasks.list_tasks(which, now, limit=len(ids)))}
     return [found.get(task_id.id) or _gone(task, task_id) for task, task_id in zip(new, ids, strict=True)]

@@ -14,9 +14,9 @@ from tasklib.retry import Backoff
 from tasklib.storage.operations import attempts, workers
 from tasklib.storage.operations.attempts import Claimed, Completion
 from tasklib.storage.operations.schedules import read_clock
-from tasklib.storage.operations.tasks import get_task, list_tasks
+from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.statement import BEGIN, Operation, Statement
-from tasklib.task import Task, TaskFilter, TaskState, WorkerInfo
+from tasklib.task import Task, TaskState, WorkerInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,19 @@ def claim_for(
         return None
     # Two claims of one instance at once would each forget what the other has just taken.
     yield Statement("lock_claims", {"dead": dumps([str(instance)])})
-    held = dict((yield from workers.list_held(instance)))
-    which = TaskFilter(ids=tuple(UUID(task_id) for task_id in held))
-    found = (yield from list_tasks(which, now, limit=len(held))) if held else []
+    held = yield from workers.list_held(instance)
+    positions: list[tuple[int, int]] = []
+    for task_id, version in held:  # by primary key: a list by ids reads the whole table on SQLite
+        task = yield from get_task(UUID(task_id))
+        if task is not None:
+            positions.append((task.seq, version))
     claimed = yield from attempts.claim_tasks(
         instance=instance,
         worker_id=worker.worker_id,
         names=worker.names,
         limit=limit,
         lease_seconds=lease_seconds,
-        held=[(task.seq, held[str(task.id)]) for task in found],
+        held=positions,
         now=now,
     )
     return worker, claimed
