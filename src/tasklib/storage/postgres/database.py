@@ -79,6 +79,9 @@ class PostgresDatabase:
             except TaskLibError as error:
                 if remaining == 0 or not _repeat(error, repeatable, remaining):
                     raise
+                if isinstance(error, DatabaseUnavailable):
+                    # What cut this connection has likely cut those beside it.
+                    self._blocking_pool().check()
                 time.sleep(_pause(remaining))
         raise AssertionError("unreachable")
 
@@ -97,6 +100,8 @@ class PostgresDatabase:
             except TaskLibError as error:
                 if remaining == 0 or not _repeat(error, repeatable, remaining):
                     raise
+                if isinstance(error, DatabaseUnavailable):
+                    await (await self._loop_pool()).check()
                 await asyncio.sleep(_pause(remaining))
         raise AssertionError("unreachable")
 
