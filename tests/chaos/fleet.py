@@ -89,13 +89,21 @@ class Fleet:
             service.process.wait(START_SECONDS)
         eventually(lambda: not self.processes(), START_SECONDS)
 
-    def start(self, *options: str, processes: int = 1, wait: bool = True) -> Service:
-        """Start a service; returns when all its worker processes work."""
+    def start(
+        self, *options: str, processes: int = 1, wait: bool = True, within: tuple[str, ...] = (), url: str | None = None
+    ) -> Service:
+        """Start a service, `within` another command if need be; returns when all its worker processes work."""
         log_path = self._folder / f"service-{len(self.services)}.log"
         command = [sys.executable, "-m", "tasklib", "worker", "tests.chaos.program", "--processes", str(processes)]
+        environment = self._environment | ({"DATABASE_URL": url} if url else {})
         with open(log_path, "wb") as log:
             process = subprocess.Popen(
-                [*command, *options], cwd=ROOT, env=self._environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [*within, *command, *options],
+                cwd=ROOT,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
         service = Service(process, log_path)
         self.services.append(service)

@@ -27,7 +27,11 @@ async def quick(ctx: TaskContext) -> None:
 @tasklib.task
 async def nap(ctx: TaskContext, seconds: float) -> None:
     note("start", ctx)
-    await asyncio.sleep(seconds)
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        note("cancel", ctx)
+        raise
     note("end", ctx)
 
 
