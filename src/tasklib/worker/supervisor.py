@@ -20,7 +20,7 @@ from tasklib.worker.signals import STOPS
 
 CHECK_SECONDS = 0.25
 """How often worker processes are looked at."""
-MARGIN_SECONDS = 0.8
+MARGIN_SECONDS = 0.6
 """How long after the grace a worker process may take to end by itself."""
 CLEANUP_SECONDS = 0.5
 """How long the tasks of a process that was ended by force may take to be given back."""
