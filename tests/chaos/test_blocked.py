@@ -25,7 +25,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.backends("sqlite-file", "postgres-newest")
+@pytest.mark.backends("postgres-newest")
 def test_a_blocked_loop_or_interpreter_loses_no_lease_and_is_not_run_again(
     database_url: str, start_fleet: StartFleet, size: Size
 ):

@@ -29,7 +29,7 @@ TASKS = 50
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.backends("sqlite-file", "postgres-newest")
+@pytest.mark.backends("postgres-newest")
 def test_a_drain_ends_in_time_and_costs_the_unfinished_no_attempt(
     database_url: str, start_fleet: StartFleet, size: Size
 ):

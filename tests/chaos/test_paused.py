@@ -19,7 +19,7 @@ class Size:
 
 
 SIZES = [
-    pytest.param(Size(rounds=2), id="short"),
+    pytest.param(Size(rounds=1), id="short"),
     pytest.param(Size(rounds=50), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(1800)]),
 ]
 SECONDS = 2.0
