@@ -17,7 +17,7 @@ from tasklib.context import WorkerState
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.lifecycle import Ending, Event
 from tasklib.storage.operations import workers
-from tasklib.storage.operations.attempts import Completion
+from tasklib.storage.operations.attempts import Completion, summary
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.apart import ApartExecution
@@ -317,7 +317,7 @@ class Worker:
         task = execution.task
         outcome = ended.event.value if isinstance(ended, Ending) else "nothing to record"
         failed = isinstance(ended, Ending) and ended.error is not None
-        reason = ended.error.rpartition("\n")[2] if isinstance(ended, Ending) and ended.error else ""
+        reason = summary(ended.error) if isinstance(ended, Ending) and ended.error else ""
         log.log(
             logging.WARNING if failed else logging.INFO,
             "task %s %s attempt %d: %s%s",
