@@ -1,4 +1,4 @@
-"""An asynchronous pool whose background tasks end when they are cancelled."""
+"""An asynchronous pool that does not lose cancellations."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ class CancellablePool(AsyncConnectionPool[AsyncConnection[Any]]):
     async def worker(cls, q: Any) -> None:
         """Run the pool's chores, one after the other."""
         await super().worker(_UntilCancelled(q))  # type: ignore[arg-type]
+
+    async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:
+        """Wait for a connection.  A wait that is cancelled at the moment it gets one is cancelled, as the caller was
+        told; psycopg's own forgets it, and a worker that was to stop would go on."""
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
+        connection = await super().getconn(timeout)
+        if task is not None and task.cancelling() > before:
+            await self.putconn(connection)
+            raise asyncio.CancelledError
+        return connection
 
 
 class _UntilCancelled:
