@@ -226,12 +226,14 @@ class Execution:
         raise _Stopped
 
     async def _overtime(self, work: Work) -> None:
-        """End work that ran past its timeout; whatever it returns now is too late."""
+        """End work that ran past its timeout; what it returns now is too late, unless it is committed already."""
         work.end()
         if work.ends_surely:
             await asyncio.wait({work.outcome}, timeout=UNWIND_SECONDS)
         if not work.outcome.done():
             self._runner.abandon(self, work)
+        if _succeeded(work.outcome) and work.outcome.result() is COMMITTED:
+            return
         raise _overtime(self.task)
 
     async def _unwind(self, work: Work) -> None:

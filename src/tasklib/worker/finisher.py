@@ -42,13 +42,13 @@ class Finisher:
         self._writing: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
 
-    def add(self, ended: Completion | Ending, lines: Lines | None = None) -> None:
-        """Record an ending soon, and before it what the attempt has logged."""
+    def add(self, ended: Completion | Ending | None, lines: Lines | None = None) -> None:
+        """Record an ending soon, and before it what the attempt has logged; None if its ending is recorded already."""
         if lines:
             self._lines.update(lines)
         if isinstance(ended, Completion):
             self._completions.append(ended)
-        else:
+        elif ended is not None:
             self._endings.append(ended)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.ensure_future(self._write())
@@ -60,7 +60,7 @@ class Finisher:
             await asyncio.shield(self._writing)
 
     async def _write(self) -> None:
-        while self._completions or self._endings:
+        while self._completions or self._endings or self._lines:
             if self._lines:
                 await self._persist_lines()
             if self._completions:

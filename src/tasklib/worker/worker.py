@@ -297,6 +297,7 @@ class Worker:
         lines = self._watch.take_lines(execution.task)
         if ended is not None:
             hand.unrecorded[ended.task_id, ended.version] = execution.task
+        if ended is not None or lines:
             self._finisher.add(ended, lines)
         if isinstance(ended, Completion):
             self._done += 1

@@ -8,17 +8,18 @@ import random
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, finalize
 
 import psycopg
-from psycopg import AsyncClientCursor, AsyncConnection, ClientCursor, Connection
+from psycopg import AsyncClientCursor, AsyncConnection, ClientCursor, Connection, IsolationLevel
+from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from tasklib.config import Config, redact_url
-from tasklib.errors import DatabaseBusy, DatabaseUnavailable, TaskLibError
+from tasklib.errors import ContextError, DatabaseBusy, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.drive import ROLLBACK, run_awaiting, run_blocking, steps
 from tasklib.storage.postgres.cancellable import CancellablePool
@@ -40,12 +41,10 @@ SESSION = (
     "SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; "
     "SET default_transaction_isolation = 'read committed'"
 )
-BEGIN_FOR_USER = (
-    # The user's statements are planned as the server's settings say, not as ours.
-    b"BEGIN; SET LOCAL jit TO DEFAULT; SET LOCAL plan_cache_mode TO DEFAULT; "
-    b"SET LOCAL enable_seqscan TO DEFAULT; SET LOCAL enable_bitmapscan TO DEFAULT"
-)
 CLOSED = "the queue was closed while it was used; close it last"
+Purpose: TypeAlias = Literal["queue", "lending"]
+"""What a pool is for: our own short operations, or transactions lent to users' code, which may hold all of theirs for
+long and must not keep heartbeats, renewals and requests to cancel from getting one."""
 KEYWORDS = {BEGIN.name: "BEGIN", COMMIT.name: "COMMIT", ROLLBACK.name: "ROLLBACK"}
 
 
@@ -59,8 +58,8 @@ class PostgresDatabase:
         self._options = _connection_options(config)
         self._lock = threading.Lock()
         self._ready: PostgresDialect | None = None
-        self._pool: ConnectionPool[Connection[Any]] | None = None
-        self._loop_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = WeakKeyDictionary()
+        self._pools: dict[Purpose, ConnectionPool[Connection[Any]]] = {}
+        self._loop_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Purpose, _LoopPool]] = WeakKeyDictionary()
         self._listener: PostgresListener | None = None
         self._process = os.getpid()
 
@@ -120,36 +119,37 @@ class PostgresDatabase:
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
-        """A transaction on a connection of the blocking pool."""
-        from tasklib.storage.enlist import enlist
-
+        """A transaction on a connection of the blocking pool that is kept for users' code."""
         dialect = self._ensure()
-        with self._blocking_pool().connection() as connection, _translated():
-            connection.execute(BEGIN_FOR_USER, prepare=False)
+        with ExitStack() as stack:
             try:
-                yield _Transaction(connection, lambda: enlist(connection, dialect))
-            except BaseException:
-                if not connection.closed:
-                    connection.execute(b"ROLLBACK", prepare=False)
-                raise
-            connection.execute(b"COMMIT", prepare=False)
+                connection = stack.enter_context(self._blocking_pool("lending").connection())
+            except PoolTimeout as error:
+                raise self._explain(error) from error
+            except PoolClosed as error:
+                raise DatabaseUnavailable(CLOSED) from error
+            stack.enter_context(_translated())
+            block = stack.enter_context(connection.transaction())
+            with _kept_open():
+                yield _Transaction(connection, dialect)
+        _check_committed(block)
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncGenerator[Transaction]:
-        """A transaction on a connection of this event loop's pool."""
-        from tasklib.storage.enlist import enlist
-
+        """A transaction on a connection of this event loop's pool that is kept for users' code."""
         dialect = await self._ensured()
-        async with (await self._loop_pool()).connection() as connection:
-            with _translated():
-                await connection.execute(BEGIN_FOR_USER, prepare=False)
-                try:
-                    yield _Transaction(connection, lambda: enlist(connection, dialect))
-                except BaseException:
-                    if not connection.closed:
-                        await connection.execute(b"ROLLBACK", prepare=False)
-                    raise
-                await connection.execute(b"COMMIT", prepare=False)
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context((await self._loop_pool("lending")).connection())
+            except PoolTimeout as error:
+                raise await asyncio.to_thread(self._explain, error) from error
+            except PoolClosed as error:
+                raise DatabaseUnavailable(CLOSED) from error
+            stack.enter_context(_translated())
+            block = await stack.enter_async_context(connection.transaction())
+            with _kept_open():
+                yield _Transaction(connection, dialect)
+        _check_committed(block)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Listen for notifications on a connection of its own."""
@@ -170,19 +170,18 @@ class PostgresDatabase:
                 raise translate(error) from error
 
     def close(self) -> None:
-        """Close the listener and the blocking pool; an event loop's pool closes with its loop."""
+        """Close the listener and the blocking pools; those of an event loop close with it."""
         with self._lock:
             listener, self._listener = self._listener, None
-            pool, self._pool = self._pool, None
+            pools, self._pools = self._pools, {}
         if listener is not None:
             listener.close()
-        if pool is not None:
+        for pool in pools.values():
             pool.close()
 
     async def aclose(self) -> None:
-        """Close everything, this event loop's pool included."""
-        loop_pool = self._loop_pools.pop(asyncio.get_running_loop(), None)
-        if loop_pool is not None:
+        """Close everything, this event loop's pools included."""
+        for loop_pool in self._loop_pools.pop(asyncio.get_running_loop(), {}).values():
             await loop_pool.close()
         await asyncio.to_thread(self.close)
 
@@ -235,63 +234,96 @@ class PostgresDatabase:
         """Connections do not survive a fork: a child makes its own, and leaves the parent's alone."""
         if self._process != os.getpid():
             self._lock, self._process = threading.Lock(), os.getpid()
-            self._pool, self._listener, self._loop_pools = None, None, WeakKeyDictionary()
+            self._pools, self._listener, self._loop_pools = {}, None, WeakKeyDictionary()
 
-    def _blocking_pool(self) -> ConnectionPool[Connection[Any]]:
+    def _blocking_pool(self, purpose: Purpose = "queue") -> ConnectionPool[Connection[Any]]:
         self._forget_parent()
         with self._lock:
-            if self._pool is None:
-                self._pool = ConnectionPool(
+            pool = self._pools.get(purpose)
+            if pool is None:
+                pool = self._pools[purpose] = ConnectionPool(
                     self._config.database_url,
-                    kwargs=self._pool_options(),
-                    min_size=1,
-                    max_size=self._config.pool_size,
-                    timeout=self._config.connect_timeout_seconds,
-                    reconnect_timeout=RECONNECT_SECONDS,
-                    configure=_configure,
+                    configure=_configure if purpose == "queue" else _configure_lent,
                     open=True,
-                    name="tasklib",
+                    **self._pool_options(purpose),
                 )
-                finalize(self, self._pool.close)
-            return self._pool
+                finalize(self, pool.close)
+            return pool
 
-    async def _loop_pool(self) -> AsyncConnectionPool[AsyncConnection[Any]]:
+    async def _loop_pool(self, purpose: Purpose = "queue") -> AsyncConnectionPool[AsyncConnection[Any]]:
         self._forget_parent()
-        loop = asyncio.get_running_loop()
-        loop_pool = self._loop_pools.get(loop)
-        if loop_pool is None:
-            loop_pool = self._loop_pools[loop] = _LoopPool(
+        loop_pools = self._loop_pools.setdefault(asyncio.get_running_loop(), {})
+        if purpose not in loop_pools:
+            loop_pools[purpose] = _LoopPool(
                 CancellablePool(
                     self._config.database_url,
-                    kwargs=self._pool_options(),
-                    min_size=1,
-                    max_size=self._config.pool_size,
-                    timeout=self._config.connect_timeout_seconds,
-                    reconnect_timeout=RECONNECT_SECONDS,
-                    configure=_configure_async,
+                    configure=_configure_async if purpose == "queue" else _configure_lent_async,
                     open=False,
-                    name="tasklib",
+                    **self._pool_options(purpose),
                 )
             )
-        return await loop_pool.opened()
+        return await loop_pools[purpose].opened()
 
-    def _pool_options(self) -> dict[str, Any]:
+    def _pool_options(self, purpose: Purpose) -> dict[str, Any]:
         threshold = 5 if self._config.prepare_statements else None
-        return {**self._options, "autocommit": True, "prepare_threshold": threshold}
+        return {
+            "kwargs": {**self._options, "autocommit": True, "prepare_threshold": threshold},
+            "min_size": 1 if purpose == "queue" else 0,
+            "max_size": self._config.pool_size,
+            "timeout": self._config.connect_timeout_seconds,
+            "reconnect_timeout": RECONNECT_SECONDS,
+            "name": "tasklib" if purpose == "queue" else "tasklib-lending",
+        }
 
 
 class _Transaction:
     """A connection with a transaction open, lent to the user's code."""
 
-    def __init__(self, connection: Any, enlisted: Callable[[], Enlisted]) -> None:
+    def __init__(self, connection: Any, dialect: PostgresDialect) -> None:
         self.connection = connection
-        self._enlisted = enlisted
+        self._dialect = dialect
 
     def run(self, make: Callable[[], Operation[T]]) -> T:
         return self._enlisted().run(make())
 
     async def arun(self, make: Callable[[], Operation[T]]) -> T:
         return await self._enlisted().arun(make())
+
+    def _enlisted(self) -> Enlisted:
+        from tasklib.storage.enlist import enlist
+
+        enlisted = enlist(self.connection, self._dialect)
+        match self.connection.info.transaction_status:
+            case TransactionStatus.IDLE:
+                raise ContextError(
+                    "a statement of the function ended the transaction of ctx.connection, which is committed together "
+                    "with the task's completion when the function returns; send no COMMIT and no ROLLBACK"
+                )
+            case TransactionStatus.INERROR:
+                raise ContextError(
+                    "a statement of the function failed, and PostgreSQL lets nothing more happen in its transaction; "
+                    "let the error pass, or put what may fail into `with ctx.connection.transaction():`"
+                )
+            case _:
+                return enlisted
+
+
+@contextmanager
+def _kept_open() -> Generator[None]:
+    """Inside, psycopg refuses commit() and rollback(); its own signal to roll back must not end the block silently."""
+    try:
+        yield
+    except psycopg.Rollback as error:
+        raise ContextError(
+            "psycopg.Rollback was raised for the transaction of ctx.connection itself; raise another exception, "
+            "which undoes it too, or raise it inside `with ctx.connection.transaction():`"
+        ) from error
+
+
+def _check_committed(block: psycopg.Transaction | psycopg.AsyncTransaction) -> None:
+    """A block whose connection was found broken before COMMIT ends without a word."""
+    if block.status is not block.Status.COMMITTED:
+        raise DatabaseUnavailable("the connection broke before COMMIT, and everything in the transaction was undone")
 
 
 @contextmanager
@@ -373,6 +405,16 @@ async def _configure_async(connection: AsyncConnection[Any]) -> None:
 def _keeps_session(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
     """False behind a pooler that lends a session for one transaction: what we set there, others would inherit."""
     return connection.prepare_threshold is not None
+
+
+def _configure_lent(connection: Connection[Any]) -> None:
+    # The user's statements are planned as the server's settings say.  But what renews the lease meanwhile changes the
+    # task's row, which in a stricter isolation the completion could not change any more.
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+
+
+async def _configure_lent_async(connection: AsyncConnection[Any]) -> None:
+    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
 
 
 def _connection_options(config: Config) -> dict[str, Any]:

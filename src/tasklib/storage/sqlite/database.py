@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from tasklib.config import Config
@@ -21,6 +21,7 @@ from tasklib.storage.drive import ROLLBACK, run_blocking, steps
 from tasklib.storage.sqlite import schema
 from tasklib.storage.sqlite.dialect import SqliteDialect, execute, translate
 from tasklib.storage.sqlite.gate import WriterGate
+from tasklib.storage.sqlite.lending import LentConnection, Loan
 from tasklib.storage.sqlite.watcher import SqliteWatcher
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
 
@@ -28,6 +29,8 @@ OLDEST = (3, 40, 0)
 CHECKPOINT_BYTES = 4 << 20
 """Size of the write-ahead log from which a commit also checkpoints."""
 READERS = 4
+
+C = TypeVar("C", bound=sqlite3.Connection)
 
 _CONNECTION_SQL = (Path(__file__).parent / "connection.sql").read_text("utf-8")
 
@@ -52,6 +55,7 @@ class SqliteDatabase:
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         self._threads: ThreadPoolExecutor | None = None
+        self._single_threads: dict[str, ThreadPoolExecutor] = {}
         self._process = os.getpid()
 
     def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
@@ -79,45 +83,62 @@ class SqliteDatabase:
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside the caller's transaction, awaiting."""
-        await asyncio.to_thread(self._opened_beside)
+        if not self._is_open:
+            await asyncio.to_thread(self._opened_beside)
         from tasklib.storage.enlist import enlist
 
         return await enlist(connection, SqliteDialect()).arun(make())
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
-        """A transaction on the writer's connection.  Everybody else waits for it, so it is cut short if it is long."""
-        session = _Session(self, self._opened())
-        session.execute(BEGIN)
-        limit = self._config.busy_timeout_seconds / 2
-        overdue = threading.Timer(limit, self._opened().interrupt)
-        overdue.start()
-        started = time.monotonic()
+        """A transaction on a connection of its own.  Everybody else waits for it, so it is cut short if it is long.
+
+        Whatever the user's code does to that connection is gone with it.  A database in memory has only one, which is
+        lent, and which nobody else can use before it is given back.
+        """
+        writer = self._opened()
+        connection = writer if isinstance(writer, LentConnection) else self._connect_as(LentConnection)
+        session = _Session(self, connection)
+
+        def undo() -> None:
+            if connection is writer:
+                connection.execute("ROLLBACK")
+            else:
+                connection.execute("PRAGMA query_only = ON")
+                session.close()
+
         try:
-            yield _Transaction(self._opened())
-            if time.monotonic() - started > limit:
-                raise DatabaseBusy(
-                    f"a transactional task held SQLite's only writer for more than {limit:g} s and was undone; do the "
-                    "slow part outside, raise busy_timeout_seconds, or use PostgreSQL"
-                )
-            overdue.cancel()
-            session.execute(COMMIT)
+            session.execute_translated(BEGIN)
+            with Loan(connection, self._config.busy_timeout_seconds / 2, undo):
+                yield _Transaction(connection)
+            session.execute_translated(COMMIT)
         finally:
-            overdue.cancel()
             session.close()
+            if connection is writer:
+                connection.row_factory, connection.text_factory = None, str
+            else:
+                connection.close()
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncGenerator[Transaction]:
-        """The same, with the turn awaited in a thread."""
+        """The same, with the turn awaited in a thread.
+
+        That and the end have each a thread for themselves: those that everybody uses may all be waiting for this turn.
+        """
         block = self.transaction()
-        transaction = await asyncio.to_thread(block.__enter__)
+        turn = self._one_by_one("turns").submit(block.__enter__)
+        try:
+            transaction = await asyncio.wrap_future(turn)
+        except asyncio.CancelledError:
+            turn.add_done_callback(functools.partial(_give_back, block))
+            raise
         try:
             yield transaction
         except BaseException as error:
             if not block.__exit__(type(error), error, error.__traceback__):
                 raise
         else:
-            await asyncio.to_thread(block.__exit__, None, None, None)
+            await asyncio.wrap_future(self._one_by_one("ends").submit(block.__exit__, None, None, None))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Watch the file for commits."""
@@ -142,11 +163,13 @@ class SqliteDatabase:
         """Close every connection; a database in memory is gone with it."""
         self.watcher.close()
         with self._open_lock:
-            threads, self._threads = self._threads, None
+            threads, self._threads = [self._threads, *self._single_threads.values()], None
+            self._single_threads = {}
             connections = [*self._readers, *([self._writer] if self._writer else [])]
             self._readers, self._writer = [], None
-        if threads is not None:
-            threads.shutdown(wait=True)
+        for executor in threads:
+            if executor is not None:
+                executor.shutdown(wait=True)
         if connections:
             # The last connection to close checkpoints, which is a write like any other.
             self.gate.acquire()
@@ -160,6 +183,10 @@ class SqliteDatabase:
         """Close every connection without blocking the event loop."""
         await asyncio.to_thread(self.close)
 
+    @property
+    def _is_open(self) -> bool:
+        return self._writer is not None and self._process == os.getpid()
+
     def _opened(self) -> sqlite3.Connection:
         """The writer's connection, opened and its schema checked the first time."""
         if self._writer is not None and self._process == os.getpid():
@@ -168,6 +195,7 @@ class SqliteDatabase:
             if self._process != os.getpid():
                 # Connections do not survive a fork; closing them here would release the parent's locks.
                 self._writer, self._readers, self._threads, self._process = None, [], None, os.getpid()
+                self._single_threads = {}
             if self._writer is None:
                 connection = self._connect()
                 try:
@@ -201,7 +229,17 @@ class SqliteDatabase:
         finally:
             self.gate.release()
 
+    def _one_by_one(self, what: str) -> ThreadPoolExecutor:
+        with self._open_lock:
+            if what not in self._single_threads:
+                self._single_threads[what] = ThreadPoolExecutor(1, thread_name_prefix=f"tasklib-sqlite-{what}")
+            return self._single_threads[what]
+
     def _connect(self) -> sqlite3.Connection:
+        """A new connection; that of a database in memory can be lent, because it is the only one."""
+        return self._connect_as(LentConnection if self.path is None else sqlite3.Connection)
+
+    def _connect_as(self, kind: type[C]) -> C:
         target = ":memory:" if self.path is None else str(self.path)
         connection = None
         try:
@@ -211,6 +249,7 @@ class SqliteDatabase:
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,
+                factory=kind,
             )
             self._prepare(connection)
         except Exception as error:
@@ -256,13 +295,14 @@ class SqliteDatabase:
         except OSError:
             return
         if size > CHECKPOINT_BYTES:
-            writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            with suppress(sqlite3.Error):  # what was committed stays so; the next commit tries again
+                writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 class _Transaction:
-    """The writer's connection with a transaction open, lent to the user's code."""
+    """A connection with a transaction open, lent to the user's code."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: LentConnection) -> None:
         self.connection = connection
 
     def run(self, make: Callable[[], Operation[T]]) -> T:
@@ -297,6 +337,13 @@ class _Session:
             case _:
                 return self._run(statement)
 
+    def execute_translated(self, statement: Statement) -> None:
+        """Begin or end outside an operation, with errors as ours."""
+        try:
+            self.execute(statement)
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
     def _run(self, statement: Statement) -> Sequence[Row]:
         if self._writing:
             return execute(self._writer, statement.name, statement.params)
@@ -322,7 +369,8 @@ class _Session:
         changed = self._writer.total_changes != self._changes
         try:
             try:
-                self._writer.execute(how)
+                if how == "COMMIT" or self._writer.in_transaction:  # SQLite undoes some by itself
+                    self._writer.execute(how)
                 self._database.committed(self._writer)
             except sqlite3.Error:
                 if self._writer.in_transaction:
@@ -350,6 +398,13 @@ class _Session:
             return execute(reader, statement.name, statement.params)
         finally:
             self._database.give_back(reader)
+
+
+def _give_back(block: AbstractContextManager[Transaction], turn: Future[Transaction]) -> None:
+    """Undo a transaction whose turn came when nobody waited for it any more."""
+    if not turn.cancelled() and turn.exception() is None:
+        late = asyncio.CancelledError()
+        block.__exit__(type(late), late, None)
 
 
 def _path_of(url: str) -> Path | None:

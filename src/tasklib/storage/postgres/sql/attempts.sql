@@ -256,12 +256,13 @@ WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = p.id AND t.vers
 RETURNING t.id;
 
 -- name: append_log
--- Keep the latest lines that running attempts have logged.
+-- Keep the latest lines that attempts have logged, also one that was completed in its own transaction a moment ago.
 WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, version integer, lines jsonb)
 )
 UPDATE {schema}.tasks AS t
 SET log = jsonb_path_query_array(coalesce(t.log, '[]') || l.lines, '$[last - 199 to last]')
 FROM batch AS l
-WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = l.id AND t.version = l.version AND t.state = 'running'
+WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = l.id AND t.version = l.version
+    AND t.state IN ('running', 'completed')
 RETURNING t.id;

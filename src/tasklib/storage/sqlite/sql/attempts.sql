@@ -230,7 +230,7 @@ WHERE tasks.id = p.value ->> 'id' AND tasks.version = p.value ->> 'version' AND 
 RETURNING tasks.id;
 
 -- name: append_log
--- Keep the latest lines that running attempts have logged.
+-- Keep the latest lines that attempts have logged, also one that was completed in its own transaction a moment ago.
 UPDATE tasks
 SET log = (
     SELECT json_group_array(json(kept.line)) FROM (
@@ -243,5 +243,6 @@ SET log = (
     ) AS kept
 )
 FROM json_each(:batch) AS l
-WHERE tasks.id = l.value ->> 'id' AND tasks.version = l.value ->> 'version' AND tasks.state = 'running'
+WHERE tasks.id = l.value ->> 'id' AND tasks.version = l.value ->> 'version'
+    AND tasks.state IN ('running', 'completed')
 RETURNING tasks.id;

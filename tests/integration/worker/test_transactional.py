@@ -1,0 +1,409 @@
+"""Transactional tasks: the function's writes, the tasks it submits, its result and its completion are one."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, closing, suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from tasklib import Abort, Config, Task, TaskContext, TaskId, TaskQueue
+from tests.fixtures.backends import libpq_url
+from tests.fixtures.waiting import aeventually
+
+PATIENCE = 30.0
+Steps = Generator[Any, Any, Any]
+
+
+class Bank:
+    """A queue with a table of the user's beside its own, and the transactional task `job`.
+
+    What the task does is written once, as a generator: in a coroutine what it yields is awaited if it can be.
+    """
+
+    def __init__(self, url: str, kind: str, **settings: Any) -> None:
+        self.url, self.kind = url, kind
+        self.queue = TaskQueue(Config(database_url=url, **{"base_retry_delay_seconds": 0.01} | settings))
+        self.queue.migrate()
+        schema = self.queue.config.db_schema
+        self.table, self.mark = (f"{schema}.ledger", "%s") if schema else ("ledger", "?")
+        self.run_sql(f"CREATE TABLE {self.table} (entry text)")
+
+    def define(self, act: Callable[[TaskContext], Steps], name: str = "job", **options: Any) -> None:
+        def job(ctx: TaskContext) -> Any:
+            steps = act(ctx)
+            try:
+                answer = None
+                while True:
+                    answer = steps.send(answer)
+            except StopIteration as stop:
+                return stop.value
+
+        async def job_async(ctx: TaskContext) -> Any:
+            steps = act(ctx)
+            try:
+                answer = None
+                while True:
+                    step = steps.send(answer)
+                    answer = await step if inspect.isawaitable(step) else step
+            except StopIteration as stop:
+                return stop.value
+
+        self.queue.register_handler(name, job if self.kind == "def" else job_async, transactional=True, **options)
+
+    def write(self, ctx: TaskContext, entry: str) -> Any:
+        """Insert a row through the task's connection."""
+        return ctx.connection.execute(f"INSERT INTO {self.table} VALUES ({self.mark})", (entry,))
+
+    def submit(self, name: str) -> Any:
+        """Submit a task in the form that suits the function."""
+        return self.queue.enqueue(name) if self.kind == "def" else self.queue.aenqueue(name)
+
+    def run_job(self, **options: Any) -> Task:
+        """Submit `job`, let a worker run what is due, and give the task as it is then."""
+        task_id = self.queue.enqueue("job", **options)
+        self.queue.process_batch()
+        return self.read(task_id)
+
+    def read(self, task_id: TaskId) -> Task:
+        task = self.queue.get(task_id)
+        assert task is not None
+        return task
+
+    def entries(self) -> list[str]:
+        return [row[0] for row in self.run_sql(f"SELECT entry FROM {self.table} ORDER BY entry")]
+
+    def run_sql(self, text: str) -> list[Any]:
+        """Run a statement as another program would."""
+        if self.url == "sqlite:///:memory:":
+            return list(self.queue.database._opened().execute(text).fetchall())  # type: ignore[attr-defined]
+        with closing(self.connect()) as connection:
+            cursor = connection.execute(text)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def connect(self) -> Any:
+        if self.queue.config.is_sqlite:
+            return sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)
+        return psycopg.connect(libpq_url(self.url), autocommit=True)
+
+    @asynccontextmanager
+    async def worker(self, concurrency: int = 1) -> AsyncIterator[None]:
+        """A worker in the background of the test."""
+        running = asyncio.create_task(self.queue.arun(concurrency, signals=False, poll_interval_seconds=0.05))
+        try:
+            yield
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+OpenBank = Callable[..., Bank]
+
+
+@pytest.fixture(params=["def", "async def"])
+def open_bank(request: pytest.FixtureRequest, database_url: str) -> Iterator[OpenBank]:
+    banks: list[Bank] = []
+
+    def make(**settings: Any) -> Bank:
+        banks.append(Bank(database_url, request.param, **settings))
+        return banks[-1]
+
+    yield make
+    for bank in banks:
+        bank.queue.close()
+
+
+@pytest.fixture
+def bank(open_bank: OpenBank) -> Bank:
+    return open_bank()
+
+
+def test_everything_is_there_when_the_function_has_returned(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        yield bank.submit("child")
+        yield bank.write(ctx, "two")
+        return "done"
+
+    bank.define(act)
+    task = bank.run_job()
+
+    assert (task.state, task.result, bank.entries()) == ("completed", {"value": "done"}, ["one", "two"])
+    assert bank.queue.count(name="child", state="pending") == 1
+
+
+def test_an_exception_undoes_everything(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        yield bank.submit("child")
+        raise ValueError("after all, no")
+
+    bank.define(act)
+    task = bank.run_job(max_attempts=1)
+
+    assert (task.state, bank.entries(), bank.queue.count(name="child")) == ("failed", [], 0)
+    assert (task.error or "").endswith("ValueError: after all, no")
+
+
+def test_a_result_that_cannot_be_stored_undoes_everything(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        return object()
+
+    bank.define(act)
+    task = bank.run_job()
+
+    assert (task.state, "ResultError" in (task.error or ""), bank.entries()) == ("failed", True, [])
+
+
+def test_what_the_function_logs_is_kept(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        ctx.log("almost there")
+        yield
+
+    bank.define(act)
+
+    assert [line.text for line in bank.run_job().log] == ["almost there"]
+
+
+@pytest.mark.parametrize("how", ["commit", "rollback"])
+def test_the_function_cannot_end_its_transaction(bank: Bank, how: str) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        yield getattr(ctx.connection, how)()
+
+    bank.define(act)
+    task = bank.run_job(max_attempts=1)
+
+    assert (task.state, bank.entries()) == ("failed", [])
+
+
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
+def test_a_transaction_that_was_ended_by_a_statement_is_not_completed(bank: Bank, statement: str) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        yield ctx.connection.execute(statement)
+
+    bank.define(act)
+    task = bank.run_job(max_attempts=1)
+
+    assert (task.state, "ctx.connection" in (task.error or "")) == ("failed", True)
+
+
+@pytest.mark.backends("sqlite")
+def test_a_script_which_would_commit_first_is_refused(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        ctx.connection.executescript(f"INSERT INTO {bank.table} VALUES ('two')")
+
+    bank.define(act)
+    task = bank.run_job(max_attempts=1)
+
+    assert (task.state, bank.entries()) == ("failed", [])
+    assert "executescript" in (task.error or "")
+
+
+@pytest.mark.backends("sqlite")
+def test_a_write_after_sqlite_gave_up_the_transaction_is_refused(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        ctx.connection.execute("CREATE TEMP TABLE once (entry text PRIMARY KEY)")
+        yield bank.write(ctx, "one")
+        with suppress(sqlite3.IntegrityError):
+            ctx.connection.executemany("INSERT OR ROLLBACK INTO once VALUES (?)", [("a",), ("a",)])
+        yield bank.write(ctx, "two")
+
+    bank.define(act)
+    task = bank.run_job(max_attempts=1)
+
+    assert (task.state, bank.entries()) == ("failed", [])
+
+
+def test_what_the_function_does_to_its_connection_harms_nobody(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        ctx.connection.row_factory = lambda *_: lambda *_: {"all": "gone"}
+        yield ctx.connection.execute("SELECT 1 UNION SELECT 2")  # its rows are never read
+        if bank.url != "sqlite:///:memory:":
+            yield ctx.connection.close()
+
+    bank.define(act)
+    spoilt = bank.run_job(max_attempts=1)
+    bank.define(lambda ctx: (yield bank.write(ctx, "one")) and None)
+    task = bank.run_job()
+
+    assert (spoilt.name, task.state, bank.entries()) == ("job", "completed", ["one"])
+
+
+def test_the_connection_is_gone_when_the_function_has_ended(bank: Bank) -> None:
+    seen: list[TaskContext] = []
+
+    def act(ctx: TaskContext) -> Steps:
+        seen.append(ctx)
+        yield ctx.connection
+
+    bank.define(act)
+    bank.run_job()
+
+    with pytest.raises(AttributeError, match="no transaction"):
+        _ = seen[0].connection
+
+
+async def test_many_at_once_take_turns(open_bank: OpenBank) -> None:
+    """On SQLite all but one wait for the writer, and none of them keeps the one that has it from finishing."""
+    bank = open_bank(busy_timeout_seconds=PATIENCE)
+
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, str(ctx.task.id))
+        yield bank.submit("child")
+
+    bank.define(act)
+    ids = [await bank.queue.aenqueue("job") for _ in range(30)]
+    async with asyncio.timeout(PATIENCE / 2), bank.worker(concurrency=30):
+        await aeventually(lambda: len(bank.entries()) == len(ids), PATIENCE)
+
+    assert await bank.queue.acount(name="child") == len(ids)
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+
+
+@pytest.mark.backends("sqlite-file")
+async def test_a_long_statement_on_sqlite_is_cut_short(open_bank: OpenBank) -> None:
+    bank = open_bank(busy_timeout_seconds=0.6)
+
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        yield ctx.connection.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+        )
+
+    bank.define(act)
+    task = await asyncio.to_thread(bank.run_job, max_attempts=1)
+
+    assert (task.state, bank.entries()) == ("failed", [])
+    assert "held SQLite's only writer for more than 0.3 s and was undone" in (task.error or "")
+
+
+@pytest.mark.backends("sqlite-file")
+async def test_a_function_that_keeps_sqlite_waiting_loses_its_transaction_and_nobody_else_waits(
+    open_bank: OpenBank,
+) -> None:
+    bank = open_bank(busy_timeout_seconds=1.0)
+    inside, outside = threading.Event(), threading.Event()
+
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        inside.set()
+        yield outside.wait(PATIENCE) if bank.kind == "def" else asyncio.to_thread(outside.wait, PATIENCE)
+        with suppress(sqlite3.Error):
+            yield bank.write(ctx, "two")
+
+    bank.define(act)
+    task_id = await bank.queue.aenqueue("job", max_attempts=1)
+    async with bank.worker():
+        await asyncio.to_thread(inside.wait, PATIENCE)
+        await bank.queue.aenqueue("other")  # a write of somebody else succeeds while the function is still there
+        outside.set()
+        task = await bank.queue.await_(task_id, PATIENCE)
+
+    assert (task.state, bank.entries()) == ("failed", [])
+    assert "held SQLite's only writer for more than 0.5 s and was undone" in (task.error or "")
+
+
+@pytest.mark.backends("postgres")
+async def test_renewal_and_cancel_reach_a_task_while_it_has_its_transaction(open_bank: OpenBank) -> None:
+    """Even if the pool has a single connection: those lent to users' code are others."""
+    bank = open_bank(pool_size=1, lock_timeout_seconds=1.5, worker_timeout_seconds=3.0)
+    inside = threading.Event()
+
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        inside.set()
+        yield ctx.wait_cancelled(PATIENCE) if bank.kind == "def" else asyncio.Event().wait()
+        raise ValueError("ended early")
+
+    def times() -> Any:
+        """When the lease ends, and when the worker was last heard."""
+        [row] = bank.run_sql("SELECT t.locked_until, w.heartbeat_at FROM tasks AS t, tasklib_workers AS w")
+        return row
+
+    bank.define(act)
+    task_id = await bank.queue.aenqueue("job")
+    async with bank.worker():
+        await asyncio.to_thread(inside.wait, PATIENCE)
+        first = times()
+        await aeventually(lambda: all(now > then for now, then in zip(times(), first, strict=True)), PATIENCE)
+        await bank.queue.acancel(task_id)
+        task = await bank.queue.await_(task_id, PATIENCE)
+
+    assert (task.state, task.attempts, bank.entries()) == ("cancelled", 1, [])
+
+
+SLOW_COMMIT = """
+    CREATE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1.5); RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER slow_commit AFTER INSERT ON ledger DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION take_time()
+"""
+
+
+@pytest.mark.backends("postgres-newest")
+async def test_a_timeout_does_not_break_off_a_commit_under_way(open_bank: OpenBank) -> None:
+    bank = open_bank()
+    bank.run_sql(SLOW_COMMIT)
+    errors: list[BaseException] = []
+    bank.queue.on_error(lambda ctx, error: errors.append(error))
+
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+
+    bank.define(act, timeout_seconds=1.0)
+    task_id = await bank.queue.aenqueue("job")
+    async with bank.worker():
+        task = await bank.queue.await_(task_id, PATIENCE)
+
+    assert (task.state, task.attempts, bank.entries()) == ("completed", 1, ["one"])
+    if bank.kind == "async def":  # a thread cannot be waited for: its timeout is told, and refused by the database
+        assert errors == []
+
+
+@pytest.mark.backends("postgres-newest")
+def test_the_users_own_exception_survives_the_loss_of_the_connection(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        bank.run_sql(f"SELECT pg_terminate_backend({ctx.connection.info.backend_pid}, 5000)")
+        raise Abort("no use")
+
+    bank.define(act)
+    task = bank.run_job()
+
+    assert (task.state, task.attempts, bank.entries()) == ("failed", 1, [])
+    assert (task.error or "").endswith("Abort: no use")
+
+
+@pytest.mark.backends("postgres-newest")
+async def test_an_attempt_that_gets_no_connection_is_not_spent(open_bank: OpenBank) -> None:
+    bank = open_bank(pool_size=1, connect_timeout_seconds=0.3)
+    inside, outside = threading.Event(), threading.Event()
+
+    def act(ctx: TaskContext) -> Steps:
+        inside.set()
+        yield outside.wait(PATIENCE) if bank.kind == "def" else asyncio.to_thread(outside.wait, PATIENCE)
+
+    bank.define(act)
+    bank.define(act, "second")
+    first = await bank.queue.aenqueue("job")
+    async with bank.worker(concurrency=2):
+        await asyncio.to_thread(inside.wait, PATIENCE)
+        second = await bank.queue.aenqueue("second", max_attempts=1)
+        await aeventually(lambda: bank.read(second).next_retry_at is not None, PATIENCE)
+        waiting = bank.read(second)
+        outside.set()
+        await bank.queue.await_(second, PATIENCE)
+        await bank.queue.await_(first, PATIENCE)
+
+    assert (waiting.state, waiting.attempts, bank.read(second).attempts) == ("pending", 0, 1)
