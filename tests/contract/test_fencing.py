@@ -21,8 +21,9 @@ WRITES: dict[str, Callable[[Instance, ClaimedTask], bool]] = {
     "renew": lambda worker, task: task.id not in worker.renew(task)[0],
     "look": lambda worker, task: task.id not in worker.look(task)[0],
     "progress": lambda worker, task: bool(worker.report(task, 0.5, "late")),
+    "log": lambda worker, task: bool(worker.log(task, "late")),
 }
-"""Each write of an attempt; False if it was refused (progress says nothing: it is only not kept)."""
+"""Each write of an attempt; False if it was refused (progress and log say nothing: they are only not kept)."""
 
 
 def recovered(queue: Face, late: Instance, task: ClaimedTask) -> None:
