@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections import Counter
@@ -26,6 +27,8 @@ SIZES = [
     pytest.param(LONG, id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(300)]),
 ]
 TASKS = 50
+# On a machine that is much too busy with other things every process start and end takes longer.
+LATEST_SECONDS = 2.0 if os.getloadavg()[0] < 2 * (os.cpu_count() or 1) else 4.0
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -48,7 +51,7 @@ def test_a_drain_ends_in_time_and_costs_the_unfinished_no_attempt(
     assert service.wait(size.grace + 30) == 0
     took = time.monotonic() - told
 
-    assert took < size.grace + 2, service.log
+    assert took < size.grace + LATEST_SECONDS, service.log
     assert not fleet.processes()
     tasks = queue.list(limit=100)
     states = Counter(task.state.value for task in tasks)
@@ -76,6 +79,20 @@ def test_a_second_signal_ends_everything_now(sqlite_url: str, start_fleet: Start
     told = time.monotonic()
     assert service.wait(30) == 0
 
-    assert time.monotonic() - told < 2
+    assert time.monotonic() - told < LATEST_SECONDS
     assert not fleet.processes()
     assert {(queue.get(i).state, queue.get(i).attempts) for i in ids} == {("pending", 0)}
+
+
+def test_a_signal_to_every_process_at_once_is_one_signal(sqlite_url: str, start_fleet: StartFleet):
+    # As service managers send it: the supervisor's own word must not count as the second.
+    fleet, queue = start_fleet(sqlite_url)
+    service = fleet.start("--concurrency", "10", "--grace", "30")
+    ids = [queue.enqueue(name, {"seconds": 3}) for name in ("nap", "work", "apart")]
+    eventually(lambda: len(fleet.ledger.starts()) == 3, 30)
+
+    for process in fleet.processes():
+        process.send_signal(signal.SIGTERM)
+
+    assert service.wait(60) == 0
+    assert [(queue.get(i).state, queue.get(i).attempts) for i in ids] == [("completed", 1)] * 3

@@ -71,7 +71,8 @@ class Supervised:
         self.theirs = Link(theirs, RunningTasks.create())
         self.orphaned = 0
         self.instance = uuid4()
-        supervisor = SupervisorLink(self.theirs, self.orphan)
+        self.stops: list[bool] = []
+        supervisor = SupervisorLink(self.theirs, stop=self.stops.append, orphaned=self.orphan)
         self.heartbeat = KeptHeartbeat(supervisor, database, self.instance, **settings)
 
     def orphan(self) -> None:
@@ -182,6 +183,12 @@ def test_a_worker_whose_supervisor_is_gone_knows_it_and_beats_itself(supervised:
     supervised.link.close()
     eventually(lambda: database.beats > 3)
     assert supervised.orphaned == 1
+
+
+def test_the_supervisor_says_when_to_stop_and_when_to_hurry(supervised: Supervised):
+    supervised.link.send("stop", now=False)
+    supervised.link.send("stop", now=True)
+    eventually(lambda: supervised.stops == [False, True])
 
 
 def test_the_supervisor_is_told_as_whom_the_worker_lives(supervised: Supervised):

@@ -84,10 +84,14 @@ class Member:
             else:
                 self._has_ended(os.waitstatus_to_exitcode(status))
 
-    def terminate(self) -> None:
-        """Ask it to drain and end; asked a second time, to end now."""
+    def stop(self, *, now: bool) -> None:
+        """Ask it to drain and end, or to end now.
+
+        Not by a second signal: a service manager may signal every process of a service, which is one more already.
+        """
         if self.is_alive:
-            os.kill(self.pid, signal.SIGTERM)
+            self._link.send("stop", now=now)
+            os.kill(self.pid, signal.SIGTERM)  # for a process that does not listen yet
 
     def dump_and_kill(self) -> None:
         """End it, after it has said where it hangs."""

@@ -19,9 +19,11 @@ early enough to be heard before it would have to stop claiming."""
 class SupervisorLink:
     """What a worker process knows of its supervisor; usable from any thread."""
 
-    def __init__(self, link: Link, orphaned: Callable[[], None]) -> None:
+    def __init__(self, link: Link, *, stop: Callable[[bool], None], orphaned: Callable[[], None]) -> None:
+        """`stop` is called when the supervisor says so, with whether it shall be now; `orphaned` when it is gone."""
         self.running = link.running
         self._link = link
+        self._stop = stop
         self._orphaned = orphaned
         self._lock = threading.Lock()
         self._told = False
@@ -51,8 +53,11 @@ class SupervisorLink:
         """Take in what the supervisor has said; if it is gone, call `orphaned`, once."""
         with self._lock:
             for message in self._link.receive():
-                # Only the latest counts, and of other instances than ours none.
-                self._beats = {message["instance"]: message}
+                if message["kind"] == "stop":
+                    self._stop(message["now"])
+                else:
+                    # Only the latest counts, and of other instances than ours none.
+                    self._beats = {message["instance"]: message}
             orphaned = self._link.is_cut and not self._told
             self._told = self._told or orphaned
         if orphaned:

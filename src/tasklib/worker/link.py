@@ -1,8 +1,9 @@
 """The line between a supervisor and one of its worker processes: a JSON object per line, and nobody waits.
 
 A worker process says `hello` once, then `tick` from its event loop, with the instance it lives as, and `ending` when
-its work is done.  The supervisor answers with `beat` for each heartbeat it has sent in that instance's name.  A line
-that does not fit into the socket is dropped: ticks and beats repeat themselves.
+its work is done.  The supervisor answers with `beat` for each heartbeat it has sent in that instance's name, and says
+`stop`.  A line that does not fit into the socket is dropped: ticks and beats repeat themselves, and a process that does
+not stop is ended.
 """
 
 from __future__ import annotations

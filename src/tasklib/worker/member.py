@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import faulthandler
 import logging
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from tasklib.worker.keeper import introduce
 from tasklib.worker.kept import SupervisorLink
 from tasklib.worker.link import Link
 from tasklib.worker.settings import WorkerSettings
+from tasklib.worker.signals import STOPS
 from tasklib.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -39,19 +41,30 @@ def run_member(
 async def _run(queue: TaskQueue, settings: WorkerSettings, link: Link, begun: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
 
-    def orphaned() -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(stop)
+    def drain() -> None:
+        if not worker.is_stopping or link.is_cut:
+            worker.stop()
 
-    def stop() -> None:
+    def hurry() -> None:
+        drain()
+        worker.stop()
+
+    def orphaned() -> None:
         log.error("the supervisor is gone; this worker process drains and ends")
         loop.remove_reader(link.fileno())
         if not worker.is_stopping:
             worker.stop()
 
-    supervisor = SupervisorLink(link, orphaned)
-    worker = Worker(queue, settings, supervisor)
+    def soon(act: Callable[[], None]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(act)
+
+    supervisor = SupervisorLink(link, stop=lambda now: soon(hurry if now else drain), orphaned=lambda: soon(orphaned))
+    worker = Worker(queue, dataclasses.replace(settings, signals=False), supervisor)
     lease = queue.config.lock_timeout_seconds
+    for number in STOPS:
+        # The supervisor says when to hurry; a second signal does not, while there is one.
+        loop.add_signal_handler(number, drain)
     link.send("hello", config=introduce(queue.config, queue.database), lease=lease)
     loop.add_reader(link.fileno(), supervisor.listen)
     ticking = asyncio.ensure_future(_tick(supervisor, lease))

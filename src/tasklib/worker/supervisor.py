@@ -20,7 +20,7 @@ from tasklib.worker.signals import STOPS
 
 CHECK_SECONDS = 0.25
 """How often worker processes are looked at."""
-MARGIN_SECONDS = 0.6
+MARGIN_SECONDS = 0.5
 """How long after the grace a worker process may take to end by itself."""
 CLEANUP_SECONDS = 0.5
 """How long the tasks of a process that was ended by force may take to be given back."""
@@ -73,13 +73,14 @@ class Supervisor:
 
     def stop(self) -> None:
         """Let every worker process drain and end; called a second time, end now."""
-        grace = 0.0 if self.stopping.is_set() else self.settings.grace_seconds
+        now = self.stopping.is_set()
+        grace = 0.0 if now else self.settings.grace_seconds
         if self._code == 0:
-            log.info("stopping%s", " now" if self.stopping.is_set() else f"; running tasks may take {grace:g} s")
+            log.info("stopping%s", " now" if now else f"; running tasks may take {grace:g} s")
         self.deadline = min(self.deadline, time.monotonic() + grace + MARGIN_SECONDS)
         self.stopping.set()
         for member in self._members():
-            member.terminate()
+            member.stop(now=now)
 
     def give_up(self, code: int) -> None:
         """The first worker process could not start and has said why; nobody else could: end as it did."""
