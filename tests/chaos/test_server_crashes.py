@@ -47,7 +47,8 @@ def server() -> Iterator[Server]:
 def test_a_server_that_dies_loses_nothing_acknowledged_and_workers_resume(
     server: Server, start_fleet: StartFleet, size: Size
 ):
-    fleet, queue = start_fleet(server.url)
+    # Retries are not so soon that an outage uses them up.
+    fleet, queue = start_fleet(server.url, base_retry_delay_seconds=1.0)
     audit = Audit(server.url)
     service = fleet.start("--concurrency", "8", processes=2)
     workers = service.workers()
@@ -75,6 +76,7 @@ def test_a_server_that_dies_loses_nothing_acknowledged_and_workers_resume(
     assert service.workers() == workers, "a worker process did not survive"
     acknowledged = set(producer.acknowledged)
     versions = audit.versions()
+    assert queue.count() == len(versions), queue.stats()
     assert duplicates(producer.acknowledged) == []
     assert acknowledged <= versions.keys()
     assert len(versions) <= len(acknowledged) + producer.doubtful
