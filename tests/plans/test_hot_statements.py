@@ -66,7 +66,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "find_held_by": Statement("find_held_by", {"dead": dumps([str(instance)])}),
         "find_expired_held": Statement("find_expired_held", {"now": None}),
         "recover_tasks": Statement(
-            "recover_tasks", {"lost": lost, "delays": dumps([1.0] * 64), "jitter": 0.1, "now": None}
+            "recover_tasks", {"lost": lost, "delays": dumps([1.0] * 64), "jitter": 0.1, "cap": 9.0, "now": None}
         ),
         "insert_tasks": lambda: tasks.submit_tasks(new[:1], None),
         "find_live_keys": Statement("find_live_keys", {"keys": dumps(keys)}),
@@ -80,6 +80,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "list_tasks": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH),
         "list_tasks, next page": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH, before=ROWS),
         "pick_matching": Statement("pick_matching", {**everything, "after": 0, "until": 10**9, "limit": BATCH}),
+        "lock_matching": Statement("lock_matching", {**everything, "picked": dumps(waiting)}),
         "cleanup_tasks": Statement(
             "cleanup_tasks",
             {

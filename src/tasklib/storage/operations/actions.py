@@ -106,14 +106,16 @@ def _in_steps(
     until = (yield Statement("last_position"))[0]["seq"]
     while True:
         yield BEGIN
-        page = {"after": after, "until": until, "limit": STEP}
-        rows = yield Statement("pick_matching", filter_params(which, now) | page)
-        if rows:
-            changed += yield from act(rows)
+        wanted = filter_params(which, now)
+        page = yield Statement("pick_matching", {**wanted, "after": after, "until": until, "limit": STEP})
+        if page:
+            picked = _ids([uuid(row["id"]) for row in page])
+            rows = yield Statement("lock_matching", {**wanted, "picked": picked})
+            changed += yield from act(sorted(rows, key=lambda row: row["seq"]))
         yield COMMIT
-        if len(rows) < STEP:
+        if len(page) < STEP:
             return changed
-        after = rows[-1]["seq"]
+        after = page[-1]["seq"]
 
 
 def _without_taken_keys(rows: Sequence[Row]) -> Operation[list[UUID]]:

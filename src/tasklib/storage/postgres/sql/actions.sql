@@ -42,13 +42,22 @@ WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AN
 RETURNING t.id;
 
 -- name: pick_matching
--- Lock the next tasks matching the filter after a position, in insertion order, passing over those in use.
+-- The next tasks matching the filter after a position, in insertion order.
 -- plan: custom
-SELECT t.id, t.seq, t.state, t.name, t.unique_key
+SELECT t.id, t.seq
 FROM {schema}.tasks AS t
 WHERE {matches} AND t.seq > :after::bigint AND t.seq <= :until::bigint
 ORDER BY t.seq
-LIMIT :limit::integer
+LIMIT :limit::integer;
+
+-- name: lock_matching
+-- Lock tasks that were picked, without those that do not match any more.  In the order of their ids, as everybody who
+-- writes many rows does: two who lock the same rows wait for each other and never both at once.
+-- plan: custom
+SELECT t.id, t.seq, t.state, t.name, t.unique_key
+FROM {schema}.tasks AS t
+WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:picked::jsonb)::uuid)) AND {matches}
+ORDER BY t.id
 FOR NO KEY UPDATE;
 
 -- name: last_position

@@ -31,11 +31,18 @@ RETURNING id;
 
 -- name: pick_matching
 -- The next tasks matching the filter after a position, in insertion order.
-SELECT t.id, t.seq, t.state, t.name, t.unique_key
+SELECT t.id, t.seq
 FROM tasks AS t
 WHERE {matches} AND t.seq > :after AND t.seq <= :until
 ORDER BY t.seq
 LIMIT :limit;
+
+-- name: lock_matching
+-- Differs by necessity: whoever writes has the whole file locked, so that picked tasks are only read.
+SELECT t.id, t.seq, t.state, t.name, t.unique_key
+FROM tasks AS t
+WHERE t.id IN (SELECT p.value FROM json_each(:picked) AS p) AND {matches}
+ORDER BY t.id;
 
 -- name: last_position
 -- The newest insertion, where a bulk action that starts now shall end.
