@@ -72,6 +72,18 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
+@queue.task(isolation="process", max_retries=0)
+def mostly_quick(how: str, file: str) -> int:
+    """Takes no time at all, but for one that dies or waits for a file."""
+    match how:
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "wait":
+            while not Path(file).exists():
+                time.sleep(0.01)
+    return os.getpid()
+
+
 @queue.task(isolation="process")
 def types_of(when: datetime, key: UUID, colour: Colour, point: Point, order: Order) -> dict[str, Any]:
     given = (when, key, colour, point, order)

@@ -82,6 +82,8 @@ class ApartExecution(Execution):
             return None
         if self.timed_out:
             return self._failed(TaskTimeout(self.task.timeout_seconds or 0))
+        if isinstance(result, Completion):
+            self._processes.took(self.task.name, result.ended - result.started)
         if isinstance(result, Completion | Ending):
             return result
         if isinstance(result, Exception) and not self._told_to_stop:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import ctypes
-import logging
 import os
-import resource
 import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tasklib.codec import encode_result
@@ -31,9 +27,11 @@ from tasklib.storage import connect
 from tasklib.storage.operations.attempts import ERROR_CHARACTERS, bounded
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.calling import COMMITTED, Caller
+from tasklib.worker.dying import ENDED, die, die_with, leave
 from tasklib.worker.forwarding import forward_logs
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.importing import Address, Loader
+from tasklib.worker.memory import MemoryLimit
 from tasklib.worker.outcome import describe, ending_for
 from tasklib.worker.pipe import Channel
 
@@ -46,14 +44,12 @@ REPORT_SECONDS = 0.1
 CHECK_SECONDS = 1.0
 ASKED_SECONDS = 0.5
 """How long a SIGTERM waits for the word of the worker that it is meant."""
-ENDED = 128 + signal.SIGTERM
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Serve the worker at the other end of the two sockets given."""
     work, control, worker = map(int, sys.argv[1:4])
-    _die_with(worker)
+    die_with(worker)
     channel = Channel(socket.socket(fileno=work))
     lifeline = socket.socket(fileno=control)
     os.set_inheritable(work, False)
@@ -106,7 +102,7 @@ class Host:
             if answer is not None:
                 self._channel.send(answer)
             if self._asked.is_set():
-                _leave()
+                leave()
         self._close()
 
     def watch(self, lifeline: socket.socket, worker: int) -> None:
@@ -114,16 +110,19 @@ class Host:
         while True:
             lifeline.settimeout(REPORT_SECONDS if self._reported else CHECK_SECONDS)
             try:
-                asked = lifeline.recv(1)
+                word = lifeline.recv(1)
             except TimeoutError:
                 self._pass_on()
                 if os.getppid() != worker:
-                    _die()
+                    die()
                 continue
             except OSError:
-                asked = b""
-            if not asked:
-                _die()
+                word = b""
+            if not word:
+                die()
+            if word == b"r":
+                self._channel.send(["returned", self._channel.drop_waiting()])
+                continue
             if self._context is not None:
                 self._context.ask_to_end()
             self._asked.set()
@@ -249,30 +248,6 @@ class Host:
                 each.close()
 
 
-class MemoryLimit:
-    """Keeps this process below a number of MiB."""
-
-    def __init__(self, limit_mb: int | None) -> None:
-        self._limit_mb = limit_mb
-        # The data segment counts what is really used; the address space also what threads and libraries reserve.
-        self._kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
-        if limit_mb is not None:
-            self._set(limit_mb << 20)
-
-    def explain(self, error: BaseException) -> bool:
-        """Name the limit as the cause of an error, if it is; from then on there is none, so that it can be told."""
-        if self._limit_mb is None or not isinstance(error, MemoryError):
-            return False
-        self._set(resource.RLIM_INFINITY)
-        error.add_note(f"memory limit of {self._limit_mb} MiB reached")
-        return True
-
-    def _set(self, limit: int) -> None:
-        hardest = resource.getrlimit(self._kind)[1]
-        fitting = limit if hardest == resource.RLIM_INFINITY or 0 <= limit < hardest else hardest
-        resource.setrlimit(self._kind, (fitting, hardest))
-
-
 def _restore_environment(introduction: Mapping[str, Any]) -> None:
     """Look like the worker's process to the program that is imported."""
     sys.path[:] = introduction["sys_path"]
@@ -301,31 +276,6 @@ def _same_database(one: Config, other: Config) -> bool:
 def _told(ending: Ending) -> list[Any]:
     error = None if ending.error is None else bounded(ending.error, ERROR_CHARACTERS)
     return ["ended", ending.event.value, ending.delay, error, ending.outcome, ending.started, ending.ended]
-
-
-def _die_with(worker: int) -> None:
-    """Let the kernel end this process with its parent where it can, and be sure that this has not happened yet."""
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != worker:
-        os._exit(1)
-
-
-def _die() -> None:
-    """The worker is gone: end at once, with everything the tasks here have started."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
-
-
-def _leave() -> None:
-    """End as asked, without waiting for threads or exit handlers of the program."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
-    os._exit(ENDED)
 
 
 if __name__ == "__main__":

@@ -20,10 +20,12 @@ class Hand:
         start: Callable[[ClaimedTask], Execution],
         *,
         runs_apart: Callable[[ClaimedTask], bool],
+        may_run_ahead: Callable[[ClaimedTask], bool],
     ) -> None:
         self._concurrency = concurrency
         self._start = start
         self._runs_apart = runs_apart
+        self._may_run_ahead = may_run_ahead
         self.buffer: deque[ClaimedTask] = deque()
         self.running: dict[str, Execution] = {}
         self.unrecorded: dict[tuple[str, int], ClaimedTask] = {}
@@ -32,8 +34,10 @@ class Hand:
 
     def start_waiting(self) -> None:
         """Start buffered tasks in the free slots."""
-        while self.buffer and len(self.running) < self._concurrency:
+        while self.buffer:
             task = self.buffer[0]
+            if len(self.running) >= self._concurrency and not self._may_run_ahead(task):
+                return
             # A suspect may take the whole process down: where it cannot have one of its own, nothing runs beside it.
             risky = task.lost_count > 0 and not self._runs_apart(task)
             if self.running and (risky or self._risky):

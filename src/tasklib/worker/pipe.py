@@ -56,16 +56,32 @@ class Channel:
         self._socket = connection
         self._frames = Frames()
         self._waiting: deque[Any] = deque()
+        self._taking = threading.Lock()
         self._sending = threading.Lock()
 
     def receive(self) -> Any:
         """The next message; None when the worker has no more."""
-        while not self._waiting:
-            data = self._socket.recv(CHUNK)
-            if not data:
-                return None
-            self._waiting.extend(self._frames.feed(data))
-        return self._waiting.popleft()
+        with self._taking:
+            while not self._waiting:
+                data = self._socket.recv(CHUNK)
+                if not data:
+                    return None
+                self._waiting.extend(self._frames.feed(data))
+            return self._waiting.popleft()
+
+    def drop_waiting(self) -> int:
+        """Drop the messages that nobody has received yet, and say how many; from another thread than receives."""
+        if not self._taking.acquire(blocking=False):
+            return 0  # one is just being received
+        try:
+            with suppress(BlockingIOError):
+                while data := self._socket.recv(CHUNK, socket.MSG_DONTWAIT):
+                    self._waiting.extend(self._frames.feed(data))
+            count = len(self._waiting)
+            self._waiting.clear()
+            return count
+        finally:
+            self._taking.release()
 
     def send(self, message: Any) -> None:
         """Send a message; one that nobody can receive any more is dropped, because this process is about to end."""

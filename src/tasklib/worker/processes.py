@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasklib.definition import Definition
 from tasklib.errors import ConfigurationError, NotInitialized
+from tasklib.lifecycle import Ending
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.children import STOP_SECONDS, TERM_SECONDS, Child, Job
 from tasklib.worker.forwarding import levels_here
@@ -18,6 +19,11 @@ from tasklib.worker.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
+
+AHEAD_SECONDS = 0.01
+"""Tasks are sent ahead to a child for about as long as this."""
+MAX_AHEAD = 32
+SMOOTHING = 0.2
 
 log = logging.getLogger("tasklib.worker")
 
@@ -34,6 +40,9 @@ class TaskProcesses:
         self._idle: list[Child] = []
         self._addresses: dict[Definition, Address] = {}
         self._unloadable: set[str] = set()
+        self._waiting: list[Job] = []
+        self._is_closed = False
+        self._durations: dict[str, float] = {}
 
     def check(self, definition: Definition) -> None:
         """Refuse a task that asks for a process and cannot have one, with the reason and a remedy."""
@@ -49,7 +58,7 @@ class TaskProcesses:
         return is_importable(definition) and not (definition.options.transactional and self._is_in_memory)
 
     def start(self, definition: Definition, job: Job) -> None:
-        """Run the task in a child process of its own; an error means that it was not started."""
+        """Run the task in a child process; an error means that it was not started."""
         address = self._addresses.get(definition)
         if address is None:
             address = self._addresses[definition] = address_of(definition)
@@ -58,7 +67,24 @@ class TaskProcesses:
                 f"task {definition.name!r} is transactional and runs in a child process, which cannot reach a database "
                 "in this process's memory; use a SQLite file or PostgreSQL"
             )
-        self._take(definition.options.memory_limit_mb or self._settings.memory_limit_mb).run(job, address)
+        job.address = address
+        job.memory_limit_mb = self._limit(definition)
+        self._dispatch(job)
+
+    def has_room(self, definition: Definition, task: ClaimedTask) -> bool:
+        """Whether a task may be started beyond those that run at once, because it will wait for next to no time."""
+        if task.lost_count or definition.options.isolation != "process" or self._waiting:
+            return False
+        return self._room(task.name, self._limit(definition)) is not None
+
+    def took(self, name: str, seconds: float) -> None:
+        """Note how long a task ran."""
+        known = self._durations.get(name)
+        # A slow one counts at once, as in ClaimSize.
+        if known is None or seconds > 10 * known:
+            self._durations[name] = seconds
+        else:
+            self._durations[name] = known + SMOOTHING * (seconds - known)
 
     def refuse(self, definition: Definition) -> None:
         """Take no more tasks of this kind that did not ask for a process."""
@@ -66,11 +92,12 @@ class TaskProcesses:
 
     async def close(self) -> None:
         """End every child process, politely where it is idle; when this returns, none is left."""
+        self._is_closed = True
         for child in list(self._children):
-            if child.job is None:
-                child.leave()
+            if child.jobs:
+                child.end_running()
             else:
-                child.end()
+                child.leave()
         if self._children:
             gone = [child.gone for child in self._children]
             _, left = await asyncio.wait(gone, timeout=STOP_SECONDS + TERM_SECONDS + 1)
@@ -78,16 +105,59 @@ class TaskProcesses:
                 log.error("%d child processes do not end; the system does not let them", len(left))
         self._sweeper.close()
 
-    def _take(self, memory_limit_mb: int | None) -> Child:
-        """A child with this limit: an idle one, the warmest first, or a new one."""
+    def _dispatch(self, job: Job) -> None:
+        """Give the task to an idle child, a new one, or one that is about to be idle; else it waits for one."""
+        limit = job.memory_limit_mb
+        child = self._idle_with(limit) or self._make(limit) or self._room(job.task.name, limit)
+        if child is not None:
+            child.run(job)
+        else:
+            job.withdraw = self._withdraw
+            self._waiting.append(job)
+
+    def _idle_with(self, limit: int | None) -> Child | None:
+        """An idle child with this memory limit, the warmest first."""
         for position in reversed(range(len(self._idle))):
-            if self._idle[position].memory_limit_mb == memory_limit_mb:
+            if self._idle[position].memory_limit_mb == limit:
                 return self._idle.pop(position)
-        if self._idle and len(self._children) >= self._settings.concurrency:
+        return None
+
+    def _make(self, limit: int | None) -> Child | None:
+        """A new child, in the place of an idle one if there are enough."""
+        if sum(not child.leaving for child in self._children) >= self._settings.concurrency:
+            if not self._idle:
+                return None
             self._idle.pop(0).leave()
-        child = Child(self._introduce(memory_limit_mb), self._sweeper, freed=self._freed, ended=self._ended)
+        child = Child(
+            self._introduce(limit), self._sweeper, freed=self._freed, returned=self._dispatch_again, ended=self._ended
+        )
         self._children.add(child)
         return child
+
+    def _room(self, name: str, limit: int | None) -> Child | None:
+        """The child with the fewest tasks before it that a task of this name would not have to wait for."""
+        depth = self._depth(name)
+        if depth < 2:
+            return None
+        return min(
+            (
+                child
+                for child in self._children
+                if len(child.jobs) < depth
+                and not child.leaving
+                and not child.recalled
+                and child.memory_limit_mb == limit
+                and child.tasks < self._settings.max_tasks_per_child
+                and child.knows(name)
+                and (not child.jobs or self._depth(child.jobs[0].task.name) > 1)
+            ),
+            key=lambda child: len(child.jobs),
+            default=None,
+        )
+
+    def _depth(self, name: str) -> int:
+        """How many tasks of a name a child may be given at once."""
+        return min(MAX_AHEAD, int(AHEAD_SECONDS / max(self._durations.get(name, AHEAD_SECONDS), 1e-5)))
 
     def _introduce(self, memory_limit_mb: int | None) -> dict[str, Any]:
         """What a child process must know to look like this one to the tasks."""
@@ -105,11 +175,37 @@ class TaskProcesses:
             child.leave()
         else:
             self._idle.append(child)
+        self._serve_waiting()
 
     def _ended(self, child: Child) -> None:
         self._children.discard(child)
         if child in self._idle:
             self._idle.remove(child)
+        self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for job in waiting:
+                job.withdraw = None
+                self._dispatch_again(job)
+
+    def _dispatch_again(self, job: Job) -> None:
+        """Find another child for a task that was not begun where it was."""
+        if self._is_closed:
+            job.over(Ending.release(job.task.id, job.task.version))
+            return
+        try:
+            self._dispatch(job)
+        except OSError as error:
+            job.over(error)
+
+    def _withdraw(self, job: Job) -> None:
+        self._waiting.remove(job)
+        job.over(None)
+
+    def _limit(self, definition: Definition) -> int | None:
+        return definition.options.memory_limit_mb or self._settings.memory_limit_mb
 
     @property
     def _is_in_memory(self) -> bool:

@@ -65,7 +65,9 @@ class Worker:
         self._database = queue.database
         self._settings = settings
         self._size = ClaimSize(settings.concurrency, settings.prefetch, settings.batch_size)
-        self._hand = Hand(settings.concurrency, self._start, runs_apart=self._runs_apart)
+        self._hand = Hand(
+            settings.concurrency, self._start, runs_apart=self._runs_apart, may_run_ahead=self._may_run_ahead
+        )
         self._finisher = Finisher(self._database, queue.clock.now, self._hand.recorded)
         self._watch = Watch(self._database, self._hand, now=queue.clock.now)
         caller = Caller(
@@ -278,6 +280,10 @@ class Worker:
     def _runs_apart(self, task: ClaimedTask) -> bool:
         definition = self._queue.registry.get(task.name)
         return definition is not None and self._processes.takes(definition, task)
+
+    def _may_run_ahead(self, task: ClaimedTask) -> bool:
+        definition = self._queue.registry.get(task.name)
+        return definition is not None and self._processes.has_room(definition, task)
 
     def _start_again(self, task: ClaimedTask) -> None:
         """A task that could not start where it should: it waits in hand for its turn here."""

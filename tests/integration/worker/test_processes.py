@@ -220,6 +220,41 @@ def test_none_is_started_before_a_task_needs_one_and_none_is_left(queue: TaskQue
     assert started_by(os.getpid()) <= before
 
 
+def test_a_task_that_takes_long_keeps_no_others_waiting(queue: TaskQueue, tmp_path: Path) -> None:
+    """Tasks that take no time are sent to a process ahead of their turn, and called back from behind a slow one."""
+    go_on = str(tmp_path / "go-on")
+    submit_quick(queue, 300)
+    slow = queue.enqueue("mostly_quick", {"how": "wait", "file": go_on})
+    last = submit_quick(queue, 300)
+    with working(queue, concurrency=2):
+        done = [queue.wait(task_id, 20) for task_id in last]
+        still = read(queue, slow)
+        Path(go_on).touch()
+        assert queue.wait(slow, 20).state is TaskState.COMPLETED
+
+    assert still.state is TaskState.RUNNING
+    assert {(task.state, task.attempts) for task in done} == {(TaskState.COMPLETED, 1)}
+
+
+@pytest.mark.parametrize("how, state", [("die", TaskState.BURIED), ("wait", TaskState.FAILED)])
+def test_only_the_task_that_ends_its_process_pays(queue: TaskQueue, tmp_path: Path, how: str, state: TaskState) -> None:
+    ids = submit_quick(queue, 300)
+    guilty = queue.enqueue(
+        "mostly_quick", {"how": how, "file": str(tmp_path / "never")}, timeout_seconds=0.3, max_attempts=1
+    )
+    ids += submit_quick(queue, 300)
+    with working(queue, concurrency=2):
+        assert queue.wait(guilty, 20).state is state
+        innocent = [queue.wait(task_id, 20) for task_id in ids]
+
+    assert {task.state for task in innocent} == {TaskState.COMPLETED}
+    assert {task.attempts for task in innocent} == {1}
+
+
+def submit_quick(queue: TaskQueue, count: int) -> list[UUID]:
+    return [queue.enqueue("mostly_quick", {"how": "quick", "file": ""}, timeout_seconds=5) for _ in range(count)]
+
+
 def test_a_database_in_memory_is_enough_for_tasks_that_do_not_use_it() -> None:
     with TaskQueue("sqlite:///:memory:", registry=tasks.queue.registry) as queue:
         assert value_of(run(queue, "add", a=1, b=1)) == 2

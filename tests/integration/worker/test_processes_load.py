@@ -83,6 +83,13 @@ def test_a_function_of_the_main_script_is_found_without_running_the_script(folde
     assert folder.printed(*command) == ["[True, '__mp_main__', 42]"]
 
 
+def test_files_in_the_current_folder_are_not_taken_for_pythons_modules(folder: Folder) -> None:
+    folder.write("bin/main.py", MAIN)
+    folder.write("queue.py", "raise SystemExit('not the module of this name')")
+
+    assert folder.printed("bin/main.py") == ["[True, '__mp_main__', 42]"]
+
+
 def test_a_script_that_works_whenever_it_is_imported_is_told_what_to_do(folder: Folder) -> None:
     folder.write(
         "main.py",
