@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import socket
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from tasklib import Abort, Config, Task, TaskContext, TaskId, TaskQueue
+from tasklib.storage.operations.attempts import claim_tasks
+from tasklib.storage.operations.workers import Registration, register_worker
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.attendant import Watch
+from tasklib.worker.calling import COMMITTED, Caller
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import aeventually
 
@@ -349,6 +357,7 @@ SLOW_COMMIT = """
     CREATE CONSTRAINT TRIGGER slow_commit AFTER INSERT ON ledger DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION take_time()
 """
+IN_COMMIT = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query = 'COMMIT'"
 
 
 @pytest.mark.backends("postgres-newest")
@@ -369,6 +378,97 @@ async def test_a_timeout_does_not_break_off_a_commit_under_way(open_bank: OpenBa
     assert (task.state, task.attempts, bank.entries()) == ("completed", 1, ["one"])
     if bank.kind == "async def":  # a thread cannot be waited for: its timeout is told, and refused by the database
         assert errors == []
+
+
+@pytest.mark.backends("postgres-newest")
+@pytest.mark.parametrize("lost", ["answer", "transaction"])
+async def test_a_connection_lost_in_commit_leaves_the_effect_once(open_bank: OpenBank, lost: str) -> None:
+    """Whether COMMIT took effect cannot be known then; the fence of the next write decides."""
+    bank = open_bank()
+    bank.run_sql(SLOW_COMMIT)
+    sockets: list[int] = []
+
+    def act(ctx: TaskContext) -> Steps:
+        sockets.append(ctx.connection.fileno())
+        yield bank.write(ctx, f"attempt {ctx.attempt}")
+
+    bank.define(act)
+    task_id = await bank.queue.aenqueue("job")
+    async with bank.worker():
+        [[backend]] = await aeventually(lambda: bank.run_sql(IN_COMMIT), PATIENCE)
+        if lost == "answer":
+            with socket.socket(fileno=os.dup(sockets[0])) as line:
+                line.shutdown(socket.SHUT_RDWR)
+        else:
+            bank.run_sql(f"SELECT pg_terminate_backend({backend}, 5000)")
+        task = await bank.queue.await_(task_id, PATIENCE)
+
+    attempt = 1 if lost == "answer" else 2
+    assert (task.state, task.attempts, bank.entries()) == ("completed", attempt, [f"attempt {attempt}"])
+
+
+@pytest.mark.backends("postgres")
+async def test_an_attempt_that_lost_its_claim_is_undone_and_the_next_one_counts(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Watch, "interval", PATIENCE)  # the worker does not notice before it is told at the completion
+    inside, outside = threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+    bank.queue.on_error(lambda ctx, error: errors.append(error))
+
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, f"attempt {ctx.attempt}")
+        yield bank.submit("child")
+        inside.set()
+        yield outside.wait(PATIENCE) if bank.kind == "def" else asyncio.to_thread(outside.wait, PATIENCE)
+
+    bank.define(act)
+    task_id = await bank.queue.aenqueue("job")
+    async with bank.worker():
+        await asyncio.to_thread(inside.wait, PATIENCE)
+        bank.run_sql("UPDATE tasks SET locked_until = now() - interval '1 second'")
+        assert await bank.queue.arecover_stale_tasks() == 1
+        outside.set()
+        task = await bank.queue.await_(task_id, PATIENCE)
+
+    assert (task.state, task.attempts, bank.entries()) == ("completed", 2, ["attempt 2"])
+    assert await bank.queue.acount(name="child") == 1
+    assert f"late write refused: task {task_id}" in caplog.text
+    assert errors == []
+
+
+def test_an_attempt_that_lost_its_claim_before_it_began_is_undone(bank: Bank) -> None:
+    """On SQLite nobody can take it away later, because nobody else can write."""
+    bank.define(lambda ctx: (yield bank.write(ctx, "late")) and None)
+    task_id = bank.queue.enqueue("job")
+    task = claim_by_hand(bank.queue)
+    bank.run_sql("UPDATE tasks SET state = 'pending', worker_id = NULL, locked_until = NULL")
+    definition = bank.queue.registry.get("job")
+    assert definition is not None
+    caller = Caller(lambda: bank.queue.database, hooks=(), max_result_bytes=1000, now=lambda: None)
+    call = caller.prepare(definition, task, TaskContext(task.task("gone")))
+
+    assert (call() if bank.kind == "def" else asyncio.run(call())) is COMMITTED
+    assert (bank.read(task_id).state, bank.entries()) == ("pending", [])
+
+
+def claim_by_hand(queue: TaskQueue) -> ClaimedTask:
+    """The one task that is due, claimed by a worker that does nothing else."""
+    who = Registration(uuid4(), "by hand", "host", 1, 30.0, 1, ("job",))
+    queue.database.run(lambda: register_worker(who, None))
+    claimed = queue.database.run(
+        lambda: claim_tasks(
+            instance=who.instance,
+            worker_id=who.worker_id,
+            names=who.names,
+            limit=1,
+            lease_seconds=600,
+            held=[],
+            now=None,
+        )
+    )
+    [task] = claimed.tasks
+    return task
 
 
 @pytest.mark.backends("postgres-newest")
