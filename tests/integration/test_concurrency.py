@@ -46,7 +46,7 @@ def test_eight_processes_complete_every_task_exactly_once(database_url: str, jou
 @pytest.mark.backends("sqlite-file", "postgres-newest")
 @pytest.mark.timeout(300)
 def test_a_worker_killed_at_work_loses_nothing(database_url: str, journal: Journal):
-    size = 800
+    size = 1_200
     options = {"worker_timeout": 2.0, "pause": 0.05}
     with TaskQueue(database_url) as queue, counting_workers(database_url, journal, 4, **options) as workers:
         submit(queue, size)

@@ -154,7 +154,7 @@ def test_a_wrong_password_is_told_and_never_shown(server: Server, form: Form):
 
 
 def test_a_server_that_goes_away_is_an_error_until_it_is_back(server: Server, form: Form):
-    with open_queue(f"{server.url}?schema=away_{form}", form, connect_timeout_seconds=1.0) as queue:
+    with open_queue(f"{server.url}?schema=away_{form}", form, connect_timeout_seconds=2.0) as queue:
         before = queue.enqueue("job")
         server.halt()
         for use in (queue.count, lambda: queue.enqueue("lost")):

@@ -106,7 +106,7 @@ def test_an_application_that_holds_the_table_is_told_when_the_role_has_a_lock_ti
 def test_a_pool_in_use_to_the_last_connection_is_told(newest_postgres_url: str):
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tasks'::regclass"
     with (
-        open_queue(newest_postgres_url, pool_size=1, connect_timeout_seconds=0.2) as queue,
+        open_queue(newest_postgres_url, pool_size=1, connect_timeout_seconds=1.0) as queue,
         psycopg.connect(libpq_url(newest_postgres_url)) as other,
         ThreadPoolExecutor(1) as threads,
     ):
