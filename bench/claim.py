@@ -63,6 +63,8 @@ class Design:
 
 DESIGNS = {
     "shipped": Design(),
+    "fillfactor 30": Design(("ALTER TABLE tasks SET (fillfactor = 30)",)),
+    "fillfactor 35": Design(("ALTER TABLE tasks SET (fillfactor = 35)",)),
     "fillfactor 40": Design(("ALTER TABLE tasks SET (fillfactor = 40)",)),
     "fillfactor 45": Design(("ALTER TABLE tasks SET (fillfactor = 45)",)),
     "fillfactor 50": Design(("ALTER TABLE tasks SET (fillfactor = 50)",)),
@@ -144,9 +146,11 @@ class Drain:
             done += len(claimed)
 
 
-def measure(server: Server, design: Design, *, tasks: int, batch: int, types: int, payload: int = 0) -> Cost:
-    """Fill a fresh table and drain it."""
-    with fresh_schema(server, SCHEMA) as connection:
+def measure(
+    server: Server, design: Design, *, tasks: int, batch: int, types: int, payload: int = 0, snapshot: bool = False
+) -> Cost:
+    """Fill a fresh table and drain it, if asked while another session holds on to the table as it was before."""
+    with fresh_schema(server, SCHEMA) as connection, psycopg.connect(server.url) as other:
         for statement in design.ddl:
             connection.execute(statement.encode())
         connection.execute(LOAD, {"types": types, "tasks": tasks, "payload": payload})
@@ -162,6 +166,9 @@ def measure(server: Server, design: Design, *, tasks: int, batch: int, types: in
                 "claim_tasks": text.replace(marker, marker + design.claim_sets),
             }
         drain.register()
+        if snapshot:
+            other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            other.execute("SELECT pg_current_snapshot()")
         pid = connection.info.backend_pid
         before = cpu_seconds(pid), time.process_time(), _wal(connection), time.monotonic()
         done = drain.work([f"noop.{n}" for n in range(types)], batch)
@@ -204,6 +211,7 @@ def main() -> None:
                         batch=batch,
                         types=options.types,
                         payload=options.payload,
+                        snapshot=options.snapshot,
                     )
                     runs.setdefault((name, batch), []).append(cost)
         version = server.installation.version
@@ -238,6 +246,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tasks", type=int, default=60_000)
     parser.add_argument("--types", type=int, default=1)
     parser.add_argument("--payload", type=int, default=0, help="bytes of text in each task's arguments")
+    parser.add_argument("--snapshot", action="store_true", help="another session holds a snapshot open meanwhile")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
     parser.add_argument("--json", type=Path, help="write every run to this file")

@@ -4,7 +4,8 @@
     python -m bench.notify --alternatives           other ways to look whether somebody waits
 
 Rates on a shared machine swing; so every variant runs once in each round, beside the others, and what is compared is
-the median of the rounds' own ratios.  The server's CPU time per insert, printed beside them, is steadier.
+the median of the rounds' own ratios.  The server's CPU time per insert, of one session that does not wait for the disk,
+is steadier.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -29,6 +30,8 @@ from tasklib.storage.postgres.dialect import PostgresDialect
 from tools.postgres import Server
 
 SCHEMA = "bench"
+SUBMIT = "queue.enqueue"
+CPU_INSERTS = 5_000
 INSERT = "INSERT INTO tasks (name, kwargs) VALUES ('webhook.outbound', '{\"url\": \"https://example.com\"}');\n"
 
 
@@ -38,6 +41,8 @@ class Variant:
 
     ddl: str = ""
     idle: bool = False
+    then: str = ""
+    """What a session does after each insert, in a transaction of its own."""
 
 
 NO_TRIGGER = "DROP TRIGGER tasks_wake ON tasks"
@@ -56,32 +61,35 @@ BEGIN
 END
 $$
 """
-EXISTS = """
-CREATE OR REPLACE FUNCTION tasklib_wake() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF EXISTS (SELECT FROM tasklib_idle WHERE until > now()) THEN
-        PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'new');
-    END IF;
-    RETURN NULL;
-END
-$$;
-DROP TRIGGER tasks_wake ON tasks;
-CREATE TRIGGER tasks_wake AFTER INSERT ON tasks FOR EACH STATEMENT EXECUTE FUNCTION tasklib_wake()
-"""
-SQL_CONDITION = """
-CREATE OR REPLACE FUNCTION tasklib_waits() RETURNS boolean LANGUAGE sql STABLE
-AS 'SELECT EXISTS (SELECT FROM tasklib_idle WHERE until > now())';
-DROP TRIGGER tasks_wake ON tasks;
-CREATE TRIGGER tasks_wake AFTER INSERT ON tasks FOR EACH STATEMENT
-    WHEN (tasklib_waits()) EXECUTE FUNCTION tasklib_wake()
-"""
 SEQUENCE_CONDITION = """
 CREATE UNLOGGED SEQUENCE tasklib_flag;
 DROP TRIGGER tasks_wake ON tasks;
 CREATE TRIGGER tasks_wake AFTER INSERT ON tasks FOR EACH STATEMENT
     WHEN (pg_sequence_last_value('tasklib_flag'::regclass) IS NOT NULL) EXECUTE FUNCTION tasklib_wake()
 """
-FLAG_UP = "; SELECT setval('tasklib_flag', 1)"
+# A sequence is outside of transactions: others see at once that a notice is under way.
+ONE_IN_5_MS = """
+CREATE UNLOGGED SEQUENCE tasklib_noticed;
+CREATE OR REPLACE FUNCTION tasklib_wake() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    moment bigint;
+BEGIN
+    IF EXISTS (SELECT FROM tasklib_idle WHERE until > now()) THEN
+        moment := extract(epoch FROM clock_timestamp()) * 1000;
+        IF coalesce(pg_sequence_last_value('tasklib_noticed'::regclass), 0) < moment - 5 THEN
+            PERFORM setval('tasklib_noticed', moment);
+            PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'new');
+        END IF;
+    END IF;
+    RETURN NULL;
+END
+$$
+"""
+# A transaction that only notifies has nothing to flush, so it holds the lock of all notifiers for no time.
+AFTER_COMMIT = (
+    "SELECT pg_notify('tasklib_' || left(md5(current_schema()), 16), 'new')"
+    " WHERE EXISTS (SELECT FROM tasklib_idle WHERE until > now());\n"
+)
 
 SHIPPED = {
     "no trigger": Variant(NO_TRIGGER),
@@ -90,20 +98,12 @@ SHIPPED = {
 }
 ALTERNATIVES = {
     "trigger that does nothing": Variant(NOTHING),
-    "plpgsql EXISTS": Variant(EXISTS),
-    "WHEN (SQL function)": Variant(SQL_CONDITION),
-    "WHEN (sequence), flag down": Variant(SEQUENCE_CONDITION),
-    "WHEN (sequence), flag up": Variant(SEQUENCE_CONDITION + FLAG_UP),
+    "WHEN (sequence), nobody idle": Variant(SEQUENCE_CONDITION),
     "always notify": Variant(ALWAYS),
+    "one notice in 5 ms, one idle": Variant(ONE_IN_5_MS, idle=True),
+    "notice after commit, nobody idle": Variant(NO_TRIGGER, then=AFTER_COMMIT),
+    "notice after commit, one idle": Variant(NO_TRIGGER, idle=True, then=AFTER_COMMIT),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """One run: single-row commits in a second, and what one cost the whole server."""
-
-    per_second: float
-    server_us: float
 
 
 class Bench:
@@ -112,25 +112,36 @@ class Bench:
     def __init__(self, server: Server, variants: dict[str, Variant], seconds: float) -> None:
         self.server = server
         self.seconds = seconds
-        self.schemas = {name: f"{SCHEMA}_{number}" for number, name in enumerate([*variants, "queue.submit"])}
+        self.schemas = {name: f"{SCHEMA}_{number}" for number, name in enumerate([*variants, SUBMIT])}
         for name, schema in self.schemas.items():
             with fresh_schema(server, schema) as connection:
                 if ddl := variants[name].ddl if name in variants else "":
                     connection.execute(ddl.encode())
         self.queues: dict[int, TaskQueue] = {}
 
-    def cost(self, name: str, variant: Variant | None, clients: int) -> Cost:
-        """Single-row inserts by as many sessions of pgbench, or without a variant by as many threads that submit."""
+    def rate(self, name: str, variant: Variant | None, clients: int) -> float:
+        """Commits in a second, by as many sessions of pgbench, or without a variant by as many threads that submit."""
         with self.listening(name, variant is not None and variant.idle):
-            before, started = tree_cpu_seconds(self.server), time.monotonic()
-            done = self.submit(clients) if variant is None else self.pgbench(self.schemas[name], clients)
-            used, took = tree_cpu_seconds(self.server) - before, time.monotonic() - started
-        return Cost(done / took, used / max(done, 1) * 1e6)
+            started = time.monotonic()
+            if variant is None:
+                done = self.submit(clients)
+            else:
+                length = f"--time={max(1, round(self.seconds))}"
+                done = self.pgbench(self.schemas[name], INSERT + variant.then, length, clients=clients)
+            return done / (time.monotonic() - started)
+
+    def cpu_us(self, name: str, variant: Variant) -> float:
+        """What one insert costs the server, without waiting for the disk."""
+        with self.listening(name, variant.idle):
+            before = tree_cpu_seconds(self.server)
+            length = f"--transactions={CPU_INSERTS}"
+            done = self.pgbench(self.schemas[name], INSERT + variant.then, length, durable=False)
+            return (tree_cpu_seconds(self.server) - before) / done * 1e6
 
     def submit(self, clients: int) -> int:
         """Have as many threads of one process submit for a while; returns how many tasks."""
         if clients not in self.queues:
-            url = f"{self.server.url}?schema={self.schemas['queue.submit']}"
+            url = f"{self.server.url}?schema={self.schemas[SUBMIT]}"
             self.queues[clients] = TaskQueue(Config(database_url=url, pool_size=clients))
         queue = self.queues[clients]
         counts = [0] * clients
@@ -171,18 +182,16 @@ class Bench:
             reader.join()
             connection.execute("DELETE FROM tasklib_idle")
 
-    def pgbench(self, schema: str, clients: int) -> int:
-        """Have as many sessions insert for a while; returns how many rows."""
+    def pgbench(self, schema: str, statements: str, length: str, *, clients: int = 1, durable: bool = True) -> int:
+        """Have as many sessions run the statements, over and over; returns how often."""
+        session = f"-csearch_path={schema} -csynchronous_commit={'on' if durable else 'off'}"
+        target = f"host=127.0.0.1 port={self.server.port} user=postgres options='{session}' dbname=postgres"
         with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
-            script.write(INSERT)
+            script.write(statements)
             script.flush()
-            program = [self.server.installation.bindir / "pgbench", "--no-vacuum", "--protocol=prepared"]
-            size = [f"--client={clients}", f"--jobs={min(clients, 2)}", f"--time={max(1, round(self.seconds))}"]
-            target = (
-                f"host=127.0.0.1 port={self.server.port} user=postgres options='-csearch_path={schema}' dbname=postgres"
-            )
-            command = [*map(str, program), *size, f"--file={script.name}", target]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            program = [str(self.server.installation.bindir / "pgbench"), "--no-vacuum", "--protocol=prepared", length]
+            size = [f"--client={clients}", f"--jobs={min(clients, 2)}", f"--file={script.name}"]
+            done = subprocess.run([*program, *size, target], check=True, capture_output=True, text=True)
         found = re.search(r"actually processed: (\d+)", done.stdout)
         assert found, done.stdout
         return int(found[1])
@@ -201,42 +210,38 @@ def _read_notices(connection: psycopg.Connection, ended: threading.Event) -> Non
 def main() -> None:
     options = _options()
     variants = SHIPPED | (ALTERNATIVES if options.alternatives else {})
-    costs: dict[tuple[str, int], list[Cost]] = {}
+    rates: dict[tuple[str, int], list[float]] = {}
+    cpu: dict[str, list[float]] = {}
     with durable_server(options.postgres) as server:
         bench = Bench(server, variants, options.seconds)
         for _ in range(options.rounds):
+            for name, variant in variants.items():
+                cpu.setdefault(name, []).append(bench.cpu_us(name, variant))
             for clients in options.clients:
-                for name, variant in [*variants.items(), ("queue.submit", None)]:
-                    costs.setdefault((name, clients), []).append(bench.cost(name, variant, clients))
+                for name, variant in [*variants.items(), (SUBMIT, None)]:
+                    rates.setdefault((name, clients), []).append(bench.rate(name, variant, clients))
         bench.close()
         version = server.installation.version
-    columns, rows = ["variant"], []
+    columns, rows = ["variant", "CPU µs"], []
     for clients in options.clients:
-        columns += [f"{clients} sessions /s", "ratio", "CPU µs"]
-    for name in [*variants, "queue.submit"]:
-        cells = [name]
+        columns += [f"{clients} sessions /s", "ratio"]
+    for name in [*variants, SUBMIT]:
+        cells = [name, f"{middle(cpu[name]):.0f}" if name in cpu else ""]
         for clients in options.clients:
-            mine, plain = costs[name, clients], costs["no trigger", clients]
-            ratio = middle([one.per_second / other.per_second for one, other in zip(mine, plain, strict=True)])
-            cells += [
-                f"{middle([one.per_second for one in mine]):,.0f}",
-                f"{ratio:.2f}",
-                f"{middle([one.server_us for one in mine]):.0f}",
-            ]
+            mine, plain = rates[name, clients], rates["no trigger", clients]
+            ratio = middle([one / other for one, other in zip(mine, plain, strict=True)])
+            cells += [f"{middle(mine):,.0f}", f"{ratio:.2f}"]
         rows.append(cells)
     title = f"PostgreSQL {version}: durable single-row inserts, {options.rounds} rounds of {options.seconds:g} s"
     show(title, columns, rows)
-    results = [
-        {"variant": name, "clients": clients, "runs": [asdict(one) for one in runs]}
-        for (name, clients), runs in costs.items()
-    ]
-    save(options.json, {"postgres": version, "seconds": options.seconds, "results": results})
+    results = [{"variant": name, "clients": clients, "per_second": found} for (name, clients), found in rates.items()]
+    save(options.json, {"postgres": version, "seconds": options.seconds, "cpu_us": cpu, "results": results})
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.notify", description="Cost of the wake-up trigger.")
     parser.add_argument("--alternatives", action="store_true", help="also other ways to look whether somebody waits")
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 16, 64])
+    parser.add_argument("--clients", type=int, nargs="*", default=[1, 16, 64])
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
