@@ -232,19 +232,69 @@ def test_a_write_after_sqlite_gave_up_the_transaction_is_refused(bank: Bank) -> 
     assert (task.state, bank.entries()) == ("failed", [])
 
 
-def test_what_the_function_does_to_its_connection_harms_nobody(bank: Bank) -> None:
+@pytest.mark.backends("sqlite")
+def test_what_would_wait_for_the_transaction_it_is_called_in_is_refused_at_once(bank: Bank) -> None:
     def act(ctx: TaskContext) -> Steps:
-        ctx.connection.row_factory = lambda *_: lambda *_: {"all": "gone"}
-        yield ctx.connection.execute("SELECT 1 UNION SELECT 2")  # its rows are never read
-        if bank.url != "sqlite:///:memory:":
-            yield ctx.connection.close()
+        yield bank.queue.pause("other") if bank.kind == "def" else bank.queue.apause("other")
 
     bank.define(act)
-    spoilt = bank.run_job(max_attempts=1)
-    bank.define(lambda ctx: (yield bank.write(ctx, "one")) and None)
-    task = bank.run_job()
+    task = bank.run_job(max_attempts=1)
 
-    assert (spoilt.name, task.state, bank.entries()) == ("job", "completed", ["one"])
+    assert (task.state, bank.queue.is_paused("other")) == ("failed", False)
+    assert "in a task that you submit" in (task.error or "")
+
+
+@pytest.mark.backends("postgres-newest")
+def test_a_failed_statement_must_not_be_swallowed(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        if bank.kind == "def":
+            with suppress(psycopg.Error):
+                ctx.connection.execute("SELECT 1 / 0")
+        else:
+            yield asyncio.gather(ctx.connection.execute("SELECT 1 / 0"), return_exceptions=True)
+
+    bank.define(act)
+    task = bank.run_job(max_attempts=1)
+
+    assert (task.state, "with ctx.connection.transaction()" in (task.error or "")) == ("failed", True)
+
+
+def test_part_of_the_work_can_be_undone(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "one")
+        yield ctx.connection.execute("SAVEPOINT risky")
+        yield bank.write(ctx, "two")
+        yield ctx.connection.execute("ROLLBACK TO SAVEPOINT risky")
+
+    bank.define(act)
+
+    assert (bank.run_job().state, bank.entries()) == ("completed", ["one"])
+
+
+def test_what_the_function_does_to_its_connection_harms_nobody(bank: Bank) -> None:
+    def spoil(ctx: TaskContext) -> Steps:
+        ctx.connection.row_factory = lambda *_: lambda *_: {"all": "gone"}
+        yield ctx.connection.execute("SELECT 1 UNION SELECT 2")  # its rows are never read
+
+    def count(ctx: TaskContext) -> Steps:
+        cursor = yield ctx.connection.execute("SELECT 3")
+        return list((yield cursor.fetchone()))
+
+    bank.define(spoil)
+    assert bank.run_job().state == "completed"
+    bank.define(count)
+    assert bank.run_job().result == {"value": [3]}
+
+
+def test_a_function_that_closes_its_connection_harms_nobody(bank: Bank) -> None:
+    def act(ctx: TaskContext) -> Steps:
+        yield bank.write(ctx, "lost")
+        yield ctx.connection.close()
+
+    bank.define(act)
+    assert bank.run_job(max_attempts=1).state == "failed"
+    bank.define(lambda ctx: (yield bank.write(ctx, "kept")) and None)
+    assert (bank.run_job().state, bank.entries()) == ("completed", ["kept"])
 
 
 def test_the_connection_is_gone_when_the_function_has_ended(bank: Bank) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, finalize
 
 import psycopg
-from psycopg import AsyncClientCursor, AsyncConnection, ClientCursor, Connection, IsolationLevel
+from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor, ClientCursor, Connection, Cursor, IsolationLevel
 from psycopg.pq import TransactionStatus
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, tuple_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from tasklib.config import Config, redact_url
@@ -128,6 +128,7 @@ class PostgresDatabase:
                 raise self._explain(error) from error
             except PoolClosed as error:
                 raise DatabaseUnavailable(CLOSED) from error
+            connection.row_factory, connection.cursor_factory = tuple_row, Cursor  # as if nobody had it before
             stack.enter_context(_translated())
             block = stack.enter_context(connection.transaction())
             with _kept_open():
@@ -145,6 +146,7 @@ class PostgresDatabase:
                 raise await asyncio.to_thread(self._explain, error) from error
             except PoolClosed as error:
                 raise DatabaseUnavailable(CLOSED) from error
+            connection.row_factory, connection.cursor_factory = tuple_row, AsyncCursor
             stack.enter_context(_translated())
             block = await stack.enter_async_context(connection.transaction())
             with _kept_open():

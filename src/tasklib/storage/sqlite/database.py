@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from tasklib.config import Config
-from tasklib.errors import ConfigurationError, DatabaseBusy, DatabaseUnavailable, StorageError
+from tasklib.context import TaskContext, current_context
+from tasklib.errors import ConfigurationError, ContextError, DatabaseBusy, DatabaseUnavailable, StorageError
 from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.drive import ROLLBACK, run_blocking, steps
 from tasklib.storage.sqlite import schema
@@ -60,11 +61,7 @@ class SqliteDatabase:
 
     def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation in this thread."""
-        session = _Session(self, self._opened())
-        try:
-            return run_blocking(steps(make(), translate), session.execute)
-        finally:
-            session.close()
+        return self._run(make, self._is_lent_here())
 
     async def arun(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation in a thread of its own pool."""
@@ -72,7 +69,7 @@ class SqliteDatabase:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="tasklib-sqlite")
             threads = self._threads
-        return await asyncio.get_running_loop().run_in_executor(threads, self.run, make)
+        return await asyncio.get_running_loop().run_in_executor(threads, self._run, make, self._is_lent_here())
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside the caller's transaction."""
@@ -182,6 +179,18 @@ class SqliteDatabase:
     async def aclose(self) -> None:
         """Close every connection without blocking the event loop."""
         await asyncio.to_thread(self.close)
+
+    def _run(self, make: Callable[[], Operation[T]], is_lent_here: bool) -> T:
+        session = _Session(self, self._opened(), is_lent_here)
+        try:
+            return run_blocking(steps(make(), translate), session.execute)
+        finally:
+            session.close()
+
+    def _is_lent_here(self) -> bool:
+        """Whether this is called by the function of a transactional task that has the writer."""
+        running: TaskContext | None = current_context(None)
+        return running is not None and running.transaction_of(self) is not None
 
     @property
     def _is_open(self) -> bool:
@@ -317,9 +326,10 @@ class _Transaction:
 class _Session:
     """The connection side of one operation: reads beside the writer, and writes in turn."""
 
-    def __init__(self, database: SqliteDatabase, writer: sqlite3.Connection) -> None:
+    def __init__(self, database: SqliteDatabase, writer: sqlite3.Connection, is_lent_here: bool = False) -> None:
         self._database = database
         self._writer = writer
+        self._is_lent_here = is_lent_here
         self._writing = False
         self._changes = 0
 
@@ -356,6 +366,11 @@ class _Session:
             self._end("ROLLBACK")
 
     def _begin(self) -> None:
+        if self._is_lent_here:
+            raise ContextError(
+                "this would wait for the very transaction it is called in: a transactional task has SQLite's only "
+                "writer; inside one submit tasks, and do the rest in a task that you submit"
+            )
         self._database.gate.acquire()
         try:
             self._writer.execute("BEGIN IMMEDIATE")
