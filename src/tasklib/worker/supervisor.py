@@ -84,6 +84,9 @@ class Supervisor:
 
     def give_up(self, code: int) -> None:
         """The first worker process could not start and has said why; nobody else could: end as it did."""
+        if code <= 0:
+            how = f"was ended by {signal.Signals(-code).name}" if code else "ended without an error"
+            log.error("the first worker process %s before it had loaded its tasks", how)
         self._code = code if code > 0 else 128 - code if code else 1
         self.stop()
 
