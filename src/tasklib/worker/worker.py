@@ -33,10 +33,11 @@ from tasklib.worker.heartbeat import Heartbeat
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.importing import refuse_while_loading
 from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
-from tasklib.worker.periodic import Periodic
+from tasklib.worker.periodic import Service
 from tasklib.worker.places import Places
 from tasklib.worker.processes import TaskProcesses
 from tasklib.worker.reaper import Reaper
+from tasklib.worker.scheduler import Scheduler
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import StopSignals
 
@@ -92,6 +93,7 @@ class Worker:
             ended=self._ended,
         )
         self._claimer: Claimer | None = None
+        self._scheduler: Scheduler | None = None
         self._stopping = False
         self._hurry = asyncio.Event()
         self._done = 0
@@ -146,7 +148,7 @@ class Worker:
 
         def wake(event: str) -> None:
             if not event.startswith("done") and not loop.is_closed():
-                loop.call_soon_threadsafe(self._wake)
+                loop.call_soon_threadsafe(self._hear, event)
 
         unsubscribe = await self._patiently(lambda: asyncio.to_thread(self._database.subscribe, wake))
         try:
@@ -175,11 +177,19 @@ class Worker:
         claimer = self._claimer = self._make_claimer(heartbeat.instance, guard)
         reaper = self._reaper(heartbeat)
         lease = config.lock_timeout_seconds
-        services = (
+        self._scheduler = Scheduler(
+            self._database,
+            self._queue.scheduled_task,
+            plans=self._queue.declared_schedules,
+            known_tasks=self._queue.registry.names(),
+            now=now,
+        )
+        services: tuple[Service, ...] = (
             LeaseKeeper(self._database, self._hand, lease_seconds=lease, now=now),
             self._watch,
             reaper,
             guard,
+            *((self._scheduler,) if work is Claimer.run else ()),
         )
         if self._stopping:
             claimer.stop()
@@ -227,7 +237,7 @@ class Worker:
                 await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             await self._finisher.flush()
 
-    async def _end_instance(self, heartbeat: Heartbeat, claimer: Claimer, services: Iterable[Periodic]) -> None:
+    async def _end_instance(self, heartbeat: Heartbeat, claimer: Claimer, services: Iterable[Service]) -> None:
         """Drain and sign off.  Without the database's word on everything it held, the instance is not signed off:
         when its heartbeat is missed, others take back what it could not."""
         try:
@@ -335,6 +345,12 @@ class Worker:
             f" ({reason})" if reason else "",
             extra={"task_id": task.id, "task_name": task.name, "attempt": task.attempts, "worker_id": self.worker_id},
         )
+
+    def _hear(self, event: str) -> None:
+        """Something happened in the database: there may be work, or another schedule."""
+        if self._scheduler is not None and event in ("schedules", "changed"):
+            self._scheduler.changed(surely=event == "schedules")
+        self._wake()
 
     def _wake(self) -> None:
         if self._claimer is not None:
