@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from tasklib import Abort, Middleware, Resource, Retry, Snooze, TaskContext, TaskQueue, WorkerState, current_context
 
+time.sleep(float(os.environ.get("PROCESS_TASKS_SLOW", "0")))
 queue = TaskQueue(os.environ.get("PROCESS_TASKS_URL", "sqlite:///:memory:"))
 
 
