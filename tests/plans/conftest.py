@@ -12,18 +12,15 @@ from tests.plans.sqlite import SqliteTable
 
 
 @pytest.fixture
-def new_postgres(postgres_url: str) -> Iterator[Callable[[], PostgresTable]]:
-    """Makes empty tables on one server."""
+def new_postgres(lone_postgres_url: str) -> Iterator[Callable[[], PostgresTable]]:
+    """Makes empty tables in one database."""
     made: list[PostgresTable] = []
 
     def make() -> PostgresTable:
-        made.append(PostgresTable(postgres_url, number=len(made)))
+        made.append(PostgresTable(lone_postgres_url, number=len(made)))
         return made[-1]
 
     yield make
-    # The first one's schema is the fixture's own.
-    for table in made[1:]:
-        table.execute(f"DROP SCHEMA {table.schema} CASCADE")
     for table in made:
         table.close()
 

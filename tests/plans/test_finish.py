@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tasklib.storage.operations.attempts import Completion, complete_tasks
+from tests.fixtures.waiting import eventually
 from tests.plans.crowd import DUE, SPREAD, names
 from tests.plans.postgres import PostgresTable
 
@@ -35,8 +36,10 @@ def test_with_room_in_the_page_every_finish_is_heap_only(roomy: PostgresTable) -
 
 def test_with_the_fill_factor_we_ship_nearly_every_finish_is(new_postgres: Callable[[], PostgresTable]) -> None:
     table = new_postgres()
-    table.fill("due", DUE + SPREAD)
-    assert finish_all(table) >= 0.7 * BATCHES * BATCH
+    table.fill("due", 10 * DUE)
+    # A row's first version makes room for its third one only when no snapshot on this server is older than the claim;
+    # the tests beside this one hold some.
+    eventually(lambda: finish(table)["heap only"] >= 0.7 * BATCH, timeout=60)
 
 
 def test_a_finish_opens_the_primary_key_alone(roomy: PostgresTable) -> None:

@@ -7,6 +7,7 @@ import functools
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
@@ -275,14 +276,29 @@ class SqliteDatabase:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        if self.path is not None:
-            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            if mode != "wal":
-                raise StorageError(f"{self.path} cannot use a write-ahead log (got {mode}); is it on a network disk?")
+        if self.path is not None and _journal_mode(connection) != "wal":
+            self._use_write_ahead_log(connection)
         # Commits survive a power cut; checkpoints are done in turn, see gate.py.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.executescript(_CONNECTION_SQL)
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
+        """Change the file's mode, once in its life.  SQLite calls no busy handler here, so the wait is ours."""
+        deadline = time.monotonic() + self._config.busy_timeout_seconds
+        self.gate.acquire()
+        try:
+            while (mode := _journal_mode(connection, "= WAL")) is None and time.monotonic() < deadline:
+                time.sleep(0.005)
+        finally:
+            self.gate.release()
+        if mode is None:
+            raise DatabaseBusy(
+                f"another program keeps {self.path} open in a transaction, so its write-ahead log cannot be turned on; "
+                "end that transaction, or raise busy_timeout_seconds"
+            )
+        if mode != "wal":
+            raise StorageError(f"{self.path} cannot use a write-ahead log (got {mode}); is it on a network disk?")
 
     def reader(self) -> sqlite3.Connection:
         with self._open_lock:
@@ -306,6 +322,16 @@ class SqliteDatabase:
         if size > CHECKPOINT_BYTES:
             with suppress(sqlite3.Error):  # what was committed stays so; the next commit tries again
                 writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+def _journal_mode(connection: sqlite3.Connection, change: str = "") -> str | None:
+    """The file's mode, after the change if one is asked for; None while another connection stands in its way."""
+    try:
+        return str(connection.execute(f"PRAGMA journal_mode {change}").fetchone()[0])
+    except sqlite3.OperationalError as error:
+        if change and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            return None
+        raise
 
 
 class _Transaction:
