@@ -41,6 +41,7 @@ class Scheduler:
         self._now = now
         self._changed = asyncio.Event()
         self._looked = 0.0
+        self._later: asyncio.TimerHandle | None = None
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -48,12 +49,21 @@ class Scheduler:
         self._loop = asyncio.ensure_future(self._run())
 
     def changed(self, *, surely: bool) -> None:
-        """Look again: a schedule was made or changed, or, if that is not sure, when the last look is a while ago."""
-        if surely or time.monotonic() - self._looked > UNSURE_SECONDS:
+        """Look again: now if a schedule was made or changed, and if that is not sure, not more than once a second."""
+        wait = 0.0 if surely else self._looked + UNSURE_SECONDS - time.monotonic()
+        if wait <= 0:
             self._changed.set()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(wait, self._look_later)
+
+    def _look_later(self) -> None:
+        self._later = None
+        self._changed.set()
 
     async def stop(self) -> None:
         """End between two ticks."""
+        if self._later is not None:
+            self._later.cancel()
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
