@@ -1,1 +1,1 @@
-"""Measurements: each module runs by itself (`python -m bench.claim`) on a throwaway server and prints what it found."""
+"""Measurements on a throwaway server: `python -m bench` beside rivals, `python -m bench.claim` and `.notify` of parts."""

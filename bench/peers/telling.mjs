@@ -1,0 +1,53 @@
+// What a peer's program tells the bench: the same lines of JSON as telling.py.
+
+import { writeSync } from "node:fs";
+
+export const [, , command, address, number] = process.argv;
+export const count = Number(number ?? 0);
+export const tally = { ran: 0 };
+
+export function tell(what) {
+  writeSync(1, JSON.stringify({ pid: process.pid, ...what }) + "\n");
+}
+
+export function startTelling() {
+  let told = 0;
+  setInterval(() => {
+    if (tally.ran !== told) tell({ ran: (told = tally.ran) });
+  }, 20);
+}
+
+export function tellLatency(submitted) {
+  tell({ latency: now() - submitted });
+}
+
+export async function timeCalls(call, times) {
+  const each = [];
+  const started = performance.now();
+  for (let number = 0; number < times; number++) {
+    const before = performance.now();
+    await call(number);
+    each.push((performance.now() - before) / 1000);
+  }
+  const seconds = (performance.now() - started) / 1000;
+  each.sort((a, b) => a - b);
+  const { user, system } = process.cpuUsage();
+  const at = (part) => each[Math.floor(each.length * part)];
+  tell({ done: times, seconds, p50: at(0.5), p99: at(0.99), cpu: (user + system) / 1e6 });
+}
+
+export async function pace(call, times) {
+  for (let number = 0; number < times; number++) {
+    await new Promise((resume) => setTimeout(resume, 50));
+    await call(now());
+  }
+}
+
+export function chunks(total, size = 1000) {
+  const starts = Array.from({ length: Math.ceil(total / size) }, (_, index) => index * size);
+  return starts.map((start) => Array.from({ length: Math.min(size, total - start) }, (_, index) => start + index));
+}
+
+function now() {
+  return (performance.timeOrigin + performance.now()) / 1000;
+}

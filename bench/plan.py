@@ -1,0 +1,147 @@
+"""Which workload is measured for whom, and the goal its ratio is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench import workloads
+from bench.peer import POSTGRES, RAW, REDIS, SQLITE, TASKLIB, TASKLIB_SQLITE, Peer
+from bench.place import Places
+from bench.workloads import Figures
+
+Run = Callable[[Places, Peer, int], Figures]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One row of the goals: what is run, for whom, how much of it, and what its main figure is."""
+
+    key: str
+    title: str
+    run: Run
+    peers: tuple[Peer, ...]
+    count: int | None
+    """How many tasks; None for what each peer is given to drain."""
+    figure: str
+    unit: str
+    columns: tuple[str, ...]
+    at_most: int | None = None
+    """A bound for slow peers."""
+
+    def size(self, peer: Peer, share: float) -> int:
+        """How many tasks for this peer, at this share of the full length."""
+        count = peer.tasks if self.count is None else self.count
+        return max(20, round(count * share))
+
+
+def two(places: Places, peer: Peer, count: int) -> Figures:
+    """A drain by two worker processes."""
+    return workloads.drain(places, peer, count, workers=2)
+
+
+def threads(places: Places, peer: Peer, count: int) -> Figures:
+    """A drain of plain functions."""
+    return workloads.drain(places, peer, count, kind="thread" if peer is TASKLIB else "")
+
+
+def processes(places: Places, peer: Peer, count: int) -> Figures:
+    """A drain of functions in child processes."""
+    return workloads.drain(places, peer, count, kind="process" if peer is TASKLIB else "")
+
+
+CPU = ("worker_us", "server_us", "wal_bytes", "memory_mib")
+TIMES = ("p50_ms", "p99_ms", "producer_us", "server_us")
+WAKING = tuple(peer for peer in POSTGRES if peer is not RAW)
+WORKLOADS = (
+    Workload("P1", "sequential submits", workloads.single, POSTGRES, 3_000, "per_second", "/s", TIMES),
+    Workload("P2", "100 concurrent submits", workloads.merged, (TASKLIB,), 30_000, "per_second", "/s", TIMES),
+    Workload("P4", "drain, one worker process", workloads.drain, POSTGRES, None, "per_second", "/s", CPU),
+    Workload("P5", "drain, two worker processes", two, POSTGRES, None, "per_second", "/s", CPU),
+    Workload("P6", "drain, plain functions in threads", threads, (TASKLIB, *REDIS), None, "per_second", "/s", CPU),
+    Workload("P6p", "drain, child processes", processes, (TASKLIB, REDIS[0]), 10_000, "per_second", "/s", CPU),
+    Workload("P8", "wake-up of an idle worker", workloads.latency, WAKING, 200, "p50_ms", " ms", ("p95_ms", "p99_ms")),
+    Workload(
+        "P12",
+        "an idle worker, seconds",
+        workloads.idle,
+        WAKING,
+        20,
+        "cpu_percent",
+        " %",
+        ("queries_per_second", "memory_mib"),
+    ),
+    Workload("P13", "SQLite: sequential submits", workloads.single, SQLITE, 3_000, "per_second", "/s", TIMES),
+    Workload(
+        "P13m", "SQLite: 100 concurrent submits", workloads.merged, (TASKLIB_SQLITE,), 20_000, "per_second", "/s", TIMES
+    ),
+    Workload(
+        "P13d",
+        "SQLite: drain, one process",
+        workloads.drain,
+        SQLITE,
+        None,
+        "per_second",
+        "/s",
+        ("bulk_per_second", *CPU),
+    ),
+    Workload("P13t", "SQLite: drain, two processes", two, SQLITE, None, "per_second", "/s", ("bulk_per_second", *CPU)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A bound on a ratio of two figures of the same run."""
+
+    key: str
+    says: str
+    mine: tuple[str, str, str]
+    """Workload, peer and figure."""
+    theirs: tuple[str, str, str] | None
+    least: float | None = None
+    most: float | None = None
+
+
+GRAPHILE, PGQUEUER, HUEY, SAFE_HUEY = "graphile-worker", "PgQueuer", "Huey", "Huey, fsync"
+OURS, LITE = TASKLIB.name, TASKLIB_SQLITE.name
+GOALS = (
+    Goal("P1", "submit ≥ 0.85 × a bare INSERT", ("P1", OURS, "per_second"), ("P1", RAW.name, "per_second"), 0.85),
+    Goal("P2", "merged ≥ 8 × P1", ("P2", OURS, "per_second"), ("P1", OURS, "per_second"), 8),
+    Goal(
+        "P3", "bulk ≥ 1.5 × graphile-worker", ("P4", OURS, "bulk_per_second"), ("P4", GRAPHILE, "bulk_per_second"), 1.5
+    ),
+    Goal("P4", "drain ≥ 2.5 × PgQueuer", ("P4", OURS, "per_second"), ("P4", PGQUEUER, "per_second"), 2.5),
+    Goal("P4", "drain ≥ 1.15 × graphile-worker", ("P4", OURS, "per_second"), ("P4", GRAPHILE, "per_second"), 1.15),
+    Goal(
+        "P5", "two workers ≥ 1.15 × graphile-worker", ("P5", OURS, "per_second"), ("P5", GRAPHILE, "per_second"), 1.15
+    ),
+    Goal("P6", "threads ≥ 12,000/s", ("P6", OURS, "per_second"), None, 12_000),
+    Goal("P6", "threads ≥ 3 × Celery prefork", ("P6", OURS, "per_second"), ("P6", "Celery", "per_second"), 3),
+    Goal("P6", "processes ≥ 4,000/s", ("P6p", OURS, "per_second"), None, 4_000),
+    Goal("P6", "processes ≥ 3 × Celery prefork", ("P6p", OURS, "per_second"), ("P6p", "Celery", "per_second"), 3),
+    Goal("P7", "CPU ≤ 0.9 × graphile-worker", ("P4", OURS, "cpu_us"), ("P4", GRAPHILE, "cpu_us"), most=0.9),
+    Goal("P8", "wake-up p50 ≤ 0.5 × PgQueuer", ("P8", OURS, "p50_ms"), ("P8", PGQUEUER, "p50_ms"), most=0.5),
+    Goal("P8", "wake-up p99 ≤ 0.7 × PgQueuer", ("P8", OURS, "p99_ms"), ("P8", PGQUEUER, "p99_ms"), most=0.7),
+    Goal("P12", "idle ≤ 1 query/s", ("P12", OURS, "queries_per_second"), None, most=1),
+    Goal("P12", "idle ≤ 0.3 % of a core", ("P12", OURS, "cpu_percent"), None, most=0.3),
+    Goal("P12", "idle ≤ 60 MiB", ("P12", OURS, "memory_mib"), None, most=60),
+    Goal(
+        "P13", "merged submit ≥ 4 × Huey with fsync", ("P13m", LITE, "per_second"), ("P13", SAFE_HUEY, "per_second"), 4
+    ),
+    Goal(
+        "P13",
+        "bulk submit ≥ 4 × Huey with fsync",
+        ("P13d", LITE, "bulk_per_second"),
+        ("P13", SAFE_HUEY, "per_second"),
+        4,
+    ),
+    Goal("P13", "drain ≥ 4 × Huey with fsync", ("P13d", LITE, "per_second"), ("P13d", SAFE_HUEY, "per_second"), 4),
+    Goal("P13", "drain ≥ 0.8 × Huey without fsync", ("P13d", LITE, "per_second"), ("P13d", HUEY, "per_second"), 0.8),
+    Goal(
+        "P13",
+        "two processes ≥ 0.8 × Huey without fsync",
+        ("P13t", LITE, "per_second"),
+        ("P13t", HUEY, "per_second"),
+        0.8,
+    ),
+)

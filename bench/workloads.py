@@ -1,0 +1,154 @@
+"""What is measured, once each: submitting, draining, waking up and doing nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+import time
+from collections.abc import Callable
+
+import psycopg
+
+from bench.peer import Peer
+from bench.place import Places
+from bench.programs import Workers, produce
+
+Figures = dict[str, float]
+
+
+def single(places: Places, peer: Peer, count: int) -> Figures:
+    """One producer that waits for each submission."""
+    return _produce(places, peer, "single", count)
+
+
+def merged(places: Places, peer: Peer, count: int) -> Figures:
+    """One process with 100 submissions on their way at any time."""
+    return _produce(places, peer, "merged", count)
+
+
+def drain(places: Places, peer: Peer, count: int, *, workers: int = 1, kind: str = "") -> Figures:
+    """Submit a backlog in bulk, and run it; both are figures."""
+    with places.fresh(peer) as address:
+        _prepare(peer, address)
+        suffix = f":{kind}" if kind else ""
+        bulk = produce(peer, f"bulk{suffix}", address, count)
+        places.analyze(peer)
+        with Workers(peer, address, workers, kind) as crew:
+            measured = _measure(places, peer, crew, address, count, counted=kind != "process")
+    return {"bulk_per_second": count / bulk["seconds"], **measured}
+
+
+def latency(places: Places, peer: Peer, count: int) -> Figures:
+    """A task every 50 ms for an idle worker: from the start of its submission to the start of its handler."""
+    with places.fresh(peer) as address:
+        _prepare(peer, address)
+        with Workers(peer, address) as crew:
+            _until_ready(peer, crew, address)
+            crew.latencies.clear()
+            produce(peer, "paced", address, count)
+            _until(lambda: len(crew.latencies) >= count, 10)
+        found = sorted(crew.latencies)
+    return {f"p{part}_ms": found[min(len(found) - 1, int(len(found) * part / 100))] * 1e3 for part in (50, 95, 99)}
+
+
+def idle(places: Places, peer: Peer, seconds: float) -> Figures:
+    """A worker with nothing to do."""
+    with places.fresh(peer) as address:
+        _prepare(peer, address)
+        with Workers(peer, address) as crew:
+            _until_ready(peer, crew, address)
+            time.sleep(2)
+            before = crew.cpu(), _transactions(places, peer)
+            time.sleep(seconds)
+            after = crew.cpu(), _transactions(places, peer)
+            return {
+                "cpu_percent": (after[0] - before[0]) / seconds * 100,
+                "queries_per_second": (after[1] - before[1]) / seconds,
+                "memory_mib": crew.memory(),
+            }
+
+
+def _produce(places: Places, peer: Peer, what: str, count: int) -> Figures:
+    with places.fresh(peer) as address:
+        _prepare(peer, address)
+        server = places.server_cpu(peer)
+        told = produce(peer, what, address, count)
+        return {
+            "per_second": count / told["seconds"],
+            "p50_ms": told["p50"] * 1e3,
+            "p99_ms": told["p99"] * 1e3,
+            "producer_us": told["cpu"] / count * 1e6,
+            "server_us": (places.server_cpu(peer) - server) / count * 1e6,
+        }
+
+
+def _measure(places: Places, peer: Peer, crew: Workers, address: str, count: int, *, counted: bool) -> Figures:
+    """From the first tasks that ran to the last that is recorded as done."""
+    if counted:
+        crew.wait(1)
+        first = crew.ran
+    else:
+        _until(lambda: unfinished(peer, address) < count, 60)
+        first = count - unfinished(peer, address)
+    before = time.monotonic(), crew.cpu(), places.server_cpu(peer), places.wal(peer)
+    if counted:
+        crew.wait(count)
+    _until(lambda: unfinished(peer, address) == 0, 60)
+    after = time.monotonic(), crew.cpu(), places.server_cpu(peer), places.wal(peer)
+    wall, worker, server, wal = (b - a for a, b in zip(before, after, strict=True))
+    rest = max(1, count - first)
+    return {
+        "per_second": rest / wall,
+        "worker_us": worker / rest * 1e6,
+        "server_us": server / rest * 1e6,
+        "wal_bytes": wal / rest,
+        "memory_mib": crew.memory(),
+    }
+
+
+def unfinished(peer: Peer, address: str) -> int:
+    """How many tasks are not recorded as done."""
+    if not peer.unfinished:
+        return 0
+    if peer.kind == "sqlite":
+        with sqlite3.connect(address.removeprefix("sqlite:///")) as file:
+            (count,) = file.execute(peer.unfinished).fetchone()
+            return int(count)
+    with psycopg.connect(address, autocommit=True) as connection:
+        row = connection.execute(peer.unfinished.encode()).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _prepare(peer: Peer, address: str) -> None:
+    if peer.kind == "postgres" or peer.program == "tasklib":
+        produce(peer, "setup", address)
+
+
+def _until_ready(peer: Peer, crew: Workers, address: str) -> None:
+    """A worker is ready when it has run something."""
+    produce(peer, "paced", address, 3)
+    _until(lambda: len(crew.latencies) >= 3, 30)
+
+
+def _until(holds: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"waited {seconds:g} s in vain")
+        time.sleep(0.01)
+
+
+def _transactions(places: Places, peer: Peer) -> float:
+    if peer.kind != "postgres":
+        return 0.0
+    with psycopg.connect(places.postgres.url, autocommit=True) as connection:
+        row = connection.execute(
+            "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'bench'"
+        ).fetchone()
+    return 0.0 if row is None else float(row[0])
+
+
+def middle(runs: list[Figures]) -> Figures:
+    """The median of each figure over the runs."""
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
