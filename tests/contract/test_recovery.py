@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from tasklib import TaskState
+from tasklib.storage.operations import workers
 from tasklib.storage.rows import ClaimedTask
 from tests.fixtures.queues import NOON, Face, Form, Instance, open_queue
 
@@ -175,10 +176,27 @@ def test_an_orphan_is_found_once_its_lease_has_passed(queue: Face, worker: Insta
     worker.take(task_id, lease=60)
     worker.forget()
 
-    assert queue.recover_orphans() == 0
+    assert queue.look_for_orphans().tasks == 0
     queue.advance(60.01)
-    assert queue.recover_orphans() == 1
+    assert queue.look_for_orphans().tasks == 1
     assert queue.read(task_id).state == TaskState.PENDING
+
+
+def test_orphans_are_looked_for_part_by_part_from_the_newest_on(
+    queue: Face, worker: Instance, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(workers, "ORPHAN_ROWS", 2)
+    ids = [queue.enqueue("job") for _ in range(5)]
+    for task_id in ids:
+        worker.take(task_id, lease=60)
+    worker.forget()
+    queue.advance(60.01)
+
+    first = queue.look_for_orphans()
+    assert [queue.read(task_id).state for task_id in ids] == ["running"] * 3 + ["pending"] * 2
+    second = queue.look_for_orphans(before=first.before)
+    third = queue.look_for_orphans(before=second.before)
+    assert (first.tasks, second.tasks, third.tasks, third.before) == (2, 2, 1, None)
 
 
 def test_the_thorough_sweep_takes_nothing_that_is_held(queue: Face, worker: Instance):
@@ -192,4 +210,4 @@ def test_the_thorough_sweep_takes_nothing_that_is_held(queue: Face, worker: Inst
 
 
 def test_recovering_nothing_says_so(queue: Face):
-    assert (queue.recover(), queue.recover_stale_tasks(), queue.recover_orphans()) == (0, 0, 0)
+    assert (queue.recover(), queue.recover_stale_tasks(), queue.look_for_orphans().tasks) == (0, 0, 0)

@@ -30,8 +30,8 @@ BATCH = 100
 WHOLE_TABLE = {
     "count_tasks": "counts what a filter matches",
     "count_by_state": "counts everything",
-    "find_stale_any": "looks for what nobody has noted, asked for rarely",
-    "find_orphans": "looks for what nobody has noted, asked for rarely",
+    "find_stale_any": "looks for what nobody has noted, when a person asks for it",
+    "find_orphans": "looks at tens of thousands of insertions at a time, rarely",
     "count_ahead": "counts what waits before one task, when a person asks why",
 }
 

@@ -14,8 +14,8 @@ from tasklib.worker.periodic import Periodic
 
 SWEEPS = 3
 """About this many workers of a fleet look for passed leases in each interval; looking by all of them is not needed."""
-THOROUGH_EVERY = 60
-"""Every so many intervals, on average over the fleet, one reads the whole table for tasks that nobody holds."""
+ORPHANS_EVERY = 6
+"""Every so many intervals, on average over the fleet, one looks at a part of the table for tasks that nobody holds."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -39,21 +39,27 @@ class Reaper(Periodic):
         self._may_judge = may_judge
         self._now = now
         self._fleet = 1
+        self._orphans_before: int | None = None
 
     async def first_sweep(self) -> None:
         """Take back orphans: tasks nobody known holds, whose lease has passed.  Needs no judgement of others."""
-        self._tell(await self._database.arun(lambda: workers.recover_orphans(self._backoff, self._now())))
+        await self._recover_orphans()
 
     async def step(self) -> None:
         """Recover once, if this worker's own heartbeat has held for long enough to judge that of others."""
         if not self._may_judge():
             return
         leases = random.random() < SWEEPS / self._fleet
-        thorough = random.random() < 1 / (THOROUGH_EVERY * self._fleet)
-        recovery = await self._database.arun(
-            lambda: workers.recover_tasks(self._backoff, self._now(), leases=leases, thorough=thorough)
-        )
+        recovery = await self._database.arun(lambda: workers.recover_tasks(self._backoff, self._now(), leases=leases))
         self._fleet = max(1, recovery.fleet)
+        self._tell(recovery)
+        if random.random() < 1 / (ORPHANS_EVERY * self._fleet):
+            await self._recover_orphans()
+
+    async def _recover_orphans(self) -> None:
+        before = self._orphans_before
+        recovery = await self._database.arun(lambda: workers.recover_orphans(self._backoff, self._now(), before=before))
+        self._orphans_before = recovery.before
         self._tell(recovery)
 
     def _tell(self, recovery: workers.Recovery) -> None:

@@ -124,10 +124,11 @@ WHERE t.locked_until < coalesce(:now::timestamptz, now())
 ORDER BY t.id;
 
 -- name: find_orphans
--- Running tasks whose lease has passed and whom no known instance holds, found by reading the whole table.
+-- Running tasks among some insertions whose lease has passed and whom no known instance holds.
 SELECT t.id, t.version
 FROM {schema}.tasks AS t
-WHERE t.state = 'running' AND t.locked_until < coalesce(:now::timestamptz, now()) AND NOT EXISTS (
+WHERE t.seq > :after::bigint AND t.seq <= :until::bigint AND t.state = 'running'
+    AND t.locked_until < coalesce(:now::timestamptz, now()) AND NOT EXISTS (
     SELECT FROM {schema}.tasklib_claims AS h
     CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
     WHERE held.seq = t.seq AND held.version = t.version

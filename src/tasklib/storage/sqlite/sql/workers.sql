@@ -105,10 +105,10 @@ WHERE t.locked_until < :now
 ORDER BY t.id;
 
 -- name: find_orphans
--- Running tasks whose lease has passed and whom no known instance holds, found by reading the whole table.
+-- Running tasks among some insertions whose lease has passed and whom no known instance holds.
 SELECT t.id, t.version
 FROM tasks AS t
-WHERE t.state = 'running' AND t.locked_until < :now AND NOT EXISTS (
+WHERE t.seq > :after AND t.seq <= :until AND t.state = 'running' AND t.locked_until < :now AND NOT EXISTS (
     SELECT 1 FROM tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
     WHERE held.value = t.seq AND t.version = h.versions ->> held.key
 )
