@@ -1,1 +1,1 @@
-"""Measurements on a throwaway server: `python -m bench` beside rivals, `python -m bench.claim` and `.notify` of parts."""
+"""Measurements on throwaway servers: `python -m bench` beside rivals, `python -m bench.claim` of parts."""
