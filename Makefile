@@ -12,7 +12,7 @@ ARGS ?=
 define bootstrap
 @for python in $(PYTHON) $(VENV) python3 python3.14 python3.13 python3.12 python3.11; do \
   if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
-    exec $$python tools/bootstrap.py $(1); \
+    exec $$python -m tools.bootstrap $(1); \
   fi; \
 done; \
 echo "No usable Python found: tasklib needs Python 3.11 or newer with its venv and ensurepip modules." >&2; \
@@ -53,5 +53,5 @@ pin: setup  ## move constraints.txt to the newest versions
 	@$(VENV) -m tools.pin
 
 clean:  ## remove .venv, caches and builds
-	rm -rf .venv dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis dashboard/node_modules src/tasklib/http/static
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

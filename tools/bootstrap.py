@@ -1,6 +1,6 @@
 """Leaves a `.venv` in which tasklib is installed as constraints.txt says; does nothing when it already is.
 
-Usage: bootstrap.py runtime | dev
+Usage: python -m tools.bootstrap runtime | dev
 
 `runtime` installs what a user of tasklib gets, `dev` adds the tools and test databases. Standard library
 only, because it runs before anything is installed.
@@ -18,16 +18,18 @@ import tomllib
 import venv
 from pathlib import Path
 
+from tools import dashboard
+
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
-REQUIREMENTS = {"runtime": ".", "dev": ".[dev]"}
+REQUIREMENTS = {"runtime": ".[serve]", "dev": ".[dev]"}
 
 
 def main(profile: str) -> None:
-    """Exit with status 0 only when `profile` is installed."""
+    """Exit with status 0 only when `profile` is installed and the dashboard is built."""
     wanted = fingerprint()
-    if is_installed(profile, wanted):
+    if is_installed(profile, wanted) and dashboard.is_built():
         return
     # Two make commands at once must not install into one environment; the second finds the work done. The
     # lock is on the project's folder: .venv may be made anew below.
@@ -35,6 +37,8 @@ def main(profile: str) -> None:
     if not is_installed(profile, wanted):
         install(profile)
         stamp(profile).write_text(wanted)
+    # Its sources change more often than what is installed.
+    run("-m", "tools.dashboard") or sys.exit("Building the dashboard failed; the lines above say why.")
 
 
 def fingerprint() -> str:
@@ -67,10 +71,9 @@ def install(profile: str) -> None:
         run("-m", "ensurepip", "--default-pip", quiet=True) or sys.exit("Could not put pip into .venv.")
     pip = ["-m", "pip", "install", "-qq", "--disable-pip-version-check", "--constraint", "constraints.txt"]
     # The build backend is installed first and used in place: the pins hold for it too, and it saves an
-    # isolated environment.
-    done = run(*pip, "hatchling", "editables") and run(
-        *pip, "--no-build-isolation", "--editable", REQUIREMENTS[profile]
-    )
+    # isolated environment. The same goes for Node, where the machine has none.
+    backend = ["hatchling", "editables", *([] if dashboard.machine_has_node() else [dashboard.NODE_WHEEL])]
+    done = run(*pip, *backend) and run(*pip, "--no-build-isolation", "--editable", REQUIREMENTS[profile])
     if not done:
         sys.exit("Installing failed; the lines above say why. `make clean` starts from nothing.")
 

@@ -24,6 +24,7 @@ CHECKS = {
     "sql": ["tools.check_sql"],
     "docs": ["tools.check_docs"],
     "generated": ["tools.check_generated"],
+    "dashboard": ["tools.dashboard", "check"],
 }
 
 

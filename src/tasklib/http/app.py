@@ -13,6 +13,7 @@ from tasklib.http import (
     audit,
     bulk,
     control,
+    dashboard,
     errors,
     events,
     health,
@@ -47,11 +48,13 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     )
     app.state.manage = Manage(queue)
     app.state.identify = identifier(queue, auth)
+    app.state.takes_tokens = auth in ("tokens", "local")
     app.state.audit = AuditLog(queue)
     app.state.pulse = events.Pulse(app.state.manage)
     app.state.caretaker = workers.Caretaker(queue)
     for part in (health, bulk, control, tasks, schedules, types, workers, events, metrics, audit, session):
         app.include_router(part.router)
+    app.include_router(dashboard.router)
     app.include_router(tasks.plain_router)
     app.include_router(workers.ending_router)
     app.add_api_route(

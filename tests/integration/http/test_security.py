@@ -12,6 +12,7 @@ import pytest
 
 from tasklib.errors import ConfigurationError
 from tasklib.http.auth import GRANTS, Permission, Principal
+from tasklib.http.dashboard import PAGES
 from tasklib.http.guard import SECURITY_HEADERS
 from tasklib.storage.operations import tokens
 from tasklib.storage.operations.tokens import Role
@@ -67,7 +68,8 @@ def test_the_enumeration_finds_every_route(queue: Face, http: Client) -> None:
 
     found = {(method, path) for method, path, _ in routes_of(http.app)}
     assert found >= described
-    assert found - described == {("GET", "/openapi.json")}
+    pages = {("GET", path.format(**EXAMPLES)) for path in (*PAGES, "/assets/{name}", "/icon.svg")}
+    assert found - described == {("GET", "/openapi.json"), ("POST", "/sign-in"), *pages}
 
 
 @pytest.mark.parametrize("auth", ["tokens", "local"])

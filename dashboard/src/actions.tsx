@@ -1,0 +1,178 @@
+/** What a person can do to tasks: one, some, or all that match; with a question first where something would be lost. */
+
+import { type Action, api, type BulkFilter, Problem, take, type Task } from "./api/client";
+import { count, plural, shortId } from "./format";
+import { restart, tick } from "./live";
+import { href } from "./router";
+import { attempt, say } from "./toasts";
+import type { Shown } from "./ui/basic";
+import { confirm, type Counted } from "./ui/dialog";
+
+type StatusFilter = NonNullable<BulkFilter["status"]>[number];
+
+/** In which statuses an action is possible; the service says the same. */
+const POSSIBLE: Record<Action, StatusFilter[]> = {
+  retry: ["failed", "retrying", "cancelled", "buried", "completed"],
+  cancel: ["pending", "delayed", "processing", "retrying"],
+  delete: ["completed", "failed", "cancelled", "buried"],
+};
+/** In bulk nothing that went well is run again. */
+const IN_BULK: Record<Action, StatusFilter[]> = {
+  ...POSSIBLE,
+  retry: ["failed", "retrying", "cancelled", "buried"],
+};
+export const VERBS: Record<Action, string> = { retry: "Retry", cancel: "Cancel", delete: "Delete" };
+const DONE: Record<Action, string> = { retry: "started anew", cancel: "cancelled", delete: "deleted" };
+
+export function isPossible(action: Action, status: Shown): boolean {
+  return action === "delete" && status === "retrying" ? false : POSSIBLE[action].includes(status);
+}
+
+/** News of our own doing: everything on the page reads again. */
+export function changed(): void {
+  tick.value++;
+}
+
+export function act(action: Action, task: Pick<Task, "id" | "type">, shown: Shown, after?: () => void): void {
+  const params = { path: { task_id: task.id } };
+  const name = `${task.type} ${shortId(task.id)}`;
+  const work = async () => {
+    const done = await attempt(async () => {
+      if (action === "retry") {
+        const query = shown === "completed" ? { force: true } : {};
+        await take(api.POST("/api/tasks/{task_id}/retry", { params: { ...params, query } }));
+      } else if (action === "cancel") await take(api.POST("/api/tasks/{task_id}/cancel", { params }));
+      else await take(api.DELETE("/api/tasks/{task_id}", { params }));
+      changed();
+    });
+    if (!done) return;
+    const asked = action === "cancel" && shown === "processing";
+    say(asked ? `${name} was asked to stop.` : `${name} was ${DONE[action]}.`);
+    after?.();
+  };
+  if (action === "retry" && shown !== "completed") void work();
+  else confirm({ title: `${VERBS[action]} 1 task?`, verb: `${VERBS[action]} 1 task`, danger: action !== "retry", work, text: warning(action, name, shown) });
+}
+
+function warning(action: Action, name: string, shown: Shown): Counted {
+  const texts: Record<Action, string> = {
+    retry: `${name} has completed. It will run again, from its first attempt.`,
+    cancel:
+      shown === "processing"
+        ? `${name} is running. Its worker is asked to stop it; if it completes first, it stays completed.`
+        : `${name} will not run. It can be retried later.`,
+    delete: `${name} is removed for good, with its result and its history.`,
+  };
+  return { body: <p>{texts[action]}</p> };
+}
+
+/** Act on every task that matches; how many that is, is counted and shown first. */
+export function actOnMatching(action: Action, filter: BulkFilter, what: string, after?: () => void): void {
+  const wanted = filter.status?.length ? filter.status : IN_BULK[action];
+  const status = wanted.filter((each) => IN_BULK[action].includes(each));
+  const body = (dryRun: boolean) => ({ action, filter: { ...filter, status }, dryRun });
+  confirm({
+    title: `${VERBS[action]} tasks?`,
+    verb: VERBS[action],
+    danger: action !== "retry",
+    text: status.length ? counted(action, what, take(api.POST("/api/tasks/bulk", { body: body(true) }))) : none(action),
+    work: async () => {
+      const done = await attempt(async () => {
+        const answer = await take(api.POST("/api/tasks/bulk", { body: body(false) }));
+        say(`${plural(answer.changed, "task")} ${answer.changed === 1 ? "was" : "were"} ${DONE[action]}.`);
+      });
+      changed();
+      if (done) after?.();
+    },
+  });
+}
+
+async function counted(action: Action, what: string, dry: Promise<{ changed: number }>): Promise<Counted> {
+  const { changed: number } = await dry;
+  if (!number) return none(action);
+  const loss = { retry: "run again from the first attempt", cancel: "will not run", delete: "are removed for good" };
+  return {
+    body: (
+      <p>
+        <strong class="big">{plural(number, "task")}</strong> {what} {loss[action]}.
+      </p>
+    ),
+  };
+}
+
+function none(action: Action): Counted {
+  const states = IN_BULK[action].join(", ");
+  return { body: <p>None of them can be {action === "retry" ? "retried" : `${action}ed`.replace("eed", "ed").replace("cancel", "cancell")}: that takes tasks that are {states}.</p>, nothing: true };
+}
+
+/** Remove what ended before a moment. */
+export function cleanUp(olderThan: Date, statuses: ("completed" | "failed" | "cancelled" | "buried")[]): void {
+  const query = (dryRun: boolean) => ({ olderThan: olderThan.toISOString(), status: statuses, dryRun });
+  const ask = (dryRun: boolean) => take(api.DELETE("/api/tasks", { params: { query: query(dryRun) } }));
+  const text = async (): Promise<Counted> => {
+    const { deleted } = await ask(true);
+    if (!deleted) return { body: <p>No task is that old: there is nothing to remove.</p>, nothing: true };
+    return {
+      body: (
+        <p>
+          <strong class="big">{plural(deleted, "task")}</strong> ({statuses.join(", ")}) that ended before{" "}
+          {olderThan.toLocaleString()} are removed for good.
+        </p>
+      ),
+    };
+  };
+  confirm({
+    title: "Clean up old tasks?",
+    verb: "Delete them",
+    danger: true,
+    text: text(),
+    work: () =>
+      attempt(async () => {
+        const { deleted } = await ask(false);
+        say(`${plural(deleted, "task")} removed.`);
+        changed();
+      }),
+  });
+}
+
+export async function pause(type: string | null, reason?: string): Promise<void> {
+  const body = { ...(type ? { type } : {}), ...(reason ? { reason } : {}) };
+  await attempt(() => take(api.POST("/api/tasks/pause", { body })), `${type ?? "Everything"} is paused; running tasks finish.`);
+  changed();
+  restart();
+}
+
+export async function resume(type: string | null): Promise<void> {
+  await attempt(() => take(api.POST("/api/tasks/resume", { body: type ? { type } : {} })), `${type ?? "Everything"} goes on.`);
+  changed();
+  restart();
+}
+
+export async function setRate(tasksPerSecond: number, type: string | null): Promise<boolean> {
+  const body = { tasksPerSecond, ...(type ? { type } : {}) };
+  const text = tasksPerSecond ? `At most ${count(tasksPerSecond)} tasks start in a second.` : "The rate is unlimited.";
+  const done = await attempt(() => take(api.POST("/api/tasks/rate-limit", { body })), text);
+  changed();
+  return done;
+}
+
+export async function setConcurrency(maxRunning: number, type: string | null): Promise<boolean> {
+  const body = { maxRunning, ...(type ? { type } : {}) };
+  const text = maxRunning ? `At most ${plural(maxRunning, "task")} run at once.` : "Concurrency is unlimited.";
+  const done = await attempt(() => take(api.POST("/api/tasks/concurrency-limit", { body })), text);
+  changed();
+  return done;
+}
+
+/** Store a task and say so with a link to it; a problem is thrown for the form to show. */
+export async function submit(body: Parameters<typeof create>[0]): Promise<string> {
+  const created = await create(body);
+  if (!("id" in created)) throw new Problem(500, "the service answered with a schedule");
+  say(`${created.type} was submitted.`, { text: "Open it", to: href(`/tasks/${created.id}`) });
+  changed();
+  return created.id;
+}
+
+function create(body: import("./api/client").CreateTask) {
+  return take(api.POST("/api/tasks", { body }));
+}

@@ -1,0 +1,178 @@
+/** The frame around every page: where one can go, whether we hear the service, and what holds everything up. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { lazily } from "./lazily";
+import { helpShown, KEYS } from "./keys";
+import { short, timeOfDay } from "./format";
+import { connection, hold, lastHeard, restart, snapshot } from "./live";
+import { href, path } from "./router";
+import { session } from "./session";
+import { Toasts } from "./toasts";
+import { Button, Empty } from "./ui/basic";
+import { Banners } from "./ui/banners";
+import { Confirmation, Dialog } from "./ui/dialog";
+import { SubmitDialog } from "./ui/submit";
+import { TaskPage } from "./pages/task";
+import { TasksPage } from "./pages/tasks";
+
+const OverviewPage = lazily(async () => (await import("./pages/overview")).OverviewPage);
+const ErrorsPage = lazily(async () => (await import("./pages/errors")).ErrorsPage);
+const WorkersPage = lazily(async () => (await import("./pages/workers")).WorkersPage);
+const SchedulesPage = lazily(async () => (await import("./pages/schedules")).SchedulesPage);
+const TypesPage = lazily(async () => (await import("./pages/types")).TypesPage);
+const SettingsPage = lazily(async () => (await import("./pages/settings")).SettingsPage);
+
+interface Place {
+  to: string;
+  name: string;
+  page: () => ComponentChildren;
+  number?: () => number | undefined;
+}
+
+const PLACES: Place[] = [
+  { to: "/", name: "Overview", page: () => <OverviewPage /> },
+  { to: "/tasks", name: "Tasks", page: () => <TasksPage />, number: () => snapshot.value?.stats.pending },
+  { to: "/errors", name: "Errors", page: () => <ErrorsPage />, number: () => snapshot.value?.stats.failed },
+  { to: "/workers", name: "Workers", page: () => <WorkersPage />, number: () => snapshot.value?.workersAlive },
+  { to: "/schedules", name: "Schedules", page: () => <SchedulesPage /> },
+  { to: "/types", name: "Types", page: () => <TypesPage /> },
+  { to: "/settings", name: "Settings", page: () => <SettingsPage /> },
+];
+
+export function App() {
+  const [menu, setMenu] = useState(false);
+  const main = useRef<HTMLElement>(null);
+  const at = path.value;
+  useEffect(() => setMenu(false), [at]);
+  useEffect(() => {
+    const place = PLACES.find((each) => each.to === at)?.name ?? "Task";
+    document.title = `${place} · tasklib`;
+  }, [at]);
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), main.current?.focus())}>
+        To the content
+      </a>
+      <header class="top">
+        <a class="brand" href={href("/")}>
+          <Mark /> tasklib
+        </a>
+        <Button kind="plain" onClick={() => setMenu(!menu)} label="Menu">
+          ☰
+        </Button>
+        <nav class={menu ? "places open" : "places"} aria-label="Pages of the dashboard">
+          {PLACES.map((place) => (
+            <PlaceLink key={place.to} place={place} at={at} />
+          ))}
+        </nav>
+        <div class="state">
+          <ConnectionState />
+          <Button kind="plain" onClick={() => (helpShown.value = true)} label="Keyboard help" title="Keyboard help (?)">
+            ?
+          </Button>
+        </div>
+      </header>
+      <main id="main" ref={main} tabIndex={-1}>
+        <Lost />
+        <Banners />
+        {page(at)}
+      </main>
+      <Toasts />
+      <Confirmation />
+      <SubmitDialog />
+      {helpShown.value && <Help />}
+    </>
+  );
+}
+
+function page(at: string): ComponentChildren {
+  const place = PLACES.find((each) => each.to === at);
+  if (place) return place.page();
+  const task = /^\/tasks\/([^/]+)$/.exec(at)?.[1];
+  if (task) return <TaskPage key={task} id={task} />;
+  return (
+    <Empty title="There is no such page.">
+      <a class="button" href={href("/")}>
+        To the overview
+      </a>
+    </Empty>
+  );
+}
+
+function PlaceLink({ place, at }: { place: Place; at: string }) {
+  const here = place.to === "/" ? at === "/" : at === place.to || at.startsWith(`${place.to}/`);
+  const number = place.number?.();
+  return (
+    <a href={href(place.to)} aria-current={here ? "page" : undefined}>
+      {place.name}
+      {number ? <span class="number-mark">{short(number)}</span> : null}
+    </a>
+  );
+}
+
+function ConnectionState() {
+  const state = connection.value;
+  const texts = { connecting: "Connecting", live: "Live", lost: "Disconnected", held: "Held" };
+  return (
+    <button
+      type="button"
+      class={`connection ${state}`}
+      onClick={() => (state === "lost" ? restart() : hold(state !== "held"))}
+      title={state === "live" ? "Stop updating this page" : state === "held" ? "Update this page again" : "Try again now"}
+    >
+      <i /> <span>{texts[state]}</span>
+    </button>
+  );
+}
+
+function Lost() {
+  if (connection.value !== "lost") return null;
+  return (
+    <div class="banner bad" role="alert">
+      <span>
+        <strong>Connection lost.</strong>{" "}
+        {lastHeard.value ? `This is what was known at ${timeOfDay(lastHeard.value)}. ` : ""}
+        It is tried again by itself.
+      </span>
+      <Button kind="small" onClick={restart}>
+        Try now
+      </Button>
+    </div>
+  );
+}
+
+function Help() {
+  const close = () => (helpShown.value = false);
+  return (
+    <Dialog title="Keyboard" onClose={close}>
+      <dl class="keys">
+        {KEYS.map(([keys, what]) => (
+          <div key={keys}>
+            <dt>
+              {keys.split("  ").map((key) => (
+                <kbd key={key}>{key}</kbd>
+              ))}
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      {session.value && (
+        <p class="soft dialog-body">
+          You are {session.value.name}, {session.value.role}.
+        </p>
+      )}
+    </Dialog>
+  );
+}
+
+function Mark() {
+  return (
+    <svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
+      <rect class="mark-ground" width="32" height="32" rx="7" />
+      <path class="mark-lines" d="M8 10h16M8 16h11M8 22h6" />
+      <path class="mark-tick" d="m18 22 3 3 5-6" />
+    </svg>
+  );
+}

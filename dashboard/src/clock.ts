@@ -1,0 +1,9 @@
+/** The time, for everything on the page that says how long ago something was: one timer for all. */
+
+import { signal } from "@preact/signals";
+
+export const now = signal(Date.now());
+
+export function startClock(): void {
+  setInterval(() => !document.hidden && (now.value = Date.now()), 1000);
+}

@@ -1,0 +1,71 @@
+/** Numbers and times as people read them. */
+
+const whole = new Intl.NumberFormat("en");
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export const count = (value: number): string => whole.format(value);
+export const short = (value: number): string => (value < 10_000 ? whole.format(value) : compact.format(value));
+
+/** `one task`, `1,203 tasks`. */
+export function plural(value: number, one: string, many = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+/** A span of seconds in one or two units: 0.4 s, 12 s, 3 min 20 s, 5 h, 2 d. */
+export function span(seconds: number): string {
+  const s = Math.abs(seconds);
+  if (s < 0.001) return "0 s";
+  if (s < 1) return `${Math.round(s * 1000)} ms`;
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 60) return `${Math.round(s)} s`;
+  if (s < 3600) return two(s, 60, "min", 1, "s");
+  if (s < 86_400) return two(s, 3600, "h", 60, "min");
+  return two(s, 86_400, "d", 3600, "h");
+}
+
+function two(seconds: number, large: number, first: string, small: number, second: string): string {
+  const whole = Math.floor(seconds / large);
+  const rest = Math.floor((seconds - whole * large) / small);
+  return rest && whole < 10 ? `${whole} ${first} ${rest} ${second}` : `${whole} ${first}`;
+}
+
+export const seconds = (from: string, to: string | number): number =>
+  ((typeof to === "number" ? to : Date.parse(to)) - Date.parse(from)) / 1000;
+
+/** `3 min ago`, `in 12 s`, `now`. */
+export function relative(moment: string, now: number): string {
+  const ago = (now - Date.parse(moment)) / 1000;
+  if (Math.abs(ago) < 1) return "now";
+  const rounded = Math.abs(ago) < 10 ? Math.round(Math.abs(ago)) : Math.abs(ago);
+  const text = rounded < 10 ? `${rounded} s` : span(rounded);
+  return ago > 0 ? `${text} ago` : `in ${text}`;
+}
+
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+
+export const absolute = (moment: string | number): string => exact.format(new Date(moment));
+export const timeOfDay = (moment: string | number): string => clock.format(new Date(moment));
+export const dayAndTime = (moment: string | number): string => day.format(new Date(moment));
+
+export const shortId = (id: string): string => id.slice(-8);
+
+/** The last line of a traceback, which says what went wrong. */
+export function lastLine(error: string): string {
+  const lines = error.trim().split("\n");
+  return lines[lines.length - 1] ?? "";
+}
+
+export function jsonPreview(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  const text = JSON.stringify(value);
+  return text === "{}" ? "" : text.length > 300 ? `${text.slice(0, 300)}…` : text;
+}
+
+export function bytes(value: number): string {
+  if (value < 1024) return `${value} B`;
+  if (value < 1024 ** 2) return `${(value / 1024).toFixed(0)} KB`;
+  if (value < 1024 ** 3) return `${(value / 1024 ** 2).toFixed(0)} MB`;
+  return `${(value / 1024 ** 3).toFixed(1)} GB`;
+}

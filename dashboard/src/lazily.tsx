@@ -1,0 +1,23 @@
+/** A page whose code is fetched when it is first shown. */
+
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { Loading } from "./ui/basic";
+
+export function lazily(load: () => Promise<ComponentType>): ComponentType {
+  let loaded: ComponentType | null = null;
+  return function Lazy() {
+    const [Page, setPage] = useState<ComponentType | null>(() => loaded);
+    const [failed, setFailed] = useState(false);
+    useEffect(() => {
+      if (loaded) return;
+      load().then(
+        (page) => setPage(() => (loaded = page)),
+        () => setFailed(true),
+      );
+    }, []);
+    // After a new version was deployed the old files are gone: the page as it is now has the new ones.
+    if (failed) return <p class="trouble">A new version is there. <a href={location.href} target="_self">Load it</a></p>;
+    return Page ? <Page /> : <Loading />;
+  };
+}

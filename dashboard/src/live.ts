@@ -1,0 +1,74 @@
+/** What the service tells by itself: numbers once a second, and whether we still hear it. */
+
+import { computed, signal } from "@preact/signals";
+import type { Stats } from "./api/client";
+import { root } from "./router";
+
+export interface Snapshot {
+  stats: Stats;
+  paused: boolean;
+  workersAlive: number;
+}
+
+export type Connection = "connecting" | "live" | "lost" | "held";
+
+export const snapshot = signal<Snapshot | null>(null);
+export const connection = signal<Connection>("connecting");
+/** Grows with every piece of news: what shows tasks reads them again. */
+export const tick = signal(0);
+export const lastHeard = signal<number | null>(null);
+export const stats = computed(() => snapshot.value?.stats ?? null);
+
+const FIRST_WAIT = 1000;
+const LONGEST_WAIT = 8000;
+let source: EventSource | null = null;
+let timer: ReturnType<typeof setTimeout> | undefined;
+let wait = FIRST_WAIT;
+
+/** Listen for as long as somebody looks; a hidden page costs the service nothing. */
+export function listen(): void {
+  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : restart()));
+  addEventListener("online", restart);
+  addEventListener("offline", lose);
+  restart();
+}
+
+/** Let the page stand still, or go on. */
+export function hold(held: boolean): void {
+  if (held) {
+    stop();
+    connection.value = "held";
+  } else {
+    connection.value = "connecting";
+    restart();
+  }
+}
+
+/** Ask again now instead of after the wait. */
+export function restart(): void {
+  if (connection.value === "held" || document.hidden) return;
+  stop();
+  source = new EventSource(`${root}/api/events`);
+  source.addEventListener("snapshot", (event) => {
+    snapshot.value = JSON.parse((event as MessageEvent<string>).data) as Snapshot;
+    connection.value = "live";
+    lastHeard.value = Date.now();
+    wait = FIRST_WAIT;
+    tick.value++;
+  });
+  source.addEventListener("error", lose);
+}
+
+function stop(): void {
+  clearTimeout(timer);
+  source?.close();
+  source = null;
+}
+
+function lose(): void {
+  if (connection.value === "held" || document.hidden) return;
+  stop();
+  connection.value = "lost";
+  timer = setTimeout(restart, wait);
+  wait = Math.min(wait * 2, LONGEST_WAIT);
+}

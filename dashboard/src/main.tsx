@@ -1,0 +1,20 @@
+/** The start of the dashboard. */
+
+import { render } from "preact";
+import { App } from "./app";
+import { startClock } from "./clock";
+import { listenToKeys } from "./keys";
+import { listen } from "./live";
+import { followLinks } from "./router";
+import { loadSession } from "./session";
+import { attempt } from "./toasts";
+import "./styles/base.css";
+import "./styles/parts.css";
+import "./styles/pages.css";
+
+followLinks();
+listenToKeys();
+startClock();
+listen();
+void attempt(loadSession);
+render(<App />, document.getElementById("app")!);

@@ -1,0 +1,84 @@
+/** Which tasks the list shows: read from the address, and turned into what the service is asked. */
+
+import type { BulkFilter, Stats } from "../api/client";
+
+export const STATUSES = [
+  "pending",
+  "delayed",
+  "processing",
+  "completed",
+  "failed",
+  "retrying",
+  "cancelled",
+  "buried",
+] as const;
+export type StatusName = (typeof STATUSES)[number];
+export const PERIODS: Record<string, [string, number]> = {
+  "15m": ["Last 15 minutes", 15],
+  "1h": ["Last hour", 60],
+  "24h": ["Last 24 hours", 1440],
+  "7d": ["Last 7 days", 10_080],
+};
+
+export interface Filter {
+  type: string;
+  statuses: StatusName[];
+  search: string;
+  tags: string[];
+  since: string;
+  after: string;
+  before: string;
+}
+
+export function filterOf(query: URLSearchParams): Filter {
+  const known = query.getAll("status").filter((each): each is StatusName => STATUSES.includes(each as StatusName));
+  return {
+    type: query.get("type") ?? "",
+    statuses: known,
+    search: query.get("search") ?? "",
+    tags: query.getAll("tag").filter((each) => each.indexOf("=") > 0),
+    since: query.get("since") ?? "",
+    after: query.get("after") ?? "",
+    before: query.get("before") ?? "",
+  };
+}
+
+/** The filter as the service takes it for acting on all that match; to the minute, so that it keeps. */
+export function criteria(filter: Filter): BulkFilter {
+  const minutes = PERIODS[filter.since]?.[1];
+  const after = minutes ? new Date(Math.floor(Date.now() / 60_000 - minutes) * 60_000).toISOString() : moment(filter.after);
+  const before = moment(filter.before);
+  const tags = Object.fromEntries(filter.tags.map((tag) => [tag.slice(0, tag.indexOf("=")), tag.slice(tag.indexOf("=") + 1)]));
+  return {
+    ...(filter.type ? { type: filter.type } : {}),
+    ...(filter.statuses.length ? { status: filter.statuses } : {}),
+    ...(filter.search ? { search: filter.search } : {}),
+    ...(after ? { createdAfter: after } : {}),
+    ...(before ? { createdBefore: before } : {}),
+    ...(filter.tags.length ? { tags } : {}),
+  };
+}
+
+/** The same for the list, where tags are written as text. */
+export function listQuery(filter: Filter) {
+  const { tags: _, ids: __, ...same } = criteria(filter);
+  return { ...same, ...(filter.tags.length ? { tag: filter.tags } : {}) };
+}
+
+export const isEmpty = (filter: Filter): boolean => Object.keys(criteria(filter)).length === 0;
+
+/** How many match, if the live numbers say so; null if the service has to count. */
+export function countFrom(stats: Stats | null, filter: Filter): number | null {
+  if (!stats || filter.search || filter.tags.length || filter.since || filter.after || filter.before) return null;
+  const numbers = (filter.type ? (stats.byType[filter.type] ?? {}) : stats) as Record<string, number>;
+  const wanted = new Set<string>(filter.statuses.length ? filter.statuses : ["pending", "processing", "completed", "failed", "cancelled", "buried"]);
+  // Delayed tasks are pending ones too, and those that wait for a retry are failed.
+  if (wanted.has("pending")) wanted.delete("delayed");
+  if (wanted.has("failed")) wanted.delete("retrying");
+  return [...wanted].reduce((sum, each) => sum + (numbers[each] ?? 0), 0);
+}
+
+function moment(local: string): string | null {
+  const parsed = local ? new Date(local) : null;
+  return parsed && !Number.isNaN(parsed.valueOf()) ? parsed.toISOString() : null;
+}

@@ -1,0 +1,308 @@
+/** Tasks: which there are, narrowed by a filter that stands in the address, and what can be done to them. */
+
+import { useEffect, useState } from "preact/hooks";
+import { act, actOnMatching, isPossible, VERBS } from "../actions";
+import { type Action, api, take, type Task } from "../api/client";
+import { count, jsonPreview, lastLine, plural, seconds, shortId, span } from "../format";
+import { stats } from "../live";
+import { href, query, setQuery } from "../router";
+import { useResource } from "../resource";
+import { can } from "../session";
+import { Ago, Badge, Bar, Button, Empty, Loading, PageHead, shownStatus, Trouble } from "../ui/basic";
+import { Controls } from "../ui/controls";
+import { openSubmit } from "../ui/submit";
+import { now } from "../clock";
+import { Filters } from "./filters";
+import { countFrom, criteria, type Filter, filterOf, isEmpty, listQuery } from "./filter";
+
+const ACTIONS: Action[] = ["retry", "cancel", "delete"];
+const SIZE = 50;
+
+export function TasksPage() {
+  const filter = filterOf(query.value);
+  const trail = (query.value.get("at") ?? "").split(".").filter(Boolean);
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const wanted = JSON.stringify(filter);
+  useEffect(() => setSelected(new Set()), [wanted, trail.join()]);
+
+  const cursor = trail[trail.length - 1];
+  const page = useResource(
+    `${wanted}@${cursor ?? ""}`,
+    (signal) => {
+      const query = { ...listQuery(filter), limit: SIZE, total: false, ...(cursor ? { cursor } : {}) };
+      return take(api.GET("/api/tasks", { params: { query }, signal }));
+    },
+    { live: true },
+  );
+  const total = useTotal(filter);
+  const tasks = page.data?.tasks ?? [];
+
+  return (
+    <>
+      <PageHead title="Tasks">
+        <Controls />
+        {can("submit") && (
+          <Button kind="primary" onClick={() => openSubmit()}>
+            New task
+          </Button>
+        )}
+      </PageHead>
+      <Filters filter={filter} />
+      {can("operate") && (
+        <BulkBar filter={filter} selected={selected} clear={() => setSelected(new Set())} total={total} />
+      )}
+      {page.problem && <Trouble problem={page.problem} retry={page.refresh} />}
+      {page.loading ? (
+        <Loading rows={10} />
+      ) : tasks.length ? (
+        <TaskTable tasks={tasks} selected={selected} select={setSelected} />
+      ) : (
+        !page.problem && <NoTasks filter={filter} deep={trail.length > 0} />
+      )}
+      <Pages trail={trail} next={page.data?.nextCursor ?? null} shown={tasks.length} total={total} />
+    </>
+  );
+}
+
+/** How many match: from the live numbers where they know, else counted apart so that the rows need not wait. */
+function useTotal(filter: Filter): number | null {
+  const known = countFrom(stats.value, filter);
+  const counted = useResource(
+    known === null ? JSON.stringify(filter) : null,
+    async (signal) => {
+      const query = { ...listQuery(filter), limit: 1, total: true };
+      return (await take(api.GET("/api/tasks", { params: { query }, signal }))).total;
+    },
+    { every: 10_000 },
+  );
+  return known ?? counted.data;
+}
+
+interface TableProps {
+  tasks: Task[];
+  selected: ReadonlySet<string>;
+  select: (ids: ReadonlySet<string>) => void;
+}
+
+function TaskTable({ tasks, selected, select }: TableProps) {
+  const operates = can("operate");
+  const toggle = (id: string) => {
+    const next = new Set(selected);
+    if (!next.delete(id)) next.add(id);
+    select(next);
+  };
+  const all = tasks.every((task) => selected.has(task.id));
+  return (
+    <table class="rows tasks">
+      <thead>
+        <tr>
+          {operates && (
+            <th class="tick">
+              <input
+                type="checkbox"
+                aria-label="Select all on this page"
+                checked={all}
+                onChange={() => select(new Set(all ? [] : tasks.map((task) => task.id)))}
+              />
+            </th>
+          )}
+          <th>Task</th>
+          <th>Status</th>
+          <th class="number">Attempts</th>
+          <th class="number">Took</th>
+          <th>Created</th>
+          {operates && (
+            <th class="doing">
+              <span class="unseen">Actions</span>
+            </th>
+          )}
+        </tr>
+      </thead>
+      <tbody>
+        {tasks.map((task) => (
+          <Row key={task.id} task={task} selected={selected.has(task.id)} toggle={toggle} operates={operates} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+interface RowProps {
+  task: Task;
+  selected: boolean;
+  toggle: (id: string) => void;
+  operates: boolean;
+}
+
+function Row({ task, selected, toggle, operates }: RowProps) {
+  const shown = shownStatus(task);
+  return (
+    <tr data-row class={selected ? "selected" : undefined}>
+      {operates && (
+        <td class="tick">
+          <input
+            type="checkbox"
+            checked={selected}
+            onChange={() => toggle(task.id)}
+            aria-label={`Select ${task.type} ${shortId(task.id)}`}
+          />
+        </td>
+      )}
+      <td class="what">
+        <a class="row-link" href={href(`/tasks/${task.id}`)}>
+          {task.type}
+        </a>
+        <code class="id" title={task.id}>
+          {shortId(task.id)}
+        </code>
+        {task.priority !== 0 && <span class="hint" title="Priority">P{task.priority}</span>}
+        {Object.entries(task.tags).slice(0, 3).map(([key, value]) => (
+          <a key={key} class="tag" href={href("/tasks", { tag: `${key}=${value}` })}>
+            {key}={String(value)}
+          </a>
+        ))}
+        <div class={task.error && shown !== "completed" ? "preview bad" : "preview"}>
+          {task.error && shown !== "completed" ? lastLine(task.error) : jsonPreview(task.payload)}
+        </div>
+      </td>
+      <td class="status">
+        <Badge status={shown} />
+        <When task={task} />
+      </td>
+      <td class="number attempts" data-label="attempts">
+        {task.attempts}/{task.maxAttempts}
+      </td>
+      <td class="number took" data-label="took">{took(task)}</td>
+      <td class="created">
+        <Ago at={task.createdAt} />
+      </td>
+      {operates && (
+        <td class="doing">
+          {ACTIONS.filter((action) => isPossible(action, shown) && !(action === "retry" && shown === "completed")).map(
+            (action) => (
+              <Button
+                key={action}
+                kind={action === "delete" ? "small danger" : "small"}
+                label={`${VERBS[action]} ${task.type} ${shortId(task.id)}`}
+                onClick={() => act(action, task, shown)}
+              >
+                {VERBS[action]}
+              </Button>
+            ),
+          )}
+        </td>
+      )}
+    </tr>
+  );
+}
+
+/** What is worth knowing beside the status: when it goes on, or how far it is. */
+function When({ task }: { task: Task }) {
+  const shown = shownStatus(task);
+  if (shown === "delayed") return <span class="hint"><Ago at={task.runAfter} /></span>;
+  if (shown === "retrying") return <span class="hint"><Ago at={task.nextRetryAt} /></span>;
+  if (shown === "processing" && task.cancelRequestedAt) return <span class="hint">stopping</span>;
+  if (shown === "processing" && task.progress !== null) {
+    return <Bar part={task.progress} label={`Progress of ${task.type} ${shortId(task.id)}`} />;
+  }
+  return null;
+}
+
+function took(task: Task): string {
+  if (!task.lastAttemptAt) return "";
+  if (task.status === "processing") return span(seconds(task.lastAttemptAt, now.value));
+  return task.completedAt && task.status !== "cancelled" ? span(seconds(task.lastAttemptAt, task.completedAt)) : "";
+}
+
+interface BulkProps {
+  filter: Filter;
+  selected: ReadonlySet<string>;
+  clear: () => void;
+  total: number | null;
+}
+
+function BulkBar({ filter, selected, clear, total }: BulkProps) {
+  const some = selected.size > 0;
+  // Without a filter there is no "all": nobody changes every task by accident.
+  if (!some && (isEmpty(filter) || !total)) return null;
+  const run = (action: Action) =>
+    some
+      ? actOnMatching(action, { ids: [...selected] }, `of the ${count(selected.size)} selected`, clear)
+      : actOnMatching(action, criteria(filter), "that match the filter");
+  return (
+    <div class="bulk" role="toolbar" aria-label="Actions on many tasks">
+      <span>
+        {some ? <strong>{plural(selected.size, "task")} selected</strong> : <>All {plural(total ?? 0, "task")} that match</>}
+      </span>
+      {ACTIONS.map((action) => (
+        <Button key={action} kind={action === "delete" ? "small danger" : "small"} onClick={() => run(action)}>
+          {VERBS[action]} {some ? "selected" : "all"}
+        </Button>
+      ))}
+      {some && (
+        <Button kind="small" onClick={clear}>
+          Select none
+        </Button>
+      )}
+    </div>
+  );
+}
+
+interface PagesProps {
+  trail: string[];
+  next: string | null;
+  shown: number;
+  total: number | null;
+}
+
+function Pages({ trail, next, shown, total }: PagesProps) {
+  const first = trail.length * SIZE;
+  return (
+    <nav class="pages" aria-label="Pages">
+      <Button disabled={!trail.length} onClick={() => setQuery({ at: trail.slice(0, -1).join(".") || null })}>
+        ← Newer
+      </Button>
+      <span class="soft">
+        {shown ? `${count(first + 1)}–${count(first + shown)}` : "0"}
+        {total !== null && ` of ${count(Math.max(total, first + shown))}`}
+      </span>
+      <Button disabled={!next} onClick={() => next && setQuery({ at: [...trail, next].join(".") })}>
+        Older →
+      </Button>
+    </nav>
+  );
+}
+
+function NoTasks({ filter, deep }: { filter: Filter; deep: boolean }) {
+  if (deep) {
+    return (
+      <Empty title="Nothing more here.">
+        <Button onClick={() => setQuery({ at: null })}>Back to the newest</Button>
+      </Empty>
+    );
+  }
+  if (!isEmpty(filter)) {
+    return (
+      <Empty title="No task matches this filter.">
+        <a class="button" href={href("/tasks")}>
+          Show all tasks
+        </a>
+      </Empty>
+    );
+  }
+  return (
+    <Empty title="No tasks yet.">
+      <p>Define one, submit it, and start a worker:</p>
+      <pre>{`import tasklib
+
+@tasklib.task
+def hello(name: str) -> str:
+    return f"Hello {name}"
+
+hello.submit("world")`}</pre>
+      <p>
+        <code>tasklib worker app.tasks</code>
+      </p>
+    </Empty>
+  );
+}

@@ -1,0 +1,52 @@
+/** What was done, or could not be, said in passing. */
+
+import { signal } from "@preact/signals";
+import { Problem } from "./api/client";
+
+interface Toast {
+  id: number;
+  text: string;
+  bad: boolean;
+  link?: { text: string; to: string };
+}
+
+const toasts = signal<Toast[]>([]);
+let last = 0;
+
+export function say(text: string, link?: Toast["link"], bad = false): void {
+  const toast: Toast = { id: ++last, text, bad, ...(link ? { link } : {}) };
+  toasts.value = [...toasts.value.slice(-2), toast];
+  setTimeout(() => dismiss(toast.id), bad ? 12_000 : 6000);
+}
+
+/** Do something and say how it ended; true if it went well. */
+export async function attempt(work: () => Promise<unknown>, done?: string): Promise<boolean> {
+  try {
+    await work();
+    if (done) say(done);
+    return true;
+  } catch (error) {
+    say(error instanceof Problem ? error.detail : String(error), undefined, true);
+    return false;
+  }
+}
+
+function dismiss(id: number): void {
+  toasts.value = toasts.value.filter((toast) => toast.id !== id);
+}
+
+export function Toasts() {
+  return (
+    <div class="toasts" role="status" aria-live="polite">
+      {toasts.value.map((toast) => (
+        <div key={toast.id} class={toast.bad ? "toast bad" : "toast"}>
+          <span>{toast.text}</span>
+          {toast.link && <a href={toast.link.to}>{toast.link.text}</a>}
+          <button class="plain" onClick={() => dismiss(toast.id)} aria-label="Dismiss">
+            ×
+          </button>
+        </div>
+      ))}
+    </div>
+  );
+}

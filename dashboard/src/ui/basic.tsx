@@ -1,0 +1,142 @@
+/** Small parts that every page uses. */
+
+import type { ComponentChildren } from "preact";
+import type { Problem, Status, Task } from "../api/client";
+import { now } from "../clock";
+import { absolute, relative } from "../format";
+import { say } from "../toasts";
+
+/** The status a person sees: waiting for its time and waiting for a retry have names of their own. */
+export type Shown = Status | "delayed" | "retrying";
+
+export function shownStatus(task: Pick<Task, "status" | "runAfter" | "nextRetryAt" | "completedAt">): Shown {
+  if (task.status === "pending" && task.runAfter && Date.parse(task.runAfter) > now.value) return "delayed";
+  if (task.status === "failed" && !task.completedAt) return "retrying";
+  return task.status;
+}
+
+export const LABELS: Record<Shown, string> = {
+  pending: "Pending",
+  delayed: "Delayed",
+  processing: "Processing",
+  completed: "Completed",
+  failed: "Failed",
+  retrying: "Retrying",
+  cancelled: "Cancelled",
+  buried: "Buried",
+};
+
+export function Badge({ status }: { status: Shown }) {
+  return <span class={`badge ${status}`}>{LABELS[status] ?? status}</span>;
+}
+
+/** A moment, as long ago as it is; the exact time is in the title. */
+export function Ago({ at }: { at: string | null | undefined }) {
+  if (!at) return <span class="soft">–</span>;
+  return (
+    <time dateTime={at} title={absolute(at)}>
+      {relative(at, now.value)}
+    </time>
+  );
+}
+
+interface ButtonProps {
+  onClick?: () => void;
+  children: ComponentChildren;
+  kind?: "primary" | "danger" | "plain" | "small" | "small danger";
+  disabled?: boolean | undefined;
+  title?: string;
+  label?: string;
+  type?: "button" | "submit";
+}
+
+export function Button({ onClick, children, kind, disabled, title, label, type = "button" }: ButtonProps) {
+  return (
+    <button type={type} class={kind} onClick={onClick} disabled={disabled} title={title} aria-label={label}>
+      {children}
+    </button>
+  );
+}
+
+export function Copy({ text, label = "Copy" }: { text: string; label?: string }) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      say("Copied.");
+    } catch {
+      say("The browser did not allow copying.", undefined, true);
+    }
+  };
+  return (
+    <Button kind="small" onClick={() => void copy()} label={label === "Copy" ? "Copy" : label}>
+      Copy
+    </Button>
+  );
+}
+
+interface PanelProps {
+  title: ComponentChildren;
+  children: ComponentChildren;
+  aside?: ComponentChildren;
+  class?: string;
+}
+
+export function Panel({ title, children, aside, class: name }: PanelProps) {
+  return (
+    <section class={`panel ${name ?? ""}`}>
+      <header>
+        <h2>{title}</h2>
+        {aside && <div class="aside">{aside}</div>}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <p class="empty-title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+export function Loading({ rows = 5 }: { rows?: number }) {
+  return (
+    <div class="loading" role="status" aria-label="Loading">
+      {Array.from({ length: rows }, (_, row) => (
+        <div key={row} class="bone" />
+      ))}
+    </div>
+  );
+}
+
+export function Trouble({ problem, retry }: { problem: Problem; retry?: () => void }) {
+  return (
+    <div class="trouble" role="alert">
+      <p>
+        <strong>{problem.status === 403 ? "Your role may not see this." : "This could not be read."}</strong>{" "}
+        {problem.detail}
+      </p>
+      {retry && <Button onClick={retry}>Try again</Button>}
+    </div>
+  );
+}
+
+export function PageHead({ title, children }: { title: ComponentChildren; children?: ComponentChildren }) {
+  return (
+    <div class="page-head">
+      <h1>{title}</h1>
+      {children && <div class="page-actions">{children}</div>}
+    </div>
+  );
+}
+
+export function Bar({ part, label }: { part: number; label: string }) {
+  return (
+    <progress max={1} value={Math.max(0, Math.min(1, part))} aria-label={label}>
+      {Math.round(part * 100)} %
+    </progress>
+  );
+}

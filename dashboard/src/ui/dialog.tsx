@@ -1,0 +1,104 @@
+/** Questions that must be answered before something happens. */
+
+import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Button } from "./basic";
+
+interface DialogProps {
+  title: string;
+  onClose: () => void;
+  children: ComponentChildren;
+  wide?: boolean;
+}
+
+/** A modal dialog: the browser keeps the focus inside, and Escape closes it. */
+export function Dialog({ title, onClose, children, wide }: DialogProps) {
+  const element = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const before = document.activeElement as HTMLElement | null;
+    element.current?.showModal();
+    return () => before?.focus?.();
+  }, []);
+  return (
+    <dialog
+      ref={element}
+      class={wide ? "wide" : undefined}
+      aria-labelledby="dialog-title"
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+    >
+      <header>
+        <h2 id="dialog-title">{title}</h2>
+        <Button kind="plain" onClick={onClose} label="Close">
+          ×
+        </Button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
+
+interface Question {
+  title: string;
+  /** What will happen; a promise is waited for, so that the answer can hold a number counted just now. */
+  text: Promise<Counted> | Counted;
+  /** The word on the button that does it. */
+  verb: string;
+  danger?: boolean;
+  work: () => Promise<unknown>;
+}
+
+export interface Counted {
+  body: ComponentChildren;
+  /** Nothing would happen: the button stays off. */
+  nothing?: boolean;
+}
+
+const question = signal<Question | null>(null);
+
+/** Ask before doing something. */
+export function confirm(asked: Question): void {
+  question.value = asked;
+}
+
+export function Confirmation() {
+  const asked = question.value;
+  return asked && <Ask key={asked.title} asked={asked} />;
+}
+
+function Ask({ asked }: { asked: Question }) {
+  const [text, setText] = useState<Counted | null>(null);
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    Promise.resolve(asked.text).then(setText, (error) => setText({ body: String(error.detail ?? error), nothing: true }));
+  }, [asked]);
+  const close = () => (question.value = null);
+  const act = async () => {
+    setBusy(true);
+    try {
+      await asked.work();
+    } finally {
+      close();
+    }
+  };
+  return (
+    <Dialog title={asked.title} onClose={close}>
+      <div class="dialog-body" aria-live="polite">
+        {text ? text.body : <p class="soft">Counting …</p>}
+      </div>
+      <footer>
+        <Button onClick={close}>Keep everything as it is</Button>
+        <Button
+          kind={asked.danger ? "danger" : "primary"}
+          disabled={!text || text.nothing || busy}
+          onClick={() => void act()}
+        >
+          {asked.verb}
+        </Button>
+      </footer>
+    </Dialog>
+  );
+}

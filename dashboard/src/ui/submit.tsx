@@ -1,0 +1,125 @@
+/** A new task, from nothing or from one that was there before. */
+
+import { signal } from "@preact/signals";
+import { useState } from "preact/hooks";
+import { submit } from "../actions";
+import { type CreateTask, Problem, type TaskDetail } from "../api/client";
+import { stats } from "../live";
+import { go, href } from "../router";
+import { Button } from "./basic";
+import { Dialog } from "./dialog";
+
+const open = signal<{ like?: TaskDetail } | null>(null);
+
+export function openSubmit(like?: TaskDetail): void {
+  open.value = like ? { like } : {};
+}
+
+export function SubmitDialog() {
+  return open.value && <Form like={open.value.like} />;
+}
+
+function Form({ like }: { like: TaskDetail | undefined }) {
+  const [problem, setProblem] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const close = () => (open.value = null);
+  const send = async (event: SubmitEvent) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      const id = await submit(read(new FormData(event.currentTarget as HTMLFormElement)));
+      close();
+      go(href(`/tasks/${id}`));
+    } catch (error) {
+      setProblem(error instanceof Problem ? error.detail : (error as Error).message);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={like ? "Submit again" : "New task"} onClose={close} wide>
+      <form onSubmit={(event) => void send(event)}>
+        <div class="dialog-body form">
+          <label class="field stacked">
+            Type
+            <input name="type" required maxLength={255} list="known-types" defaultValue={like?.type ?? ""} autoComplete="off" />
+          </label>
+          <datalist id="known-types">
+            {Object.keys(stats.value?.byType ?? {}).map((name) => (
+              <option key={name} value={name} />
+            ))}
+          </datalist>
+          <label class="field stacked">
+            Payload (JSON)
+            <textarea name="payload" rows={10} spellcheck={false} defaultValue={JSON.stringify(like?.payload ?? {}, null, 2)} />
+          </label>
+          <div class="form-grid">
+            <label class="field stacked">
+              Priority
+              <input name="priority" type="number" step="1" defaultValue={String(like?.priority ?? 0)} />
+            </label>
+            <label class="field stacked">
+              Attempts at most
+              <input name="maxAttempts" type="number" min="1" step="1" placeholder="as its type says" defaultValue={like ? String(like.maxAttempts) : ""} />
+            </label>
+            <label class="field stacked">
+              Not before
+              <input name="runAfter" type="datetime-local" />
+            </label>
+            <label class="field stacked">
+              Time limit, seconds
+              <input name="timeoutSeconds" type="number" min="0.001" step="any" defaultValue={String(like?.timeoutSeconds ?? "")} />
+            </label>
+            <label class="field stacked">
+              Tags (JSON)
+              <input name="tags" spellcheck={false} defaultValue={JSON.stringify(like?.tags ?? {})} />
+            </label>
+            <label class="field stacked">
+              Concurrency key
+              <input name="concurrencyKey" maxLength={500} defaultValue={like?.concurrencyKey ?? ""} />
+            </label>
+          </div>
+          {problem && (
+            <p class="trouble" role="alert">
+              {problem}
+            </p>
+          )}
+        </div>
+        <footer>
+          <Button onClick={close}>Cancel</Button>
+          <Button kind="primary" type="submit" disabled={busy}>
+            Submit
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+/** The request that the fields mean; text that is no JSON is an error that says where. */
+function read(form: FormData): CreateTask {
+  const text = (name: string) => (form.get(name) as string).trim();
+  const number = (name: string) => (text(name) ? { [name]: Number(text(name)) } : {});
+  const tags = json(text("tags") || "{}", "Tags") as Record<string, unknown>;
+  return {
+    type: text("type"),
+    payload: json(text("payload") || "null", "Payload"),
+    options: {
+      onConflict: "return",
+      ...number("priority"),
+      ...number("maxAttempts"),
+      ...number("timeoutSeconds"),
+      ...(text("runAfter") ? { runAfter: new Date(text("runAfter")).toISOString() } : {}),
+      ...(Object.keys(tags).length ? { tags } : {}),
+      ...(text("concurrencyKey") ? { concurrencyKey: text("concurrencyKey") } : {}),
+    },
+  };
+}
+
+function json(text: string, what: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${what}: ${(error as Error).message}`);
+  }
+}

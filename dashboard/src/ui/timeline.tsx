@@ -1,0 +1,109 @@
+/** The life of one task as a picture: how long it waited, ran, failed and waited again. */
+
+import type { Attempt, TaskDetail } from "../api/client";
+import { now } from "../clock";
+import { absolute, dayAndTime, span } from "../format";
+
+interface Piece {
+  kind: "delayed" | "waited" | "completed" | "failed" | "running" | "retry" | "cancelled" | "lost";
+  from: number;
+  to: number;
+  text: string;
+}
+
+const NAMES: Record<Piece["kind"], string> = {
+  delayed: "waited for its time",
+  waited: "waited for a worker",
+  completed: "ran and completed",
+  failed: "ran and failed",
+  running: "runs",
+  retry: "waits for its retry",
+  cancelled: "ran and was stopped",
+  lost: "its worker was lost",
+};
+
+export function Timeline({ task }: { task: TaskDetail }) {
+  const pieces = piecesOf(task, now.value);
+  const [first, last] = [pieces[0], pieces[pieces.length - 1]];
+  if (!first || !last) return null;
+  const placed = place(pieces);
+  const kinds = [...new Set(pieces.map((piece) => piece.kind))];
+  const told = pieces.map((piece) => `${piece.text} ${span((piece.to - piece.from) / 1000)}`).join(", then ");
+  return (
+    <figure class="timeline">
+      <svg role="img" aria-label={`What happened: ${told}`} height="44" width="100%">
+        {placed.map(({ piece, x, width }, at) => (
+          <g key={at}>
+            <rect class={`t-${piece.kind}`} x={`${x}%`} y="4" width={`${width}%`} height="26" rx="3">
+              <title>{`${piece.text}: ${span((piece.to - piece.from) / 1000)}, from ${absolute(piece.from)}`}</title>
+            </rect>
+            {width > 7 && (
+              <text class="t-text" x={`${x + width / 2}%`} y="21" text-anchor="middle">
+                {span((piece.to - piece.from) / 1000)}
+              </text>
+            )}
+          </g>
+        ))}
+        <text class="t-edge" x="0" y="43">
+          {dayAndTime(first.from)}
+        </text>
+        <text class="t-edge" x="100%" y="43" text-anchor="end">
+          {dayAndTime(last.to)}
+        </text>
+      </svg>
+      <figcaption>
+        {kinds.map((kind) => (
+          <span key={kind} class="key">
+            <i class={`dot t-${kind}`} />
+            {NAMES[kind]}
+          </span>
+        ))}
+        <span class="soft">Long spans are drawn shorter than they were.</span>
+      </figcaption>
+    </figure>
+  );
+}
+
+function piecesOf(task: TaskDetail, now: number): Piece[] {
+  const pieces: Piece[] = [];
+  let at = Date.parse(task.createdAt);
+  const add = (kind: Piece["kind"], to: number, text: string) => {
+    if (to > at || kind !== "waited") pieces.push({ kind, from: at, to: Math.max(to, at), text });
+    at = Math.max(at, to);
+  };
+  const wait = (to: number, retrying: boolean) => {
+    const due = task.runAfter && !pieces.length ? Date.parse(task.runAfter) : 0;
+    if (due > at) add("delayed", Math.min(due, to), "waited for its time");
+    if (to > at) add(retrying ? "retry" : "waited", to, retrying ? "waited for its retry" : "waited");
+  };
+  for (const attempt of task.history) {
+    if (!attempt.startedAt || !attempt.endedAt) continue;
+    wait(Date.parse(attempt.startedAt), pieces.some((piece) => piece.kind === "failed"));
+    add(kindOf(attempt), Date.parse(attempt.endedAt), `attempt ${attempt.number} ${attempt.outcome} after`);
+  }
+  if (task.status === "processing" && task.lastAttemptAt) {
+    wait(Date.parse(task.lastAttemptAt), pieces.length > 0 && task.attempts > 1);
+    add("running", now, `attempt ${task.attempts} has been running for`);
+  } else if (!task.completedAt) wait(now, task.status === "failed");
+  return pieces;
+}
+
+function kindOf(attempt: Attempt): Piece["kind"] {
+  if (attempt.outcome === "completed") return "completed";
+  if (attempt.outcome === "cancelled") return "cancelled";
+  return attempt.outcome === "lost" ? "lost" : "failed";
+}
+
+/** Widths by the square root of the time, so that a run of milliseconds is seen beside an hour of waiting. */
+function place(pieces: Piece[]) {
+  const weights = pieces.map((piece) => Math.sqrt(Math.max(piece.to - piece.from, 0)));
+  const most = Math.max(...weights, 1);
+  const widened = weights.map((weight) => Math.max(weight, most * 0.03));
+  const sum = widened.reduce((a, b) => a + b, 0);
+  let x = 0;
+  return pieces.map((piece, index) => {
+    const width = ((widened[index] ?? 0) / sum) * 100;
+    x += width;
+    return { piece, x: x - width, width: Math.max(width - 0.3, 0.3) };
+  });
+}
