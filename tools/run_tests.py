@@ -6,6 +6,7 @@ Usage: python -m tools.run_tests [pytest arguments]        TEST_WORKERS=4 change
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -18,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(arguments: list[str]) -> int:
     environment = dict(os.environ)
+    # A shell that starts us in the background has us ignore it, which every program of a test would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with ExitStack() as stack:
         if "TASKLIB_TEST_POSTGRES" not in environment:
             installations = available()

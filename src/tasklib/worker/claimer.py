@@ -21,7 +21,7 @@ from tasklib.worker.finisher import Finisher
 from tasklib.worker.hand import Hand
 
 CONTENDED_SECONDS = 0.002
-MAX_BACKOFF_SECONDS = 2.0
+MAX_BACKOFF_SECONDS = 1.0
 IDLE_FOR_SECONDS = 60.0
 """How long one declaration of idleness holds; it is renewed before that."""
 

@@ -19,7 +19,7 @@ from tasklib.task import LogLine
 BATCH = 500
 Lines = dict[tuple[str, int], list[LogLine]]
 """What attempts, by id and version, have logged."""
-MAX_BACKOFF_SECONDS = 2.0
+MAX_BACKOFF_SECONDS = 1.0
 
 log = logging.getLogger("tasklib.worker")
 

@@ -13,6 +13,9 @@ from tasklib.errors import TaskLibError
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
 
+FAILING_SECONDS = 1.0
+"""The longest wait for the next try while beats fail: until one arrives this worker claims nothing."""
+
 log = logging.getLogger("tasklib.worker")
 
 
@@ -71,7 +74,7 @@ class Heartbeat:
 
     def _rest(self) -> bool:
         """Wait until the next beat is due; True when there shall be none."""
-        return self._stopped.wait(self._interval)
+        return self._stopped.wait(min(self._interval, FAILING_SECONDS) if self._failing else self._interval)
 
     def _beat(self) -> None:
         # The moment before the request counts: the database saw it no earlier.

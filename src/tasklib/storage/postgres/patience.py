@@ -24,7 +24,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 RECONNECT_SECONDS = 0.2
 """How long a pool goes on trying by itself."""
-ASK_SECONDS = 1.0
+ASK_SECONDS = 0.4
 """How long one request for a connection waits."""
 
 
