@@ -65,8 +65,10 @@ class SubmitsTasks(QueueBase):
     ) -> NewTask:
         """The row that `enqueue` would store, checked but not stored; `submit_new` stores many at once."""
         if max_attempts is not None:
+            _refuse_both("max_attempts", "max_retries", options.get("max_retries"))
             options["max_retries"] = _attempts(max_attempts) - 1
         if run_after is not None:
+            _refuse_both("run_after", "run_at", options.get("run_at"))
             options["run_at"] = run_after
         chosen = SubmitOptions().with_(**options)
         definition = self.registry.get(check_name(name))
@@ -134,3 +136,8 @@ def _attempts(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigurationError(f"max_attempts must be a whole number, 1 or more, got {value!r}")
     return value
+
+
+def _refuse_both(one: str, other: str, given: Any) -> None:
+    if given is not None:
+        raise ConfigurationError(f"give {one} or {other}, not both ({other} was {given!r}): they decide the same")

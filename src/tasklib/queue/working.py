@@ -6,9 +6,10 @@ import asyncio
 import importlib
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
 from tasklib.errors import ConfigurationError
+from tasklib.limits import LocalLimits
 from tasklib.queue.base import QueueBase
 from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
@@ -18,6 +19,22 @@ if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
 
 R = TypeVar("R")
+
+
+class WorkerKeywords(TypedDict, total=False):
+    """What else a worker can be told; `tasklib.worker.WorkerSettings` says what each means."""
+
+    poll_interval_seconds: float
+    prefetch: int | None
+    grace_seconds: float
+    batch_size: int | None
+    limits: LocalLimits
+    only: tuple[str, ...]
+    max_stuck_threads: int
+    max_tasks_per_child: int
+    memory_limit_mb: int | None
+    modules: tuple[str, ...]
+    signals: bool
 
 
 class RunsTasks(QueueBase):
@@ -41,14 +58,15 @@ class RunsTasks(QueueBase):
 
         return await Worker(cast("TaskQueue", self), WorkerSettings(concurrency=10, signals=False)).run_once(limit)
 
-    def run(self, concurrency: int = 1, **settings: Any) -> None:
+    def run(self, concurrency: int = 1, **settings: Unpack[WorkerKeywords]) -> None:
         """Work on this queue's tasks until the process is told to stop."""
         run_coroutine(lambda: self.arun(concurrency, **settings))
 
-    async def arun(self, concurrency: int = 1, **settings: Any) -> None:
+    async def arun(self, concurrency: int = 1, **settings: Unpack[WorkerKeywords]) -> None:
         """The awaiting form of `run`; cancelling it drains and stops the worker."""
         from tasklib.worker import Worker, WorkerSettings
 
+        _check_settings(settings)
         settings.setdefault("poll_interval_seconds", self.config.poll_interval_seconds)
         await Worker(cast("TaskQueue", self), WorkerSettings(concurrency=concurrency, **settings)).run()
 
@@ -67,6 +85,14 @@ class RunsTasks(QueueBase):
                 f"the HTTP service needs {error.name}, which is not installed: pip install 'tasklib[serve]'"
             ) from error
         return http.create_app(self, auth=auth, hosts=hosts)
+
+
+def _check_settings(given: WorkerKeywords) -> None:
+    if unknown := set(given) - WorkerKeywords.__annotations__.keys():
+        known = ", ".join(WorkerKeywords.__annotations__)
+        raise ConfigurationError(
+            f"a worker has no setting {', '.join(sorted(unknown))}; choose from concurrency, {known}"
+        )
 
 
 def run_coroutine(make: Callable[[], Coroutine[Any, Any, R]]) -> R:
