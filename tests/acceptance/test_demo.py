@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tasklib import TaskQueue
@@ -34,12 +35,15 @@ def test_its_books_agree_with_the_database(database_url: str) -> None:
     said = json.loads(done.stdout)
     with TaskQueue(database_url) as queue:
         stats = queue.stats()
+        scheduled = sum(queue.count(name=name) for name in stats.by_name if name.endswith("check_health"))
         assert queue.workers() == []
+        assert queue.schedules() == []
+        assert queue.limits() == []
     assert said["balanced"] is True
-    assert said["submitted"] == stats.total
+    assert said["submitted"] == stats.total - scheduled
     assert said["submitted"] == said["completed"] + said["failed"] + said["cancelled"] + said["waiting"]
     assert (said["completed"], said["failed"], said["cancelled"]) == (
-        stats.completed,
+        stats.completed - scheduled,
         stats.failed - stats.retrying,
         stats.cancelled,
     )
@@ -62,6 +66,21 @@ def test_what_it_shows_moves_on_a_terminal_and_ctrl_c_ends_it(tmp_path: Path) ->
 
     assert terminal.wait() == 0
     assert "The books balance" in terminal.text
+
+
+def test_its_dashboard_answers_while_it_runs(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tasklib", "demo", "--seconds", "60", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        page = httpx.get(address)
+        done = eventually(lambda: httpx.get(f"{address}api/tasks/stats").json()["completed"], timeout=30)
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+
+    assert (page.status_code, process.returncode) == (200, 0)
+    assert "tasklib-root" in page.text
+    assert done > 0
 
 
 def test_sigterm_ends_it_with_balanced_books(sqlite_url: str) -> None:

@@ -1,10 +1,207 @@
-import { Empty, PageHead } from "../ui/basic";
+/** Schedules: what runs again and again, when next, and how the last run ended. */
+
+import { useState } from "preact/hooks";
+import { changed } from "../actions";
+import { api, type PutSchedule, type Schedule, take } from "../api/client";
+import { absolute, dayAndTime, span } from "../format";
+import { href } from "../router";
+import { useResource } from "../resource";
+import { can } from "../session";
+import { attempt, say } from "../toasts";
+import { Ago, Badge, Button, Empty, Loading, PageHead, shownStatus, Trouble } from "../ui/basic";
+import { confirm } from "../ui/dialog";
+import { ScheduleDialog } from "./schedule_form";
 
 export function SchedulesPage() {
+  const schedules = useResource("schedules", (signal) => take(api.GET("/api/schedules", { signal })), { live: true, every: 5000 });
+  const [editing, setEditing] = useState<Schedule | "new" | null>(null);
+  const refresh = () => {
+    schedules.refresh();
+    changed();
+  };
+  const known = schedules.data?.schedules ?? [];
   return (
     <>
-      <PageHead title="Schedules" />
-      <Empty title="This page is being built." />
+      <PageHead title="Schedules">
+        {can("operate") && (
+          <Button kind="primary" onClick={() => setEditing("new")}>
+            New schedule
+          </Button>
+        )}
+      </PageHead>
+      {schedules.problem && <Trouble problem={schedules.problem} retry={schedules.refresh} />}
+      {schedules.loading ? (
+        <Loading />
+      ) : known.length ? (
+        <div class="scroller" tabIndex={0} role="region" aria-label="Schedules">
+          <table class="rows framed">
+            <thead>
+              <tr>
+                <th>Schedule</th>
+                <th>When</th>
+                <th>Next runs</th>
+                <th>Last run</th>
+                {can("operate") && (
+                  <th class="doing">
+                    <span class="unseen">Actions</span>
+                  </th>
+                )}
+              </tr>
+            </thead>
+            <tbody>
+              {known.map((schedule) => (
+                <Row key={schedule.name} schedule={schedule} edit={() => setEditing(schedule)} refresh={refresh} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      ) : (
+        !schedules.problem && (
+          <Empty title="Nothing runs by itself yet.">
+            <p>Declare a schedule over a task, or make one here:</p>
+            <pre>{`@queue.schedule(cron="0 9 * * mon-fri", tz="Europe/Paris")
+@queue.task
+def report() -> None: ...`}</pre>
+          </Empty>
+        )
+      )}
+      {editing && (
+        <ScheduleDialog
+          like={editing === "new" ? null : editing}
+          close={() => setEditing(null)}
+          save={async (name: string, body: PutSchedule) => {
+            if (editing === "new") await take(api.POST("/api/schedules", { body: { ...body, name } }));
+            else await take(api.PUT("/api/schedules/{name}", { params: { path: { name } }, body }));
+            say(`${name} is saved.`);
+            refresh();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+interface RowProps {
+  schedule: Schedule;
+  edit: () => void;
+  refresh: () => void;
+}
+
+function Row({ schedule, edit, refresh }: RowProps) {
+  const params = { path: { name: schedule.name } };
+  const pause = async (verb: "pause" | "resume") => {
+    await attempt(
+      () => take(api.POST(`/api/schedules/{name}/${verb}`, { params })),
+      verb === "pause" ? `${schedule.name} is paused.` : `${schedule.name} goes on.`,
+    );
+    refresh();
+  };
+  const run = () =>
+    attempt(async () => {
+      const made = await take(api.POST("/api/schedules/{name}/run", { params }));
+      say(`${schedule.name} was started.`, { text: "Open the task", to: href(`/tasks/${made.id}`) });
+      refresh();
+    });
+  const remove = () =>
+    confirm({
+      title: `Delete the schedule ${schedule.name}?`,
+      verb: "Delete 1 schedule",
+      danger: true,
+      text: { body: <p>It makes no more tasks. Those it has made stay.</p> },
+      work: async () => {
+        await attempt(() => take(api.DELETE("/api/schedules/{name}", { params })), `${schedule.name} was deleted.`);
+        refresh();
+      },
+    });
+  return (
+    <tr data-row>
+      <td>
+        <a class="row-link" href={href("/tasks", { type: schedule.type })}>
+          {schedule.name}
+        </a>{" "}
+        {schedule.pausedAt && <span class="badge retrying">Paused</span>} {schedule.declared && <span class="tag">in code</span>}
+        <div class="hint">runs {schedule.type}</div>
+      </td>
+      <td>
+        <When schedule={schedule} />
+      </td>
+      <td>
+        <NextRuns schedule={schedule} />
+      </td>
+      <td>
+        <LastRun schedule={schedule} />
+      </td>
+      {can("operate") && (
+        <td class="doing">
+          <Button kind="small" onClick={() => void run()} label={`Run ${schedule.name} now`}>
+            Run now
+          </Button>
+          <Button kind="small" onClick={() => void pause(schedule.pausedAt ? "resume" : "pause")} label={`${schedule.pausedAt ? "Resume" : "Pause"} ${schedule.name}`}>
+            {schedule.pausedAt ? "Resume" : "Pause"}
+          </Button>
+          {!schedule.declared && (
+            <>
+              <Button kind="small" onClick={edit} label={`Edit ${schedule.name}`}>
+                Edit
+              </Button>
+              <Button kind="small danger" onClick={remove} label={`Delete ${schedule.name}`}>
+                Delete
+              </Button>
+            </>
+          )}
+        </td>
+      )}
+    </tr>
+  );
+}
+
+function When({ schedule }: { schedule: Schedule }) {
+  if (schedule.every !== null) return <>every {span(schedule.every)}</>;
+  return (
+    <>
+      <code>{schedule.cron}</code>
+      <div class="hint">{schedule.tz}</div>
+    </>
+  );
+}
+
+function NextRuns({ schedule }: { schedule: Schedule }) {
+  if (schedule.pausedAt) {
+    return (
+      <span class="soft">
+        paused <Ago at={schedule.pausedAt} />
+        {schedule.pausedBy && ` by ${schedule.pausedBy}`}
+      </span>
+    );
+  }
+  const [first, ...rest] = schedule.nextRuns;
+  if (!first) return <span class="soft">never again</span>;
+  return (
+    <>
+      <Ago at={first} />
+      <div class="hint" title={schedule.nextRuns.map(absolute).join("\n")}>
+        then {rest.slice(0, 2).map(dayAndTime).join(", ")}
+      </div>
+    </>
+  );
+}
+
+function LastRun({ schedule }: { schedule: Schedule }) {
+  const id = schedule.lastTaskId;
+  const task = useResource(
+    id && `last run ${id}`,
+    (signal) => take(api.GET("/api/tasks/{task_id}", { params: { path: { task_id: id! } }, signal })),
+    { live: true },
+  );
+  if (!schedule.lastRunAt) return <span class="soft">not yet</span>;
+  return (
+    <>
+      {id && task.data && (
+        <a href={href(`/tasks/${id}`)}>
+          <Badge status={shownStatus(task.data)} />
+        </a>
+      )}{" "}
+      <Ago at={schedule.lastRunAt} />
     </>
   );
 }

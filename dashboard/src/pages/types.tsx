@@ -1,10 +1,153 @@
-import { Empty, PageHead } from "../ui/basic";
+/** Types: how each kind of task is doing, who works on it, and what holds it back. */
+
+import { useState } from "preact/hooks";
+import { resume } from "../actions";
+import { api, type Control, take, type TypeInfo } from "../api/client";
+import { getTypesWork, type TypeWork } from "../api/metrics";
+import { short, span } from "../format";
+import { href } from "../router";
+import { useResource } from "../resource";
+import { can } from "../session";
+import { Button, Empty, Loading, PageHead, Trouble } from "../ui/basic";
+import { LimitDialog, PauseDialog } from "../ui/controls";
 
 export function TypesPage() {
+  const types = useResource("all types", (signal) => take(api.GET("/api/types", { signal })), { live: true });
+  const control = useResource("control of types", (signal) => take(api.GET("/api/control", { signal })), { live: true });
+  const work = useResource("work of types", (signal) => getTypesWork(3600, signal), { every: 15_000 });
+  const [asking, setAsking] = useState<{ what: "pause" | "limits"; type: string } | null>(null);
+  const close = () => {
+    setAsking(null);
+    control.refresh();
+    types.refresh();
+  };
   return (
     <>
       <PageHead title="Types" />
-      <Empty title="This page is being built." />
+      {types.problem && <Trouble problem={types.problem} retry={types.refresh} />}
+      {types.loading ? (
+        <Loading />
+      ) : types.data?.types.length ? (
+        <div class="scroller" tabIndex={0} role="region" aria-label="Types">
+          <table class="rows framed">
+            <thead>
+              <tr>
+                <th>Type</th>
+                <th class="number">Waiting</th>
+                <th class="number">Running</th>
+                <th class="number">Completed</th>
+                <th class="number">Failed</th>
+                <th class="number" title="Half, and 95 of 100, waited at most so long in the last hour">Waited p50 · p95</th>
+                <th class="number" title="Half, and 95 of 100, ran at most so long in the last hour">Ran p50 · p95</th>
+                <th class="number">Workers</th>
+                <th>Limits</th>
+                {can("operate") && (
+                  <th class="doing">
+                    <span class="unseen">Actions</span>
+                  </th>
+                )}
+              </tr>
+            </thead>
+            <tbody>
+              {types.data.types.map((type) => (
+                <Row
+                  key={type.type}
+                  type={type}
+                  control={control.data}
+                  work={work.data?.find((each) => each.type === type.type)}
+                  ask={(what) => setAsking({ what, type: type.type })}
+                  refresh={close}
+                />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      ) : (
+        !types.problem && <Empty title="No type of task is known yet." />
+      )}
+      {asking?.what === "pause" && <PauseDialog type={asking.type} close={close} />}
+      {asking?.what === "limits" && <LimitDialog type={asking.type} close={close} />}
     </>
+  );
+}
+
+interface RowProps {
+  type: TypeInfo;
+  control: Control | null;
+  work: TypeWork | undefined;
+  ask: (what: "pause" | "limits") => void;
+  refresh: () => void;
+}
+
+function Row({ type, control, work, ask, refresh }: RowProps) {
+  const paused = control?.pauses.some((pause) => pause.type === type.type) ?? false;
+  const limit = control?.limits.find((each) => each.type === type.type);
+  const waiting = type.pending - type.delayed + type.retrying;
+  return (
+    <tr data-row>
+      <td>
+        <a class="row-link" href={href("/tasks", { type: type.type })}>
+          {type.type}
+        </a>{" "}
+        {paused && <span class="badge retrying">Paused</span>}
+      </td>
+      <Number value={waiting} to={{ type: type.type, status: ["pending", "retrying"] }} beside={type.delayed ? `+${short(type.delayed)} delayed` : ""} />
+      <Number value={type.processing} to={{ type: type.type, status: "processing" }} />
+      <Number value={type.completed} to={{ type: type.type, status: "completed" }} />
+      <Number value={type.failed - type.retrying + type.buried} to={{ type: type.type, status: ["failed", "buried"] }} bad />
+      <td class="number">{pair(work?.wait)}</td>
+      <td class="number">{pair(work?.run)}</td>
+      <td class="number">
+        {type.workers ? type.workers : <span class={waiting ? "late" : "soft"}>{waiting ? "nobody" : "–"}</span>}
+      </td>
+      <td class="limits">
+        {limit?.tasksPerSecond ? <span>{limit.tasksPerSecond}/s</span> : null}
+        {limit?.maxRunning ? <span>{limit.maxRunning} at once</span> : null}
+        {!limit?.tasksPerSecond && !limit?.maxRunning && <span class="soft">none</span>}
+      </td>
+      {can("operate") && (
+        <td class="doing">
+          <Button kind="small" onClick={() => ask("limits")} label={`Limits of ${type.type}`}>
+            Limits
+          </Button>
+          {paused ? (
+            <Button kind="small" onClick={() => void resume(type.type).then(refresh)} label={`Resume ${type.type}`}>
+              Resume
+            </Button>
+          ) : (
+            <Button kind="small" onClick={() => ask("pause")} label={`Pause ${type.type}`}>
+              Pause
+            </Button>
+          )}
+        </td>
+      )}
+    </tr>
+  );
+}
+
+function pair(durations: { p50: number | null; p95: number | null } | undefined) {
+  if (!durations || durations.p50 === null || durations.p95 === null) return <span class="soft">–</span>;
+  return `${span(durations.p50)} · ${span(durations.p95)}`;
+}
+
+interface NumberProps {
+  value: number;
+  to: Record<string, string | string[]>;
+  beside?: string;
+  bad?: boolean;
+}
+
+function Number({ value, to, beside, bad }: NumberProps) {
+  return (
+    <td class="number">
+      {value ? (
+        <a class={bad ? "late" : undefined} href={href("/tasks", to)}>
+          {short(value)}
+        </a>
+      ) : (
+        <span class="soft">0</span>
+      )}
+      {beside && <div class="hint">{beside}</div>}
+    </td>
   );
 }

@@ -21,6 +21,7 @@ from tasklib.http import (
     schedules,
     session,
     tasks,
+    token_routes,
     types,
     workers,
 )
@@ -52,7 +53,20 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.audit = AuditLog(queue)
     app.state.pulse = events.Pulse(app.state.manage)
     app.state.caretaker = workers.Caretaker(queue)
-    for part in (health, bulk, control, tasks, schedules, types, workers, events, metrics, audit, session):
+    for part in (
+        health,
+        bulk,
+        control,
+        tasks,
+        schedules,
+        types,
+        workers,
+        events,
+        metrics,
+        audit,
+        session,
+        token_routes,
+    ):
         app.include_router(part.router)
     app.include_router(dashboard.router)
     app.include_router(tasks.plain_router)

@@ -27,6 +27,7 @@ EXAMPLES = {
     "task_id": "550e8400-e29b-41d4-a716-446655440000",
     "instance": "550e8400-e29b-41d4-a716-446655440000",
     "name": "nightly",
+    "token_id": "550e8400-e29b-41d4-a716-446655440000",
 }
 
 
@@ -307,3 +308,27 @@ def test_the_audit_log_is_read_in_pages(http: Client) -> None:
     first = http.get("/api/audit?limit=2").json()["entries"]
     second = http.get(f"/api/audit?limit=2&before={first[-1]['seq']}").json()["entries"]
     assert [entry["detail"]["id"] for entry in first + second] == made[:0:-1]
+
+
+def test_an_administrator_makes_and_revokes_tokens_over_http(queue: Face) -> None:
+    with client_of(queue, "tokens", Authorization=f"Bearer {make_token(queue)}") as admin:
+        made = admin.post("/api/tokens", {"name": "grace", "role": "operator", "expiresAt": "2099-01-01T00:00:00Z"})
+        assert made.status_code == 201
+        token, secret = made.json()["token"], made.json()["secret"]
+        listed = admin.get("/api/tokens")
+
+        assert (token["name"], token["role"], token["valid"]) == ("grace", "operator", True)
+        assert secret not in listed.text
+        assert token in listed.json()["tokens"]
+        with client_of(queue, "tokens", Authorization=f"Bearer {secret}") as grace:
+            assert grace.get("/api/tasks").status_code == 200
+            assert admin.delete(f"/api/tokens/{token['id']}").status_code == 204
+            eventually(lambda: grace.get("/api/tasks").status_code == 401, timeout=3)
+        assert admin.delete(f"/api/tokens/{token['id']}").status_code == 404
+        assert secret not in admin.get("/api/audit").text
+
+
+@pytest.mark.parametrize("which", ["ada", "not-an-id", "%00"])
+def test_only_an_id_names_a_token(queue: Face, which: str) -> None:
+    with client_of(queue, "tokens", Authorization=f"Bearer {make_token(queue)}") as admin:
+        assert admin.delete(f"/api/tokens/{which}").status_code == 404

@@ -20,6 +20,8 @@ class Books:
         self.returns: Counter[UUID] = Counter()
         """How often each task's function returned."""
         self.seconds = 0.0
+        self.changes = 0
+        """How often somebody has changed something by hand meanwhile."""
         self.found: Counter[str] = Counter()
         self.retried = 0
         self.lost: list[UUID] = []
@@ -73,5 +75,6 @@ class Books:
             "waiting": self.found["waiting"],
             "lost": len(self.lost),
             "wrong": self.wrong,
+            "changes": self.changes,
             "balanced": self.balanced,
         }

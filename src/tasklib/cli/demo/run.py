@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Generator
@@ -15,10 +16,12 @@ from uuid import uuid4
 
 from tasklib.cli.command import Cli
 from tasklib.cli.demo.books import Books
+from tasklib.cli.demo.service import open_browser, serve_dashboard
 from tasklib.cli.demo.view import View
-from tasklib.cli.demo.workload import Producer, Run, define_tasks
+from tasklib.cli.demo.workload import Producer, Run, arranged, define_tasks
 from tasklib.config import Config, redact_url
 from tasklib.queue import TaskQueue
+from tasklib.storage.operations.audit import list_audit
 from tasklib.task import Task
 from tasklib.worker import Worker, WorkerSettings
 
@@ -30,7 +33,7 @@ LIVE = ("pending", "running", "retrying")
 PAGE = 1000
 
 
-async def run_demo(cli: Cli, seconds: float | None, *, keep: bool) -> Books:
+async def run_demo(cli: Cli, seconds: float | None, *, keep: bool, port: int | None, browser: bool) -> Books:
     """Run it, for some time or until told to stop, and give the closed books."""
     books, run = Books(), _new_run(shared=cli.given_url is not None)
     # Failures are part of the show; the books tell whether they were meant.
@@ -42,17 +45,43 @@ async def run_demo(cli: Cli, seconds: float | None, *, keep: bool) -> Books:
         started = time.monotonic()
         try:
             queue.pauses()
-            await _work(cli, queue, books, run, seconds)
+            async with serve_dashboard(queue, port) as address:
+                _announce(cli, address, browser=browser)
+                await _work(cli, queue, books, run, seconds, address)
             books.seconds = time.monotonic() - started
+            books.changes = await _changes_by_hand(queue)
             books.close([task async for task in _all_tasks(queue, run.tags)])
         finally:
             await queue.aclose()
     return books
 
 
-async def _work(cli: Cli, queue: TaskQueue, books: Books, run: Run, seconds: float | None) -> None:
+def _announce(cli: Cli, address: str | None, *, browser: bool) -> None:
+    if address is None:
+        cli.out.note("there is no dashboard without the HTTP service: pip install 'tasklib[serve]'")
+        return
+    text = f"The dashboard is at {address}"
+    cli.out.note(text) if cli.out.as_json else cli.out.line(text)
+    sys.stdout.flush()
+    if browser:
+        open_browser(address)
+
+
+async def _changes_by_hand(queue: TaskQueue) -> int:
+    """How often somebody has changed something on the dashboard: what the books cannot know."""
+    return len(await queue.database.arun(lambda: list_audit(limit=1000)))
+
+
+async def _work(cli: Cli, queue: TaskQueue, books: Books, run: Run, seconds: float | None, address: str | None) -> None:
     worker = Worker(queue, WorkerSettings(concurrency=CONCURRENCY, signals=False, grace_seconds=5))
-    view = View(cli.out, queue, books, run)
+    view = View(cli.out, queue, books, run, address)
+    async with arranged(queue, run):
+        await _run_worker(worker, view, queue, books, run, seconds)
+
+
+async def _run_worker(
+    worker: Worker, view: View, queue: TaskQueue, books: Books, run: Run, seconds: float | None
+) -> None:
     with _stop_on_signal() as stop:
         working = asyncio.create_task(worker.run())
         watching = asyncio.create_task(view.run())

@@ -33,11 +33,12 @@ LINE_SECONDS: Final = 1.0
 class View:
     """Looks at the queue now and then, as anybody could, and shows what it sees."""
 
-    def __init__(self, out: Output, queue: TaskQueue, books: Books, run: Run) -> None:
+    def __init__(self, out: Output, queue: TaskQueue, books: Books, run: Run, address: str | None) -> None:
         self._out = out
         self._queue = queue
         self._books = books
         self._run = run
+        self._address = address
         self._started = time.monotonic()
         self._counts: dict[str, int] = dict.fromkeys(STATES, 0)
         self._failures: list[Task] = []
@@ -102,7 +103,8 @@ class View:
             (f"{rate:.0f} tasks/s", "green bold"),
             "  Ctrl-C ends it",
         )
-        look = Text(f"Look around: tasklib list --database-url {redact_url(self._queue.config.database_url)}", "dim")
+        url = redact_url(self._queue.config.database_url)
+        look = Text(f"Look around: {self._address or ''}  tasklib list --database-url {url}", "dim")
         parts = [self._bars(), Text(), Text(sparkline(rates), "green"), Text(), self._failed()]
         return Group(head, look, Panel(Group(*parts), expand=False, width=78))
 
@@ -147,6 +149,9 @@ def show_summary(out: Output, books: Books) -> None:
     for name, note in notes.items():
         if result[name] or name == "lost":
             out.line(f"{result[name]:>7,} {name:<10} {note}".rstrip())
+    if books.changes and not books.balanced:
+        out.line(f"You changed something {books.changes} times yourself, so these books are yours to judge.")
+        return
     for problem in books.wrong[:10]:
         out.line(f"  wrong: {problem}", "red")
     if books.balanced:

@@ -1,11 +1,12 @@
-"""The demo's tasks and who submits them: quick, slow, flaky, doomed, delayed, urgent, unique and cancelled ones."""
+"""The demo's tasks and who submits them: quick, slow, flaky, doomed, delayed, urgent, limited and cancelled ones."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -60,11 +61,32 @@ KINDS: Final = (
     Kind(
         "build_report", COMPLETED, lambda n: {"day": n // 100}, 2, options=lambda n: {"unique_key": f"day-{n // 100}"}
     ),
+    Kind("call_partner", COMPLETED, lambda n: {"partner": random.choice(("acme", "globex", "initech"))}, 2, every=2),
+    Kind("train_model", COMPLETED, lambda n: {"model": f"churn-{n // 100}", "epochs": 12}, every=14),
     Kind("ship_order", CANCELLED, lambda n: {"order": n}, every=3, options=lambda n: {"delay_seconds": 3600}),
     Kind(
         "transcode_video", CANCELLED, lambda n: {"video": f"clip-{n}.mp4"}, every=5, options=lambda n: {"priority": 20}
     ),
 )
+
+
+CALLS_PER_SECOND: Final = 5
+BEAT_SECONDS: Final = 3.0
+
+
+@asynccontextmanager
+async def arranged(queue: TaskQueue, run: Run) -> AsyncGenerator[None, None]:
+    """A limit and a schedule meanwhile; both are taken away again, because the database may be somebody's own."""
+    limited, beat = run.name_of("call_partner"), run.name_of("check_health")
+    await queue.aset_rate_limit(CALLS_PER_SECOND, limited)
+    await queue.aadd_schedule(f"{run.prefix} health", task=beat, every=BEAT_SECONDS)
+    await queue.aadd_schedule(f"{run.prefix} weekly digest", task=beat, cron="0 9 * * mon", tz="Europe/Paris")
+    try:
+        yield
+    finally:
+        for name in (f"{run.prefix} health", f"{run.prefix} weekly digest"):
+            await queue.aremove_schedule(name)
+        await queue.aset_rate_limit(0, limited)
 
 
 class Producer:
@@ -152,6 +174,22 @@ def define_tasks(queue: TaskQueue, books: Books, run: Run) -> None:
         returned(ctx)
         return f"report-{day}.pdf"
 
+    async def call_partner(partner: str, ctx: TaskContext) -> str:
+        await asyncio.sleep(random.uniform(0.05, 0.2))
+        returned(ctx)
+        return f"{partner} says hello"
+
+    async def train_model(model: str, epochs: int, ctx: TaskContext) -> dict[str, float]:
+        for epoch in range(epochs):
+            await asyncio.sleep(0.5)
+            ctx.progress((epoch + 1) / epochs, f"epoch {epoch + 1} of {epochs}")
+            ctx.log.info("epoch %d: loss %.3f", epoch + 1, 2 / (epoch + 2))
+        returned(ctx)
+        return {"loss": round(2 / (epochs + 1), 3)}
+
+    async def check_health() -> str:
+        return "all is well"
+
     async def ship_order(order: int, ctx: TaskContext) -> None:
         returned(ctx)
 
@@ -159,7 +197,8 @@ def define_tasks(queue: TaskQueue, books: Books, run: Run) -> None:
         await asyncio.sleep(3600)
         returned(ctx)
 
-    for function in (send_email, resize_picture, page_oncall, remind, import_contacts, build_report, ship_order):
+    quick: tuple[Callable[..., Any], ...] = (send_email, resize_picture, page_oncall, remind, build_report, ship_order)
+    for function in (*quick, import_contacts, call_partner, train_model, check_health):
         task(function)
     task(crawl_page, max_retries=3)
     task(charge_card, max_retries=1)

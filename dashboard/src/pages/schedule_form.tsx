@@ -1,0 +1,142 @@
+/** Making or changing a schedule. */
+
+import { useState } from "preact/hooks";
+import { Problem, type PutSchedule, type Schedule } from "../api/client";
+import { stats } from "../live";
+import { Button } from "../ui/basic";
+import { Dialog } from "../ui/dialog";
+
+interface Props {
+  like: Schedule | null;
+  close: () => void;
+  save: (name: string, body: PutSchedule) => Promise<void>;
+}
+
+export function ScheduleDialog({ like, close, save }: Props) {
+  const [kind, setKind] = useState<"cron" | "every">(like?.every != null ? "every" : "cron");
+  const [problem, setProblem] = useState<string | null>(null);
+  const send = async (event: SubmitEvent) => {
+    event.preventDefault();
+    try {
+      const form = new FormData(event.currentTarget as HTMLFormElement);
+      await save(like?.name ?? (form.get("name") as string).trim(), read(form, like));
+      close();
+    } catch (error) {
+      setProblem(error instanceof Problem ? error.detail : (error as Error).message);
+    }
+  };
+  return (
+    <Dialog title={like ? `Edit ${like.name}` : "New schedule"} onClose={close} wide>
+      <form onSubmit={(event) => void send(event)}>
+        <div class="dialog-body">
+          <div class="form-grid">
+            {!like && (
+              <label class="field stacked">
+                Name
+                <input name="name" required maxLength={255} autoComplete="off" />
+              </label>
+            )}
+            <label class="field stacked">
+              Type of task
+              <input name="type" required maxLength={255} list="schedule-types" defaultValue={like?.type ?? ""} autoComplete="off" />
+            </label>
+            <datalist id="schedule-types">
+              {Object.keys(stats.value?.byType ?? {}).map((name) => (
+                <option key={name} value={name} />
+              ))}
+            </datalist>
+            <label class="field stacked">
+              Repeats
+              <select value={kind} onChange={(event) => setKind(event.currentTarget.value as "cron" | "every")}>
+                <option value="cron">by cron</option>
+                <option value="every">every so many seconds</option>
+              </select>
+            </label>
+            {kind === "cron" ? (
+              <>
+                <label class="field stacked">
+                  Cron
+                  <input name="cron" required placeholder="0 9 * * mon-fri" maxLength={200} defaultValue={like?.cron ?? ""} />
+                </label>
+                <label class="field stacked">
+                  Time zone
+                  <input name="tz" required list="zones" maxLength={100} defaultValue={like?.tz ?? "UTC"} />
+                </label>
+                <datalist id="zones">
+                  {Intl.supportedValuesOf("timeZone").map((zone) => (
+                    <option key={zone} value={zone} />
+                  ))}
+                </datalist>
+              </>
+            ) : (
+              <label class="field stacked">
+                Seconds
+                <input name="every" type="number" required min="0.1" step="any" defaultValue={String(like?.every ?? 60)} />
+              </label>
+            )}
+            <label class="field stacked">
+              Missed runs
+              <select name="misfire" defaultValue={like?.misfire ?? "one"}>
+                <option value="one">run once</option>
+                <option value="skip">are skipped</option>
+                <option value="all">all run</option>
+              </select>
+            </label>
+            <label class="field stacked">
+              While one still runs
+              <select name="overlap" defaultValue={like?.overlap ?? "allow"}>
+                <option value="allow">start the next too</option>
+                <option value="skip">skip the next</option>
+              </select>
+            </label>
+          </div>
+          <label class="field stacked">
+            Payload (JSON)
+            <textarea name="payload" rows={6} spellcheck={false} defaultValue={JSON.stringify(like?.payload ?? {}, null, 2)} />
+          </label>
+          {problem && (
+            <p class="trouble" role="alert">
+              {problem}
+            </p>
+          )}
+        </div>
+        <footer>
+          <Button onClick={close}>Cancel</Button>
+          <Button kind="primary" type="submit">
+            Save
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+/** What the fields mean; what they do not show is kept as it was. */
+function read(form: FormData, like: Schedule | null): PutSchedule {
+  const text = (name: string) => ((form.get(name) as string | null) ?? "").trim();
+  let payload: unknown;
+  try {
+    payload = JSON.parse(text("payload") || "{}");
+  } catch (error) {
+    throw new Error(`Payload: ${(error as Error).message}`);
+  }
+  return {
+    type: text("type"),
+    ...(form.has("every") ? { every: Number(text("every")) } : { cron: text("cron"), tz: text("tz") }),
+    payload,
+    misfire: text("misfire") as "one",
+    overlap: text("overlap") as "allow",
+    ...(like ? { jitter: like.jitter, startsAt: like.startsAt, endsAt: like.endsAt, options: optionsOf(like) } : {}),
+  };
+}
+
+function optionsOf({ options }: Schedule): NonNullable<PutSchedule["options"]> {
+  const known = options as Record<string, unknown>;
+  return {
+    ...(known.max_retries === undefined ? {} : { maxAttempts: Number(known.max_retries) + 1 }),
+    ...(known.priority === undefined ? {} : { priority: Number(known.priority) }),
+    ...(known.tags === undefined ? {} : { tags: known.tags as Record<string, unknown> }),
+    ...(known.timeout_seconds === undefined ? {} : { timeoutSeconds: Number(known.timeout_seconds) }),
+    ...(known.concurrency_key === undefined ? {} : { concurrencyKey: String(known.concurrency_key) }),
+  };
+}

@@ -1,0 +1,49 @@
+/** The last minutes, second by second, as this page has heard them: for the chart that moves. */
+
+import { effect, signal } from "@preact/signals";
+import { connection, snapshot, type Snapshot } from "./live";
+
+export interface Sample {
+  at: number;
+  completed: number;
+  failed: number;
+  waiting: number;
+  running: number;
+}
+
+export const LIVE_SECONDS = 300;
+export const samples = signal<Sample[]>([]);
+
+interface Heard {
+  at: number;
+  snapshot: Snapshot;
+}
+
+/** Note the numbers every second; what ended is the difference to those of the second before. */
+export function keepSamples(): void {
+  let last: Heard | null = null;
+  // After a gap nobody knows in which second things happened.
+  effect(() => {
+    if (connection.value !== "live") last = null;
+  });
+  setInterval(() => {
+    const current = snapshot.peek();
+    if (!current || document.hidden || connection.peek() !== "live") return;
+    const next = { at: Date.now(), snapshot: current };
+    if (last) samples.value = [...samples.value.slice(-LIVE_SECONDS), between(last, next)];
+    last = next;
+  }, 1000);
+}
+
+function between(before: Heard, after: Heard): Sample {
+  const seconds = (after.at - before.at) / 1000 || 1;
+  const [a, b] = [before.snapshot.stats, after.snapshot.stats];
+  const rate = (was: number, is: number) => Math.max(0, is - was) / seconds;
+  return {
+    at: after.at / 1000,
+    completed: rate(a.completed, b.completed),
+    failed: rate(a.failed + a.buried, b.failed + b.buried),
+    waiting: b.pending - b.delayed + b.retrying,
+    running: b.processing,
+  };
+}

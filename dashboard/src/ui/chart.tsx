@@ -1,0 +1,147 @@
+/** Lines over time, drawn by uPlot; the numbers under the pointer, or the newest, stand beside their names. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { Panel } from "./basic";
+
+export interface Line {
+  name: string;
+  /** The name of a colour of the style sheet. */
+  color: string;
+  values: (number | null)[];
+  /** Filled down to the axis. */
+  filled?: boolean;
+}
+
+interface ChartProps {
+  title: string;
+  /** Seconds since 1970, one for each value. */
+  times: number[];
+  lines: Line[];
+  format: (value: number) => string;
+  /** What is shown where there is nothing yet. */
+  empty: string;
+}
+
+const HEIGHT = 170;
+
+export function Chart({ title, times, lines, format, empty }: ChartProps) {
+  const [at, setAt] = useState<number | null>(null);
+  const some = lines.some((line) => line.values.some((value) => value !== null));
+  return (
+    <Panel title={title} class="chart" aside={<Legend lines={lines} at={at} format={format} />}>
+      {some ? (
+        <Plot times={times} lines={lines} format={format} point={setAt} title={title} />
+      ) : (
+        <p class="chart-empty">{empty}</p>
+      )}
+    </Panel>
+  );
+}
+
+interface LegendProps {
+  lines: Line[];
+  at: number | null;
+  format: (value: number) => string;
+}
+
+function Legend({ lines, at, format }: LegendProps) {
+  return (
+    <>
+      {lines.map((line) => {
+        const value = at === null ? lastOf(line.values) : (line.values[at] ?? null);
+        return (
+          <span key={line.name} class="key">
+            <i class={`dot c-${line.color}`} />
+            {line.name} <b>{value === null ? "–" : format(value)}</b>
+          </span>
+        );
+      })}
+    </>
+  );
+}
+
+/** As much of a moment as its neighbours leave open: the day where the marks are days apart, seconds where they are close. */
+function moment(at: number, marks: number[]): string {
+  const step = marks.length > 1 ? (marks[1] ?? 0) - (marks[0] ?? 0) : 60;
+  const time = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
+  const form = step >= 86_400 ? { month: "short", day: "numeric" } as const : step < 60 ? { ...time, second: "2-digit" } as const : time;
+  return new Intl.DateTimeFormat(undefined, form).format(at * 1000);
+}
+
+function lastOf(values: (number | null)[]): number | null {
+  for (let at = values.length - 1; at >= 0; at--) if (values[at] !== null) return values[at] ?? null;
+  return null;
+}
+
+type PlotProps = Omit<ChartProps, "empty"> & { point: (at: number | null) => void };
+
+function Plot({ times, lines, format, point, title }: PlotProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const shape = lines.map((line) => line.name).join();
+  const data = [times, ...lines.map((line) => line.values)] as uPlot.AlignedData;
+
+  useEffect(() => {
+    const element = box.current!;
+    const draw = () => {
+      plot.current?.destroy();
+      plot.current = new uPlot(options(element, lines, format, point), data, element);
+    };
+    draw();
+    const resized = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }));
+    resized.observe(element);
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", draw);
+    return () => {
+      resized.disconnect();
+      scheme.removeEventListener("change", draw);
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [shape]);
+  useEffect(() => plot.current?.setData(data), [times, lines]);
+
+  return <div ref={box} class="plot" role="img" aria-label={`${title}: ${told(lines, format)}`} />;
+}
+
+/** The chart in words, for who does not see it. */
+function told(lines: Line[], format: (value: number) => string): string {
+  const parts = lines.map((line) => {
+    const known = line.values.filter((value): value is number => value !== null);
+    if (!known.length) return `${line.name} nothing`;
+    return `${line.name} now ${format(known[known.length - 1]!)}, at most ${format(Math.max(...known))}`;
+  });
+  return parts.join("; ");
+}
+
+function options(element: HTMLElement, lines: Line[], format: ChartProps["format"], point: PlotProps["point"]): uPlot.Options {
+  const style = getComputedStyle(document.documentElement);
+  const color = (name: string) => style.getPropertyValue(`--${name}`).trim();
+  const axis = { stroke: color("soft"), font: "11px system-ui", grid: { stroke: color("line"), width: 1 }, ticks: { show: false } };
+  return {
+    width: element.clientWidth,
+    height: HEIGHT,
+    legend: { show: false },
+    padding: [10, 10, 0, 0],
+    cursor: { y: false, sync: { key: "charts" }, points: { size: 6 } },
+    scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, Number.EPSILON)] } },
+    axes: [
+      { ...axis, size: 26, space: 70, values: (_, marks) => marks.map((mark) => moment(mark, marks)) },
+      { ...axis, size: 58, values: (_, values) => values.map((value) => (value === null ? "" : format(value))) },
+    ],
+    series: [
+      {},
+      ...lines.map((line) => ({
+        label: line.name,
+        stroke: color(`c-${line.color}`),
+        width: 1.5,
+        ...(line.filled ? { fill: `${color(`c-${line.color}`)}22` } : {}),
+        points: { show: false },
+        spanGaps: false,
+      })),
+    ],
+    hooks: { setCursor: [(shown) => point(shown.cursor.idx ?? null)] },
+  };
+}

@@ -1,0 +1,73 @@
+"""The demo's own HTTP service, with the dashboard: in the same process, for as long as the demo runs."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import sys
+import webbrowser
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from tasklib.cli.exits import CommandFailed
+from tasklib.cli.serve import listen
+
+if TYPE_CHECKING:
+    import socket
+
+    from tasklib.queue import TaskQueue
+
+HOST = "127.0.0.1"
+PORT = 8000
+GRACE_SECONDS = 1
+
+
+@asynccontextmanager
+async def serve_dashboard(queue: TaskQueue, port: int | None) -> AsyncGenerator[str | None, None]:
+    """Serve meanwhile, and give the address; None where what the service needs is not installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn")):
+        yield None
+        return
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """Leaves the signals to the demo."""
+
+        @contextmanager
+        def capture_signals(self) -> Generator[None, None, None]:
+            yield
+
+    listening = _listen(port)
+    settings = uvicorn.Config(
+        queue.asgi(auth="local"),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    server = Server(settings)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        yield f"http://{HOST}:{listening.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def open_browser(address: str) -> None:
+    """Open the address, if there is a screen to open it on."""
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(address)
+
+
+def _listen(port: int | None) -> socket.socket:
+    if port is not None:
+        return listen(HOST, port)
+    try:
+        return listen(HOST, PORT)
+    except CommandFailed:
+        return listen(HOST, 0)  # somebody is there already, perhaps another demo

@@ -1,0 +1,93 @@
+"""Tokens over HTTP, for administrators: which there are, a new one, and refusing one from now on."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Self
+from uuid import UUID
+
+from fastapi import APIRouter, Request
+
+from tasklib.http.audit import AuditedRoute, note
+from tasklib.http.auth import Permission, needs
+from tasklib.http.errors import Refused, problems
+from tasklib.http.fields import Answer, Input, Moment, Name
+from tasklib.http.service import Queue
+from tasklib.storage.operations import tokens
+from tasklib.storage.operations.tokens import Role
+
+router = APIRouter(prefix="/api/tokens", tags=["security"], route_class=AuditedRoute)
+
+
+class TokenInfo(Answer):
+    """A token without its secret."""
+
+    id: UUID
+    name: str
+    role: Role
+    begins: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+    valid: bool
+
+    @classmethod
+    def of(cls, token: tokens.Token) -> Self:
+        """The token as HTTP shows it."""
+        return cls(**{name: getattr(token, name) for name in tokens.Token.__slots__})
+
+
+class Tokens(Answer):
+    """Every token, the newest first."""
+
+    tokens: list[TokenInfo]
+
+
+class CreateToken(Input):
+    """A token to be made."""
+
+    name: Name
+    role: Role = Role.VIEWER
+    expires_at: Moment | None = None
+
+
+class CreatedToken(Answer):
+    """A token just made; its secret is told this once and kept nowhere."""
+
+    token: TokenInfo
+    secret: str
+
+
+@router.get("", responses=problems(401, 403, 503), **needs(Permission.ADMIN))
+async def list_tokens(queue: Queue) -> Tokens:
+    """Every token, also those that are refused by now."""
+    found = await queue.database.arun(lambda: tokens.list_tokens(queue.clock.now()))
+    return Tokens(tokens=[TokenInfo.of(each) for each in found])
+
+
+@router.post("", status_code=201, responses=problems(400, 401, 403, 413, 503), **needs(Permission.ADMIN))
+async def create_token(body: CreateToken, request: Request, queue: Queue) -> CreatedToken:
+    """Make a token; once there is one, every request but those for health needs one."""
+    made = await queue.database.arun(
+        lambda: tokens.create_token(body.name, body.role, expires_at=body.expires_at, now=queue.clock.now()),
+        repeatable=False,
+    )
+    note(request, id=str(made.token.id), name=body.name, role=str(body.role))
+    return CreatedToken(token=TokenInfo.of(made.token), secret=made.secret)
+
+
+@router.delete("/{token_id}", status_code=204, responses=problems(401, 403, 404, 503), **needs(Permission.ADMIN))
+async def revoke_token(token_id: str, queue: Queue) -> None:
+    """Refuse a token from now on."""
+    which = _parsed(token_id)
+    if which is None or await queue.database.arun(lambda: tokens.revoke_token(which, queue.clock.now())) is None:
+        raise Refused(404, "token-not-found", f"there is no token {token_id!r} that could be revoked")
+
+
+def _parsed(text: str) -> str | None:
+    """Only the id names one token for certain; names may be shared."""
+    try:
+        return str(UUID(text))
+    except ValueError:
+        return None
