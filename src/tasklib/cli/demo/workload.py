@@ -197,8 +197,11 @@ def define_tasks(queue: TaskQueue, books: Books, run: Run) -> None:
         await asyncio.sleep(3600)
         returned(ctx)
 
-    quick: tuple[Callable[..., Any], ...] = (send_email, resize_picture, page_oncall, remind, build_report, ship_order)
-    for function in (*quick, import_contacts, call_partner, train_model, check_health):
+    plain: tuple[Callable[..., Any], ...] = (
+        *(send_email, resize_picture, page_oncall, remind, import_contacts),
+        *(build_report, call_partner, train_model, check_health, ship_order),
+    )
+    for function in plain:
         task(function)
     task(crawl_page, max_retries=3)
     task(charge_card, max_retries=1)
