@@ -15,8 +15,9 @@ from uuid import UUID
 from tasklib.errors import ConfigurationError, TaskNotFound
 from tasklib.queue import Id, TaskQueue, require_id
 from tasklib.storage.database import Database
-from tasklib.storage.operations import actions, controls, tasks, workers
+from tasklib.storage.operations import actions, controls, numbers, tasks, workers
 from tasklib.storage.operations.controls import Pause
+from tasklib.storage.operations.numbers import Depth, Work
 from tasklib.storage.statement import Operation
 from tasklib.task import QueueStats, Task, TaskFilter, TaskState, WorkerInfo
 from tasklib.twin import operation
@@ -77,6 +78,15 @@ class TypeInfo:
     paused: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What was done and how deep the queue was, in steps of equal length."""
+
+    step: int
+    points: tuple[tuple[int, Work | None, Depth | None], ...]
+    """When each began, in seconds since 1970; None where nothing was done, or nobody looked."""
+
+
 class Manage:
     """Reads and acts on the tasks of one queue."""
 
@@ -100,12 +110,24 @@ class Manage:
 
     @operation
     def listing(
-        self, which: TaskFilter, *, limit: int, offset: int = 0, position: int | None = None, counted: bool = True
+        self,
+        which: TaskFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        position: int | None = None,
+        counted: bool = True,
+        stats: QueueStats | None = None,
     ) -> Operation[Listing]:
-        """A page of matching tasks by offset or position; a position outlives the task at which it was."""
+        """A page of matching tasks by offset or position; a position outlives the task at which it was.
+
+        The number of all is taken from `stats` where those can tell.
+        """
         now = self.queue.clock.now()
         found = yield from tasks.list_tasks(which, now, limit=limit + 1, offset=offset, before=position)
-        total = (yield from tasks.count_tasks(which, now)) if counted else None
+        total = None if stats is None or not counted else count_in(stats, which)
+        if total is None and counted:
+            total = yield from tasks.count_tasks(which, now)
         shown = tuple(found[:limit])
         return Listing(shown, total, shown[-1].seq if shown and len(found) > limit else None)
 
@@ -162,10 +184,10 @@ class Manage:
     acleanup = cleanup.twin
 
     @operation
-    def overview(self) -> Operation[Overview]:
+    def overview(self, stats: QueueStats | None = None) -> Operation[Overview]:
         """How many tasks stand where, what is paused, and how many workers are there."""
         now = self.queue.clock.now()
-        stats = yield from tasks.count_by_state(now)
+        stats = stats or (yield from numbers.count_tasks_by_state(now))
         pauses = yield from controls.list_pauses()
         known = yield from workers.list_workers(now)
         return Overview(stats, tuple(pauses), sum(worker.alive for worker in known))
@@ -173,16 +195,51 @@ class Manage:
     aoverview = overview.twin
 
     @operation
-    def types(self) -> Operation[tuple[TypeInfo, ...]]:
+    def types(self, stats: QueueStats | None = None) -> Operation[tuple[TypeInfo, ...]]:
         """Every kind of task that is stored or that a worker knows, by name."""
         now = self.queue.clock.now()
-        stats = yield from tasks.count_by_state(now)
+        stats = stats or (yield from numbers.count_tasks_by_state(now))
         known = yield from workers.list_workers(now)
         pauses = yield from controls.list_pauses()
         names = {*stats.by_name, *(name for worker in known for name in worker.names)}
         return tuple(_type_info(name, stats, known, pauses) for name in sorted(names))
 
     atypes = types.twin
+
+    @operation
+    def series(self, *, seconds: int, step: int, name: str | None = None) -> Operation[Series]:
+        """What was done and how deep the queue was, step by step, in the last so many seconds; nothing is left out."""
+        clock = yield from numbers.read_time(self.queue.clock.now())
+        until = clock // step * step + step
+        since = until - max(1, -(-seconds // step)) * step
+        done = yield from numbers.read_work(since=since, until=until, step=step, name=name)
+        deep = yield from numbers.read_depths(since=since, until=until, step=step, name=name)
+        work, depths = {each.at: each for each in done}, {each.at: each for each in deep}
+        points = [(at, work.get(at), depths.get(at)) for at in range(since, until, step)]
+        return Series(step, tuple(points))
+
+    aseries = series.twin
+
+    @operation
+    def work_by_type(self, *, seconds: int) -> Operation[tuple[Work, ...]]:
+        """What was done of each kind of task in the last so many seconds, by name."""
+        clock = yield from numbers.read_time(self.queue.clock.now())
+        since = (clock - seconds) // 60 * 60
+        # One step for the whole time: no moment is a multiple of more.
+        found = yield from numbers.read_work(since=since, until=clock + 60, step=_WHOLE, by_name=True)
+        return tuple(sorted(found, key=lambda each: each.name))
+
+    awork_by_type = work_by_type.twin
+
+
+def count_in(stats: QueueStats, which: TaskFilter) -> int | None:
+    """How many tasks match, if counts by name and state can tell; None if the filter asks for more."""
+    if replace(which, states=(), name=None) != TaskFilter():
+        return None
+    counts = _counts(stats) if which.name is None else stats.by_name.get(which.name, {})
+    wanted = set(map(str, which.states)) or {str(state) for state in TaskState}
+    wanted -= {part for part, whole in (("delayed", "pending"), ("retrying", "failed")) if whole in wanted}
+    return sum(counts.get(state, 0) for state in wanted)
 
 
 def possible(action: Action, which: TaskFilter) -> TaskFilter:
@@ -212,6 +269,10 @@ def as_data(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_data(entry) for entry in value]
     return value
+
+
+def _counts(stats: QueueStats) -> Mapping[str, int]:
+    return {key: getattr(stats, key) for key in (*TaskState, "delayed", "retrying")}
 
 
 def _required(task_id: Id) -> Operation[Task]:
@@ -258,4 +319,5 @@ _IN_BULK: Final[Mapping[Action, Callable[[TaskFilter, datetime | None], Operatio
     Action.CANCEL: actions.cancel_matching,
     Action.DELETE: actions.delete_matching,
 }
+_WHOLE: Final = 1 << 40
 _END_OF_TIME: Final = datetime(9999, 1, 1, tzinfo=UTC)

@@ -32,6 +32,9 @@ WHOLE_TABLE = {
     "count_by_state": "counts everything",
     "find_stale_any": "looks for what nobody has noted, when a person asks for it",
     "find_orphans": "looks at tens of thousands of insertions at a time, rarely",
+    "count_quickly": "counts what waits and what failed in their indexes, and what was inserted lately",
+    "fold_totals": "counts what was inserted since the last time, once",
+    "list_retrying": "looks through the index of failures",
     "count_ahead": "counts what waits before one task, when a person asks why",
 }
 
@@ -79,6 +82,9 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "last_position": Statement("last_position"),
         "list_tasks": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH),
         "list_tasks, next page": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH, before=ROWS),
+        "list_trouble": lambda: tasks.list_tasks(TaskFilter(states=("failed",)), None, limit=BATCH),
+        "list_held_tasks": Statement("list_held_tasks", {**everything, "limit": BATCH, "offset": 0, "before": None}),
+        "measure_size": Statement("measure_size"),
         "pick_matching": Statement("pick_matching", {**everything, "after": 0, "until": 10**9, "limit": BATCH}),
         "lock_matching": Statement("lock_matching", {**everything, "picked": dumps(waiting)}),
         "cleanup_tasks": Statement(
@@ -113,7 +119,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     }
 
 
-SINGLE = {"insert_tasks", "replace_task", "get_task", "watch_task", "last_position"}
+SINGLE = {"measure_size", "insert_tasks", "replace_task", "get_task", "watch_task", "last_position"}
 PAGES_PER_ROW, STEPS_PER_ROW = 45, 1_000
 """An update that moves a row enters it in every index, three or four pages each."""
 

@@ -221,7 +221,7 @@ export interface paths {
         };
         /**
          * Get Stats
-         * @description How many tasks stand where, in all and by type.
+         * @description How many tasks stand where, in all and by type; at most five seconds old.
          */
         get: operations["get_stats_api_tasks_stats_get"];
         put?: never;
@@ -564,6 +564,46 @@ export interface paths {
          * @description Tasks by type and status, workers, pauses and limits.
          */
         get: operations["get_metrics_metrics_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/metrics/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Series
+         * @description What ended how, how long it waited and ran, and how deep the queue was, step by step.
+         */
+        get: operations["get_series_api_metrics_series_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/metrics/types": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Types Work
+         * @description What ended how and how long it took, by type: the slowest and the failing ones.
+         */
+        get: operations["get_types_work_api_metrics_types_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1205,6 +1245,32 @@ export interface components {
             deleted: number;
         };
         /**
+         * Depth
+         * @description How many tasks waited and ran at the deepest moment.
+         */
+        Depth: {
+            /** Due */
+            due: number;
+            /** Delayed */
+            delayed: number;
+            /** Retrying */
+            retrying: number;
+            /** Running */
+            running: number;
+        };
+        /**
+         * Durations
+         * @description Seconds that half, 95 and 99 in a hundred took at most; null where there was nothing.
+         */
+        Durations: {
+            /** P50 */
+            p50: number | null;
+            /** P95 */
+            p95: number | null;
+            /** P99 */
+            p99: number | null;
+        };
+        /**
          * Ended
          * @description An attempt that ended in another way.
          */
@@ -1351,6 +1417,39 @@ export interface components {
             text: string;
         };
         /**
+         * Outcomes
+         * @description How many attempts ended how.
+         */
+        Outcomes: {
+            /**
+             * Completed
+             * @default 0
+             */
+            completed?: number;
+            /**
+             * Failed
+             * @description Gave up.
+             * @default 0
+             */
+            failed?: number;
+            /**
+             * Retried
+             * @description Failed, and another attempt follows.
+             * @default 0
+             */
+            retried?: number;
+            /**
+             * Cancelled
+             * @default 0
+             */
+            cancelled?: number;
+            /**
+             * Buried
+             * @default 0
+             */
+            buried?: number;
+        };
+        /**
          * PauseInfo
          * @description Something that is paused; `type` is null for everything.
          */
@@ -1391,6 +1490,24 @@ export interface components {
          * @enum {string}
          */
         Permission: "public" | "submit" | "look" | "read" | "work" | "operate" | "admin";
+        /**
+         * Point
+         * @description One step of the series.
+         */
+        Point: {
+            /**
+             * At
+             * Format: date-time
+             * @description When it began.
+             */
+            at: string;
+            ended: components["schemas"]["Outcomes"];
+            /** @description From due to started, of first attempts. */
+            wait: components["schemas"]["Durations"];
+            run: components["schemas"]["Durations"];
+            /** @description Null if nobody looked. */
+            depth: components["schemas"]["Depth"] | null;
+        };
         /**
          * Progress
          * @description How far an attempt has come.
@@ -1693,6 +1810,18 @@ export interface components {
         Schedules: {
             /** Schedules */
             schedules: components["schemas"]["Schedule"][];
+        };
+        /**
+         * Series
+         * @description The time asked for, the oldest step first; the last one is still going on.
+         */
+        Series: {
+            /** Stepseconds */
+            stepSeconds: number;
+            /** Type */
+            type: string | null;
+            /** Points */
+            points: components["schemas"]["Point"][];
         };
         /**
          * Session
@@ -2004,12 +2133,33 @@ export interface components {
             paused: boolean;
         };
         /**
+         * TypeWork
+         * @description What was done of one type.
+         */
+        TypeWork: {
+            /** Type */
+            type: string;
+            ended: components["schemas"]["Outcomes"];
+            wait: components["schemas"]["Durations"];
+            run: components["schemas"]["Durations"];
+        };
+        /**
          * Types
          * @description Every kind of task, by name.
          */
         Types: {
             /** Types */
             types: components["schemas"]["TypeInfo"][];
+        };
+        /**
+         * TypesWork
+         * @description What was done of each type, by name.
+         */
+        TypesWork: {
+            /** Seconds */
+            seconds: number;
+            /** Types */
+            types: components["schemas"]["TypeWork"][];
         };
         /**
          * Worker
@@ -4144,6 +4294,141 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_series_api_metrics_series_get: {
+        parameters: {
+            query?: {
+                /** @description How far back. */
+                seconds?: number;
+                /** @description Seconds in a point, whole minutes; about 60 points if left out. */
+                step?: number | null;
+                type?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Series"];
+                };
+            };
+            /** @description Nothing changed since the ETag given by If-None-Match. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_types_work_api_metrics_types_get: {
+        parameters: {
+            query?: {
+                /** @description How far back. */
+                seconds?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TypesWork"];
+                };
+            };
+            /** @description Nothing changed since the ETag given by If-None-Match. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description Unauthorized */

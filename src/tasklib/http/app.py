@@ -19,6 +19,7 @@ from tasklib.http import (
     health,
     metrics,
     schedules,
+    series,
     session,
     tasks,
     token_routes,
@@ -26,7 +27,8 @@ from tasklib.http import (
     workers,
 )
 from tasklib.http.audit import AuditLog
-from tasklib.http.auth import Auth, Permission, authorize, identifier, needs
+from tasklib.http.auth import Auth, Permission, authorize, identifier, needs, refuse_repeated
+from tasklib.http.counts import Counts
 from tasklib.http.errors import Problem
 from tasklib.http.guard import LOOPBACK_HOSTS, Guard
 from tasklib.manage import Manage
@@ -45,13 +47,14 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
         version=tasklib.__version__,
         summary="Durable background tasks.",
         openapi_url=None,  # served below, behind the same check as everything else
-        dependencies=[Depends(authorize)],
+        dependencies=[Depends(authorize), Depends(refuse_repeated)],
     )
     app.state.manage = Manage(queue)
     app.state.identify = identifier(queue, auth)
     app.state.takes_tokens = auth in ("tokens", "local")
     app.state.audit = AuditLog(queue)
-    app.state.pulse = events.Pulse(app.state.manage)
+    app.state.counts = Counts(queue)
+    app.state.pulse = events.Pulse(app.state.manage, app.state.counts)
     app.state.caretaker = workers.Caretaker(queue)
     for part in (
         health,
@@ -63,6 +66,7 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
         workers,
         events,
         metrics,
+        series,
         audit,
         session,
         token_routes,

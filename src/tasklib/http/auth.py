@@ -79,6 +79,14 @@ def permission_of(route: Any) -> Permission | None:
     return None if declared is None else Permission(declared)
 
 
+async def refuse_repeated(request: Request) -> None:
+    """Refuse a request that gives a parameter twice where one is meant: which of them counts is not for us to guess."""
+    given = [name for name, _ in request.query_params.multi_items() if name not in REPEATABLE]
+    for name in set(given):
+        if given.count(name) > 1:
+            raise Refused(400, "invalid-request", f"{name}: given {given.count(name)} times, once is meant", field=name)
+
+
 async def authorize(request: Request) -> None:
     """Refuse the request unless its route's permission is granted to its caller."""
     permission = permission_of(request.scope.get("route"))
@@ -146,6 +154,9 @@ class _Bearer:
             return Principal("local", Role.ADMIN)
         return None
 
+
+REPEATABLE: Final = frozenset({"status", "tag"})
+"""Parameters of a query that may be given more than once."""
 
 COOKIE: Final = "tasklib_session"
 """Where the dashboard keeps its token: not readable by scripts, never sent by another site."""

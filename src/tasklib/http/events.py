@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 from tasklib.errors import TaskLibError
 from tasklib.http.audit import AuditedRoute
 from tasklib.http.auth import GRANTS, Permission, needs
+from tasklib.http.counts import Counts
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, problems
 from tasklib.http.fields import Answer
 from tasklib.http.schemas import Stats
@@ -36,8 +37,9 @@ class Snapshot(Answer):
 class Pulse:
     """Reads the numbers once a second while somebody listens, and tells everybody when they have changed."""
 
-    def __init__(self, manage: Manage) -> None:
+    def __init__(self, manage: Manage, counts: Counts) -> None:
         self._manage = manage
+        self._counts = counts
         self._listeners: set[asyncio.Queue[str]] = set()
         self._reader: asyncio.Task[None] | None = None
 
@@ -81,7 +83,7 @@ class Pulse:
                     news.put_nowait(now)
 
     async def _read(self) -> str:
-        seen = await self._manage.aoverview()
+        seen = await self._manage.aoverview(await self._counts.stats())
         paused = any(pause.name is None for pause in seen.pauses)
         snapshot = Snapshot(stats=Stats.of(seen.stats), paused=paused, workers_alive=seen.workers_alive)
         return snapshot.model_dump_json(by_alias=True)

@@ -11,7 +11,7 @@ from tasklib.http.audit import AuditedRoute
 from tasklib.http.auth import Permission, needs
 from tasklib.http.errors import problems
 from tasklib.http.schemas import status_of
-from tasklib.http.service import Service
+from tasklib.http.service import Counts, Service
 from tasklib.manage import TypeInfo
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -31,10 +31,11 @@ Sample = tuple[Mapping[str, str], float]
     },
     **needs(Permission.READ),
 )
-async def get_metrics(service: Service) -> Response:
+async def get_metrics(service: Service, counts: Counts) -> Response:
     """Tasks by type and status, workers, pauses and limits."""
-    types = await service.atypes()
-    overview = await service.aoverview()
+    stats = await counts.stats()
+    types = await service.atypes(stats)
+    overview = await service.aoverview(stats)
     limits = await service.queue.alimits()
     lines = [
         *_metric("tasklib_tasks", "Tasks by type and status.", _tasks(types)),

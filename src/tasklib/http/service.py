@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
+from tasklib.http.counts import Counts as _Counts
 from tasklib.manage import Manage
 from tasklib.queue import TaskQueue
+
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "Nothing changed since the ETag given by If-None-Match."}
+}
 
 
 def _manage(request: Request) -> Manage:
@@ -21,7 +26,13 @@ def _queue(request: Request) -> TaskQueue:
     return _manage(request).queue
 
 
+def _counts(request: Request) -> _Counts:
+    counts: _Counts = request.app.state.counts
+    return counts
+
+
 Service = Annotated[Manage, Depends(_manage)]
+Counts = Annotated[_Counts, Depends(_counts)]
 Queue = Annotated[TaskQueue, Depends(_queue)]
 
 

@@ -25,7 +25,7 @@ from tasklib.http.schemas import (
     TaskPage,
     status_of,
 )
-from tasklib.http.service import Queue, Service, conditional
+from tasklib.http.service import NOT_MODIFIED, Counts, Queue, Service, conditional
 from tasklib.manage import Action
 from tasklib.task import TaskState
 
@@ -45,9 +45,6 @@ IdempotencyKey = Annotated[
 ]
 ALREADY: dict[int | str, dict[str, Any]] = {
     200: {"description": "A live task holds the unique key: this is that one.", "model": Created}
-}
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
-    304: {"description": "Nothing changed since the ETag given by If-None-Match."}
 }
 
 
@@ -78,11 +75,18 @@ plain_router.post(
 @router.get(
     "", response_model=TaskPage, responses={**NOT_MODIFIED, **problems(400, 401, 403, 503)}, **needs(Permission.READ)
 )
-async def list_tasks(query: Annotated[ListQuery, Query()], request: Request, service: Service) -> Response:
+async def list_tasks(
+    query: Annotated[ListQuery, Query()], request: Request, service: Service, counts: Counts
+) -> Response:
     """Tasks that match, newest first."""
     position = None if query.cursor is None else int(query.cursor, 16)
     found = await service.alisting(
-        query.wanted(), limit=query.limit, offset=query.offset, position=position, counted=query.total
+        query.wanted(),
+        limit=query.limit,
+        offset=query.offset,
+        position=position,
+        counted=query.total,
+        stats=await counts.stats() if query.total else None,
     )
     page = TaskPage(
         tasks=[Task.of(task) for task in found.tasks],
@@ -97,9 +101,9 @@ async def list_tasks(query: Annotated[ListQuery, Query()], request: Request, ser
 @router.get(
     "/stats", response_model=Stats, responses={**NOT_MODIFIED, **problems(401, 403, 503)}, **needs(Permission.READ)
 )
-async def get_stats(request: Request, queue: Queue) -> Response:
-    """How many tasks stand where, in all and by type."""
-    return conditional(request, Stats.of(await queue.astats()))
+async def get_stats(request: Request, counts: Counts) -> Response:
+    """How many tasks stand where, in all and by type; at most five seconds old."""
+    return conditional(request, Stats.of(await counts.stats()))
 
 
 @router.delete("", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))

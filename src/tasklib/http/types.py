@@ -11,7 +11,7 @@ from tasklib.http.audit import AuditedRoute
 from tasklib.http.auth import Permission, needs
 from tasklib.http.errors import problems
 from tasklib.http.fields import Answer
-from tasklib.http.service import Service
+from tasklib.http.service import Counts, Service
 
 router = APIRouter(prefix="/api", tags=["types and workers"], route_class=AuditedRoute)
 
@@ -61,12 +61,12 @@ class Workers(Answer):
 
 
 @router.get("/types", responses=problems(401, 403, 503), **needs(Permission.READ))
-async def list_types(service: Service) -> Types:
+async def list_types(service: Service, counts: Counts) -> Types:
     """Every kind of task that is stored or that a worker knows."""
     same = ("pending", "delayed", "completed", "failed", "retrying", "cancelled", "buried", "workers", "paused")
     found = [
         TypeInfo(type=each.name, processing=each.running, **{name: getattr(each, name) for name in same})
-        for each in await service.atypes()
+        for each in await service.atypes(await counts.stats())
     ]
     return Types(types=found)
 

@@ -32,11 +32,12 @@ from tasklib.http.schemas import status_of
 from tasklib.http.service import Queue
 from tasklib.lifecycle import Ending
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations import remote, workers
+from tasklib.storage.operations import numbers, remote, workers
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.rows import ClaimedTask as Row
 from tasklib.storage.rows import number
 from tasklib.task import Task
+from tasklib.worker.meter import Meter, flush
 
 POLL_SECONDS = 0.5
 CARE_SECONDS = 5.0
@@ -110,20 +111,19 @@ async def stop_worker(instance: str, queue: Queue) -> None:
 
 
 @ending_router.post("/complete", responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def complete(task_id: str, body: Complete, queue: Queue) -> AttemptEnded:
+async def complete(task_id: str, body: Complete, request: Request, queue: Queue) -> AttemptEnded:
     """The attempt succeeded.  409: it no longer holds the task, and nothing changed."""
     parsed = _task_id(task_id)
     try:
         result = encode_result(body.result, limit=queue.config.max_result_bytes)
     except ResultError as error:
         raise Refused(400, "invalid-result", str(error), field="result") from error
-    return _ended(
-        await queue.database.arun(lambda: remote.complete_for(parsed, body.version, result, queue.clock.now()))
-    )
+    task = await queue.database.arun(lambda: remote.complete_for(parsed, body.version, result, queue.clock.now()))
+    return _ended(request, task, "completed")
 
 
 @ending_router.post("/fail", responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def fail(task_id: str, body: Fail, queue: Queue) -> AttemptEnded:
+async def fail(task_id: str, body: Fail, request: Request, queue: Queue) -> AttemptEnded:
     """The attempt failed; another follows by the retry policy, while there are attempts left."""
     parsed = _task_id(task_id)
     task = await queue.database.arun(
@@ -137,21 +137,21 @@ async def fail(task_id: str, body: Fail, queue: Queue) -> AttemptEnded:
             now=queue.clock.now(),
         )
     )
-    return _ended(task)
+    return _ended(request, task, "failed" if task.completed_at else "retried")
 
 
 @ending_router.post("/stopped", responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def stopped(task_id: str, body: Ended, queue: Queue) -> AttemptEnded:
+async def stopped(task_id: str, body: Ended, request: Request, queue: Queue) -> AttemptEnded:
     """The attempt was stopped because a person asked to cancel it."""
     ending = Ending.cancel(str(_task_id(task_id)), body.version)
-    return _ended(await queue.database.arun(lambda: remote.end_for(ending, queue.clock.now())))
+    return _ended(request, await queue.database.arun(lambda: remote.end_for(ending, queue.clock.now())), "cancelled")
 
 
 @ending_router.post("/release", responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def release(task_id: str, body: Ended, queue: Queue) -> AttemptEnded:
+async def release(task_id: str, body: Ended, request: Request, queue: Queue) -> AttemptEnded:
     """Give the task back; the attempt is not spent."""
     ending = Ending.release(str(_task_id(task_id)), body.version)
-    return _ended(await queue.database.arun(lambda: remote.end_for(ending, queue.clock.now())))
+    return _ended(request, await queue.database.arun(lambda: remote.end_for(ending, queue.clock.now())), None)
 
 
 @ending_router.post("/progress", status_code=204, responses=ENDING_ERRORS, **needs(Permission.WORK))
@@ -162,11 +162,12 @@ async def report(task_id: str, body: Progress, queue: Queue) -> None:
 
 
 class Caretaker:
-    """Does now and then what every worker does for all: take over from the dead, and let schedules run."""
+    """Does now and then what every worker does for all: take over from the dead, run schedules, keep the numbers."""
 
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue
         self._next = 0.0
+        self.meter = Meter()
 
     async def care(self) -> None:
         """Do it, if it was not done a moment ago: workers that speak HTTP may be the only ones there are."""
@@ -176,6 +177,8 @@ class Caretaker:
         queue = self._queue
         await queue.database.arun(lambda: workers.recover_tasks(queue.config.backoff, queue.clock.now()))
         await queue.afire_schedules()
+        await flush(queue.database, self.meter, queue.clock.now())
+        await queue.database.arun(lambda: numbers.keep_books(queue.clock.now()))
 
 
 def _claimed(row: Row, worker_id: str) -> ClaimedTask:
@@ -194,10 +197,23 @@ def _claimed(row: Row, worker_id: str) -> ClaimedTask:
     )
 
 
-def _ended(task: Task) -> AttemptEnded:
+def _ended(request: Request, task: Task, outcome: str | None) -> AttemptEnded:
+    if outcome is not None:
+        caretaker: Caretaker = request.app.state.caretaker
+        caretaker.meter.count(task.name, outcome, *_durations(task))
     return AttemptEnded(
         id=task.id, status=status_of(task.state), attempts=task.attempts, next_retry_at=task.next_retry_at
     )
+
+
+def _durations(task: Task) -> tuple[float | None, float | None]:
+    """How long the attempt ran and, if it was the first, had waited, in seconds."""
+    last = task.history[-1] if task.history else None
+    if last is None or last.started_at is None or last.ended_at is None:
+        return None, None
+    due = max(task.scheduled_at, task.created_at)
+    waited = (last.started_at - due).total_seconds() if last.number == 1 else None
+    return (last.ended_at - last.started_at).total_seconds(), waited
 
 
 def _instance(text: str) -> UUID:

@@ -9,7 +9,7 @@ from tasklib.explain import Explanation
 from tasklib.explain import explain as explain_evidence
 from tasklib.queue.arguments import Filters, Id, check_whole, parse_id, require_id, task_filter
 from tasklib.queue.base import QueueBase
-from tasklib.storage.operations import tasks, workers
+from tasklib.storage.operations import numbers, tasks, workers
 from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.statement import Operation
 from tasklib.task import QueueStats, Task, WorkerInfo
@@ -61,7 +61,7 @@ class ReadsTasks(QueueBase):
     @operation
     def stats(self) -> Operation[QueueStats]:
         """How many tasks stand where, in all and by name."""
-        return (yield from tasks.count_by_state(self.clock.now()))
+        return (yield from numbers.count_tasks_by_state(self.clock.now()))
 
     astats = stats.twin
 

@@ -94,6 +94,13 @@ class ClaimedTask:
         self.lost_count: int = fields[16]
 
     @property
+    def waited(self) -> float:
+        """Seconds from when its first attempt was due until it was claimed."""
+        fields = self.fields
+        due = max(fields[12], fields[13])
+        return (datetime.fromisoformat(fields[14]) - datetime.fromisoformat(due)).total_seconds()
+
+    @property
     def headers(self) -> Any:
         """What the submitter sent along."""
         return self.fields[11] or {}

@@ -79,6 +79,7 @@ class ApartExecution(Execution):
 
     def _ended(self, result: Any) -> Ended:
         if result is COMMITTED:
+            self.committed = True
             return None
         if self.timed_out:
             return self._failed(TaskTimeout(self.task.timeout_seconds or 0))

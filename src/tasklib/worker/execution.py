@@ -42,6 +42,7 @@ class Execution:
         "_stop",
         "_timer",
         "cancelled",
+        "committed",
         "context",
         "ending",
         "ends_surely",
@@ -56,7 +57,7 @@ class Execution:
 
     def __init__(self, runner: Runner, task: ClaimedTask) -> None:
         self.task = task
-        self.cancelled = self.released = self.fenced = self.timed_out = False
+        self.cancelled = self.released = self.fenced = self.timed_out = self.committed = False
         self.started = time.monotonic()
         self._runner = runner
         self._reported = False
@@ -178,6 +179,7 @@ class Execution:
                 raise TaskNotRegistered(self.task.name)
             result = await self._bounded(definition)
             if result is COMMITTED:
+                self.committed = True
                 return None
             if isinstance(result, Completion | Ending):
                 return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -25,13 +25,16 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Finisher:
-    """Writes endings while the worker goes on; what arrives during one write shares the next."""
+    """Writes endings while the worker goes on; what arrives during one write shares the next.
+
+    `recorded` is called with each batch that is written, and the ids in it that the database refused.
+    """
 
     def __init__(
         self,
         database: Database,
         now: Callable[[], datetime | None],
-        recorded: Callable[[Sequence[Completion] | Sequence[Ending]], None],
+        recorded: Callable[[Sequence[Completion] | Sequence[Ending], Collection[str]], None],
     ) -> None:
         self._database = database
         self._now = now
@@ -83,9 +86,10 @@ class Finisher:
         failures = 0
         while True:
             try:
-                for task_id in await self._send(batch):
+                refused = await self._send(batch)
+                for task_id in refused:
                     log.warning("late write refused: task %s was no longer ours", task_id, extra={"task_id": task_id})
-                self._recorded(batch)
+                self._recorded(batch, refused)
                 return
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
                 failures += 1
@@ -95,7 +99,7 @@ class Finisher:
             except TaskLibError:
                 if len(batch) == 1:
                     log.exception("cannot record the end of task %s; its lease will run out", batch[0].task_id)
-                    self._recorded(batch)
+                    self._recorded(batch, {batch[0].task_id})
                     return
                 # One bad row must not take the others with it.
                 for position in range(len(batch)):

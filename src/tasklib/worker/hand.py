@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tasklib.lifecycle import Ending
 from tasklib.storage.operations.attempts import Completion
@@ -52,10 +52,12 @@ class Hand:
         self.running.pop(task.id, None)
         self._risky.discard(task.id)
 
-    def recorded(self, ended: Iterable[Completion | Ending]) -> None:
-        """The database knows how these ended."""
+    def recorded(self, ended: Iterable[Completion | Ending]) -> Iterator[tuple[ClaimedTask, Completion | Ending]]:
+        """The database knows how these ended; gives those that were in hand."""
         for each in ended:
-            self.unrecorded.pop((each.task_id, each.version), None)
+            task = self.unrecorded.pop((each.task_id, each.version), None)
+            if task is not None:
+                yield task, each
 
     def held(self) -> list[ClaimedTask]:
         """Everything that waits or runs here."""

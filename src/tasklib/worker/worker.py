@@ -9,7 +9,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -33,6 +33,7 @@ from tasklib.worker.heartbeat import Heartbeat
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.importing import refuse_while_loading
 from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
+from tasklib.worker.meter import Bookkeeper, Meter, flush
 from tasklib.worker.periodic import Service
 from tasklib.worker.places import Places
 from tasklib.worker.processes import TaskProcesses
@@ -69,7 +70,8 @@ class Worker:
         self._hand = Hand(
             settings.concurrency, self._start, runs_apart=self._runs_apart, may_run_ahead=self._may_run_ahead
         )
-        self._finisher = Finisher(self._database, queue.clock.now, self._hand.recorded)
+        self._finisher = Finisher(self._database, queue.clock.now, self._recorded)
+        self._meter = Meter()
         self._watch = Watch(self._database, self._hand, now=queue.clock.now)
         caller = Caller(
             lambda: self._database,
@@ -189,7 +191,7 @@ class Worker:
             self._watch,
             reaper,
             guard,
-            *((self._scheduler,) if work is Claimer.run else ()),
+            *((self._bookkeeper(), self._scheduler) if work is Claimer.run else ()),
         )
         if self._stopping:
             claimer.stop()
@@ -251,6 +253,7 @@ class Worker:
             await service.stop()
         await asyncio.to_thread(heartbeat.stop)
         if signed_off:
+            await self._quietly(lambda: flush(self._database, self._meter, self._queue.clock.now()))
             await self._quietly(lambda: self._database.arun(lambda: workers.forget_worker(heartbeat.instance)))
         log.info("worker %s stopped", self.worker_id)
 
@@ -321,6 +324,8 @@ class Worker:
         else:
             self._done += not (isinstance(ended, Ending) and ended.event is Event.RELEASE)
             self._tell(execution, ended)
+            if execution.committed:
+                self._meter.note_committed(execution.task, execution.started)
             if len(self._runner.stuck) >= self._settings.max_stuck_threads:
                 log.error("%d threads never came back; this worker drains and stops", len(self._runner.stuck))
                 self.stop()
@@ -329,6 +334,11 @@ class Worker:
             hand.start_waiting()
         if self._size.next_claim(len(hand.running), len(hand.buffer)):
             self._wake()
+
+    def _recorded(self, batch: Iterable[Completion | Ending], refused: Collection[str]) -> None:
+        for task, ended in self._hand.recorded(batch):
+            if ended.task_id not in refused:
+                self._meter.note(task, ended)
 
     def _tell(self, execution: Execution, ended: Ended) -> None:
         task = execution.task
@@ -426,6 +436,14 @@ class Worker:
             interval_seconds=self._queue.config.worker_timeout_seconds / 3,
             backoff=self._queue.config.backoff,
             may_judge=lambda: heartbeat.is_steady,
+            now=self._queue.clock.now,
+        )
+
+    def _bookkeeper(self) -> Bookkeeper:
+        return Bookkeeper(
+            self._database,
+            self._meter,
+            interval_seconds=max(1.0, self._queue.config.heartbeat_interval_seconds),
             now=self._queue.clock.now,
         )
 

@@ -13,8 +13,13 @@ from tasklib.storage.rows import moment_text, task_from_row, uuid
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 from tasklib.task import NewTask, QueueStats, Task, TaskFilter, TaskId, TaskState
 
+FEW_ROWS = 20_000
+"""A table of this size is read row by row where a larger one would need its indexes."""
 RESUBMITS = 5
 """How often a submission is tried again because the task that held its unique key has just ended."""
+
+
+_TROUBLES = frozenset({"failed", "cancelled", "buried"})
 
 
 def submit_tasks(new: Sequence[NewTask], now: datetime | None) -> Operation[list[TaskId]]:
@@ -50,9 +55,23 @@ def list_tasks(
     which: TaskFilter, now: datetime | None, *, limit: int, offset: int = 0, before: int | None = None
 ) -> Operation[list[Task]]:
     """Matching tasks, newest first; `before` is the `seq` of the last task of the page before."""
-    page = {"limit": limit, "offset": offset, "before": before}
-    rows = yield Statement("list_tasks", filter_params(which, now) | page)
+    params = filter_params(which, now) | {"limit": limit, "offset": offset, "before": before}
+    states = set(map(str, which.states))
+    if states and states <= _TROUBLES:
+        rows = yield Statement("list_trouble", params | {"troubles": dumps(sorted(states))})
+    elif states == {"retrying"}:
+        rows = yield Statement("list_retrying", params)
+    elif states == {"running"} and not (yield from is_small()):
+        # Of a small table also those that nobody holds are found.
+        rows = yield Statement("list_held_tasks", params)
+    else:
+        rows = yield Statement("list_tasks", params)
     return [task_from_row(row) for row in rows]
+
+
+def is_small() -> Operation[bool]:
+    """Whether the table is small enough to be read row by row."""
+    return bool((yield Statement("measure_size"))[0]["count"] <= FEW_ROWS)
 
 
 def count_tasks(which: TaskFilter, now: datetime | None) -> Operation[int]:

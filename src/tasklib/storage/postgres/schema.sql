@@ -1,5 +1,21 @@
 -- The schema after every migration. Written by `make snapshot`; read it, never edit it.
 
+CREATE FUNCTION {schema}.tasklib_note_deleted() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM {schema}.tasklib_totals;
+        DELETE FROM {schema}.tasklib_deleted;
+        INSERT INTO {schema}.tasklib_counted DEFAULT VALUES
+        ON CONFLICT (only_row) DO UPDATE SET seq = 0, next_seq = NULL, next_xid = NULL;
+    ELSE
+        INSERT INTO {schema}.tasklib_deleted (name, seqs) SELECT g.name, array_agg(g.seq) FROM gone AS g GROUP BY g.name;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION {schema}.tasklib_wake() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -53,6 +69,31 @@ CREATE TABLE {schema}.tasklib_controls (
     CONSTRAINT tasklib_controls_rate_check CHECK ((rate > (0)::double precision))
 );
 
+CREATE TABLE {schema}.tasklib_counted (
+    only_row boolean DEFAULT true NOT NULL,
+    seq bigint DEFAULT 0 NOT NULL,
+    next_seq bigint,
+    next_xid xid8,
+    folded_at timestamp with time zone,
+    kept_at timestamp with time zone,
+    CONSTRAINT tasklib_counted_only_row_check CHECK (only_row)
+)
+WITH (fillfactor='50');
+
+CREATE TABLE {schema}.tasklib_deleted (
+    name text NOT NULL COLLATE pg_catalog."C",
+    seqs bigint[] NOT NULL
+);
+
+CREATE TABLE {schema}.tasklib_depths (
+    at bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    due bigint NOT NULL,
+    delayed bigint NOT NULL,
+    retrying bigint NOT NULL,
+    running bigint NOT NULL
+);
+
 CREATE TABLE {schema}.tasklib_idempotency (
     key text NOT NULL COLLATE pg_catalog."C",
     fingerprint text NOT NULL,
@@ -65,6 +106,16 @@ CREATE UNLOGGED TABLE {schema}.tasklib_idle (
     until timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_threshold='200', autovacuum_vacuum_cost_delay='0');
+
+CREATE TABLE {schema}.tasklib_metrics (
+    at bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    outcome text NOT NULL COLLATE pg_catalog."C",
+    count bigint NOT NULL,
+    waits jsonb DEFAULT '{}'::jsonb NOT NULL,
+    runs jsonb DEFAULT '{}'::jsonb NOT NULL,
+    fresh boolean DEFAULT true NOT NULL
+);
 
 CREATE TABLE {schema}.tasklib_schedules (
     name text NOT NULL COLLATE pg_catalog."C",
@@ -93,6 +144,12 @@ CREATE TABLE {schema}.tasklib_tokens (
     revoked_at timestamp with time zone,
     CONSTRAINT tasklib_tokens_role_check CHECK ((role = ANY (ARRAY['producer'::text, 'worker'::text, 'viewer'::text, 'operator'::text, 'admin'::text])))
 );
+
+CREATE TABLE {schema}.tasklib_totals (
+    name text NOT NULL COLLATE pg_catalog."C",
+    count bigint NOT NULL
+)
+WITH (fillfactor='50');
 
 CREATE TABLE {schema}.tasklib_workers (
     instance uuid NOT NULL,
@@ -190,6 +247,12 @@ ALTER TABLE ONLY {schema}.tasklib_claims
 ALTER TABLE ONLY {schema}.tasklib_controls
     ADD CONSTRAINT tasklib_controls_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY {schema}.tasklib_counted
+    ADD CONSTRAINT tasklib_counted_pkey PRIMARY KEY (only_row);
+
+ALTER TABLE ONLY {schema}.tasklib_depths
+    ADD CONSTRAINT tasklib_depths_pkey PRIMARY KEY (at, name);
+
 ALTER TABLE ONLY {schema}.tasklib_idempotency
     ADD CONSTRAINT tasklib_idempotency_pkey PRIMARY KEY (key);
 
@@ -205,6 +268,9 @@ ALTER TABLE ONLY {schema}.tasklib_tokens
 ALTER TABLE ONLY {schema}.tasklib_tokens
     ADD CONSTRAINT tasklib_tokens_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY {schema}.tasklib_totals
+    ADD CONSTRAINT tasklib_totals_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY {schema}.tasklib_workers
     ADD CONSTRAINT tasklib_workers_pkey PRIMARY KEY (instance);
 
@@ -213,12 +279,18 @@ ALTER TABLE ONLY {schema}.tasks
 
 CREATE INDEX tasklib_idempotency_age ON {schema}.tasklib_idempotency USING btree (created_at);
 
+CREATE INDEX tasklib_metrics_at ON {schema}.tasklib_metrics USING btree (at);
+
 CREATE INDEX tasks_claim ON {schema}.tasks USING btree (name, priority DESC, due_at, seq) WHERE (due_at IS NOT NULL);
 
 CREATE UNIQUE INDEX tasks_live_key ON {schema}.tasks USING btree (name, live_key) WHERE (live_key IS NOT NULL);
 
 CREATE UNIQUE INDEX tasks_seq ON {schema}.tasks USING btree (seq);
 
-CREATE INDEX tasks_trouble ON {schema}.tasks USING btree (trouble, seq) WHERE (trouble IS NOT NULL);
+CREATE INDEX tasks_trouble ON {schema}.tasks USING btree (trouble, seq) INCLUDE (name, due_at) WHERE (trouble IS NOT NULL);
+
+CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_deleted();
+
+CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_deleted();
 
 CREATE TRIGGER tasks_wake AFTER INSERT ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_wake();

@@ -25,6 +25,23 @@ CREATE TABLE tasklib_controls (
     reason    TEXT
 , rate REAL CHECK (rate > 0), tokens REAL, refilled_at TEXT, max_running INTEGER CHECK (max_running > 0)) WITHOUT ROWID;
 
+CREATE TABLE tasklib_counted (
+    only_row  INTEGER NOT NULL DEFAULT 1 PRIMARY KEY CHECK (only_row = 1),
+    seq       INTEGER NOT NULL DEFAULT 0,
+    folded_at TEXT,
+    kept_at   TEXT
+);
+
+CREATE TABLE tasklib_depths (
+    at       INTEGER NOT NULL,
+    name     TEXT    NOT NULL,
+    due      INTEGER NOT NULL,
+    delayed  INTEGER NOT NULL,
+    retrying INTEGER NOT NULL,
+    running  INTEGER NOT NULL,
+    PRIMARY KEY (at, name)
+) WITHOUT ROWID;
+
 CREATE TABLE tasklib_idempotency (
     key         TEXT NOT NULL PRIMARY KEY,
     -- SHA-256 of the request: the same key with another request is an error.
@@ -34,6 +51,18 @@ CREATE TABLE tasklib_idempotency (
 ) WITHOUT ROWID;
 
 CREATE INDEX tasklib_idempotency_age ON tasklib_idempotency (created_at);
+
+CREATE TABLE tasklib_metrics (
+    at      INTEGER NOT NULL,
+    name    TEXT    NOT NULL,
+    outcome TEXT    NOT NULL,
+    count   INTEGER NOT NULL,
+    waits   TEXT    NOT NULL DEFAULT '{}',
+    runs    TEXT    NOT NULL DEFAULT '{}',
+    fresh   INTEGER NOT NULL DEFAULT 1
+);
+
+CREATE INDEX tasklib_metrics_at ON tasklib_metrics (at);
 
 CREATE TABLE tasklib_schedules (
     name         TEXT    NOT NULL PRIMARY KEY,
@@ -64,6 +93,11 @@ CREATE TABLE tasklib_tokens (
     last_used_at TEXT,
     revoked_at   TEXT
 );
+
+CREATE TABLE tasklib_totals (
+    name  TEXT    NOT NULL PRIMARY KEY,
+    count INTEGER NOT NULL
+) WITHOUT ROWID;
 
 CREATE TABLE tasklib_workers (
     instance        TEXT    NOT NULL PRIMARY KEY,
@@ -154,4 +188,9 @@ CREATE INDEX tasks_claim ON tasks (name, priority DESC, due_at, seq) WHERE due_a
 
 CREATE UNIQUE INDEX tasks_live_key ON tasks (name, live_key) WHERE live_key IS NOT NULL;
 
-CREATE INDEX tasks_trouble ON tasks (trouble, seq) WHERE trouble IS NOT NULL;
+CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at) WHERE trouble IS NOT NULL;
+
+CREATE TRIGGER tasks_deleted AFTER DELETE ON tasks WHEN old.seq <= (SELECT seq FROM tasklib_counted)
+BEGIN
+    UPDATE tasklib_totals SET count = count - 1 WHERE name = old.name;
+END;

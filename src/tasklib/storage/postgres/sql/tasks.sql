@@ -85,6 +85,55 @@ WHERE {matches} AND (:before::bigint IS NULL OR t.seq < :before::bigint)
 ORDER BY t.seq DESC
 LIMIT :limit::integer OFFSET :offset::integer;
 
+-- name: list_trouble
+-- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
+-- plan: custom
+SELECT {columns}
+FROM jsonb_array_elements_text(:troubles::jsonb) AS k (trouble)
+CROSS JOIN LATERAL (
+    -- The name is in the index, so that rows of other names are passed over without being read.
+    SELECT t.*
+    FROM (
+        SELECT x.seq FROM {schema}.tasks AS x
+        WHERE x.trouble = k.trouble AND (:name::text IS NULL OR x.name = :name::text)
+            AND (:before::bigint IS NULL OR x.seq < :before::bigint)
+        ORDER BY x.seq DESC
+    ) AS w
+    CROSS JOIN LATERAL (SELECT y.* FROM {schema}.tasks AS y WHERE y.seq = w.seq LIMIT 1) AS t
+    WHERE {matches}
+    ORDER BY w.seq DESC
+    LIMIT :limit::integer + :offset::integer
+) AS t
+ORDER BY t.seq DESC
+LIMIT :limit::integer OFFSET :offset::integer;
+
+-- name: list_retrying
+-- Tasks matching the filter among those that failed and wait for their next attempt, newest first; found in the index of
+-- failures alone.
+-- plan: custom
+SELECT {columns}
+FROM (
+    SELECT x.seq FROM {schema}.tasks AS x
+    WHERE x.trouble = 'failed' AND x.due_at IS NOT NULL AND (:before::bigint IS NULL OR x.seq < :before::bigint)
+    ORDER BY x.seq DESC
+) AS w
+CROSS JOIN LATERAL (SELECT y.* FROM {schema}.tasks AS y WHERE y.seq = w.seq LIMIT 1) AS t
+WHERE {matches}
+ORDER BY w.seq DESC
+LIMIT :limit::integer OFFSET :offset::integer;
+
+-- name: list_held_tasks
+-- Tasks matching the filter among those that workers hold, newest first.
+-- plan: custom
+SELECT {columns}
+FROM {schema}.tasklib_claims AS h
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+CROSS JOIN LATERAL ({held_task}) AS r
+CROSS JOIN LATERAL (SELECT y.* FROM {schema}.tasks AS y WHERE y.seq = r.seq LIMIT 1) AS t
+WHERE {matches} AND (:before::bigint IS NULL OR t.seq < :before::bigint)
+ORDER BY t.seq DESC
+LIMIT :limit::integer OFFSET :offset::integer;
+
 -- name: count_tasks
 -- How many tasks match the filter.
 -- plan: custom

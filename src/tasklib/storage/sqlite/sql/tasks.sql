@@ -83,6 +83,33 @@ WHERE {matches} AND t.seq < coalesce(:before, 9223372036854775807)
 ORDER BY t.seq DESC
 LIMIT :limit OFFSET :offset;
 
+-- name: list_trouble
+-- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
+SELECT {columns}
+FROM tasks AS t INDEXED BY tasks_trouble
+WHERE t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k) AND t.trouble IS NOT NULL AND {matches}
+    AND t.seq < coalesce(:before, 9223372036854775807)
+ORDER BY t.seq DESC
+LIMIT :limit OFFSET :offset;
+
+-- name: list_retrying
+-- Tasks matching the filter among those that failed and wait for their next attempt, newest first, by the index of failures.
+SELECT {columns}
+FROM tasks AS t INDEXED BY tasks_trouble
+WHERE t.trouble = 'failed' AND t.due_at IS NOT NULL AND {matches} AND t.seq < coalesce(:before, 9223372036854775807)
+ORDER BY t.seq DESC
+LIMIT :limit OFFSET :offset;
+
+-- name: list_held_tasks
+-- Tasks matching the filter among those that workers hold, newest first.
+SELECT {columns}
+FROM tasklib_claims AS h
+CROSS JOIN json_each(h.seqs) AS held
+JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+WHERE {matches} AND t.seq < coalesce(:before, 9223372036854775807)
+ORDER BY t.seq DESC
+LIMIT :limit OFFSET :offset;
+
 -- name: count_tasks
 -- How many tasks match the filter.
 SELECT count(*) AS count FROM tasks AS t WHERE {matches};

@@ -1,0 +1,47 @@
+"""How long things took, kept in few numbers: buckets that grow by a fifth, so that a percentile is right to a tenth."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+SMALLEST: Final = 1e-4
+"""Seconds; what took less counts as this."""
+PER_DOUBLING: Final = 4
+LAST: Final = 159
+
+Histogram = Counter[int]
+"""How many fell into each bucket."""
+
+
+def bucket_of(seconds: float) -> int:
+    """The bucket of a duration."""
+    if seconds <= SMALLEST:
+        return 0
+    return min(LAST, int(PER_DOUBLING * math.log2(seconds / SMALLEST)) + 1)
+
+
+def percentile(histogram: Mapping[int, int], part: float) -> float | None:
+    """The duration that this part of all did not exceed, in seconds; None if there are none."""
+    wanted = part * sum(histogram.values())
+    seen = 0
+    for bucket in sorted(histogram):
+        seen += histogram[bucket]
+        if seen >= wanted:
+            return _middle(bucket)
+    return None
+
+
+def merged(stored: Iterable[Mapping[str, int] | None]) -> Histogram:
+    """One histogram of several that were kept as JSON objects."""
+    total: Histogram = Counter()
+    for each in stored:
+        for bucket, count in (each or {}).items():
+            total[int(bucket)] += count
+    return total
+
+
+def _middle(bucket: int) -> float:
+    return float(f"{SMALLEST * 2 ** ((bucket - 0.5) / PER_DOUBLING):.3g}") if bucket else SMALLEST

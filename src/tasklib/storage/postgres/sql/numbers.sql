@@ -1,0 +1,193 @@
+-- name: add_metrics
+-- Add what a worker has done since it last said so, to the minute that it is now.
+INSERT INTO {schema}.tasklib_metrics (at, name, outcome, count, waits, runs)
+SELECT
+    floor(extract(epoch FROM coalesce(:now::timestamptz, now())) / 60)::bigint * 60, b.name, b.outcome, b.count,
+    b.waits, b.runs
+FROM jsonb_to_recordset(:batch::jsonb) AS b (name text, outcome text, count bigint, waits jsonb, runs jsonb);
+
+-- name: merge_metrics
+-- Make one row for each minute of what workers have added to it, and after a day one for each hour.
+WITH part AS (
+    DELETE FROM {schema}.tasklib_metrics AS m
+    WHERE m.at < :minutes_before::bigint AND (m.fresh OR (m.at < :hours_before::bigint AND m.at % 3600 <> 0))
+    RETURNING m.at - CASE WHEN m.at < :hours_before::bigint THEN m.at % 3600 ELSE 0 END AS at, m.name, m.outcome,
+        m.count, m.waits, m.runs
+),
+waited AS ({merge_waits}),
+ran AS ({merge_runs})
+INSERT INTO {schema}.tasklib_metrics (at, name, outcome, count, waits, runs, fresh)
+SELECT p.at, p.name, p.outcome, sum(p.count), coalesce(min(w.buckets::text), '{}')::jsonb,
+    coalesce(min(r.buckets::text), '{}')::jsonb, false
+FROM part AS p
+LEFT JOIN waited AS w ON w.at = p.at AND w.name = p.name AND w.outcome = p.outcome
+LEFT JOIN ran AS r ON r.at = p.at AND r.name = p.name AND r.outcome = p.outcome
+GROUP BY p.at, p.name, p.outcome;
+
+-- fragment: merge_waits
+SELECT x.at, x.name, x.outcome, jsonb_object_agg(x.key, x.count) AS buckets
+    FROM (
+        SELECT p.at, p.name, p.outcome, e.key, sum(e.value::bigint) AS count
+        FROM part AS p CROSS JOIN LATERAL jsonb_each_text(p.waits) AS e
+        GROUP BY p.at, p.name, p.outcome, e.key
+    ) AS x
+    GROUP BY x.at, x.name, x.outcome
+
+-- fragment: merge_runs
+SELECT x.at, x.name, x.outcome, jsonb_object_agg(x.key, x.count) AS buckets
+    FROM (
+        SELECT p.at, p.name, p.outcome, e.key, sum(e.value::bigint) AS count
+        FROM part AS p CROSS JOIN LATERAL jsonb_each_text(p.runs) AS e
+        GROUP BY p.at, p.name, p.outcome, e.key
+    ) AS x
+    GROUP BY x.at, x.name, x.outcome
+
+-- name: read_metrics
+-- What was done between two moments, by step and outcome, and with :by_name by name, merged.
+WITH part AS MATERIALIZED (
+    SELECT m.at - m.at % :step::bigint AS at, CASE WHEN :by_name::boolean THEN m.name ELSE '' END AS name, m.outcome,
+        m.count, m.waits, m.runs
+    FROM {schema}.tasklib_metrics AS m
+    WHERE m.at >= :since::bigint AND m.at < :until::bigint AND (:name::text IS NULL OR m.name = :name::text)
+),
+waited AS ({merge_waits}),
+ran AS ({merge_runs})
+SELECT p.at, p.name, p.outcome, sum(p.count)::bigint AS count, min(w.buckets::text) AS waits, min(r.buckets::text) AS runs
+FROM part AS p
+LEFT JOIN waited AS w ON w.at = p.at AND w.name = p.name AND w.outcome = p.outcome
+LEFT JOIN ran AS r ON r.at = p.at AND r.name = p.name AND r.outcome = p.outcome
+GROUP BY p.at, p.name, p.outcome
+ORDER BY p.at, p.name, p.outcome;
+
+-- name: add_depths
+-- Note how deep the queue is in this minute, if nobody has.
+INSERT INTO {schema}.tasklib_depths (at, name, due, delayed, retrying, running)
+SELECT
+    floor(extract(epoch FROM coalesce(:now::timestamptz, now())) / 60)::bigint * 60, b.name, b.due, b.delayed,
+    b.retrying, b.running
+FROM jsonb_to_recordset(:batch::jsonb) AS b (name text, due bigint, delayed bigint, retrying bigint, running bigint)
+ON CONFLICT DO NOTHING;
+
+-- name: read_depths
+-- How deep the queue was between two moments: the deepest of each step.
+SELECT d.at - d.at % :step::bigint AS at, max(d.due)::bigint AS due, max(d.delayed)::bigint AS delayed,
+    max(d.retrying)::bigint AS retrying, max(d.running)::bigint AS running
+FROM (
+    SELECT s.at, sum(s.due) AS due, sum(s.delayed) AS delayed, sum(s.retrying) AS retrying, sum(s.running) AS running
+    FROM {schema}.tasklib_depths AS s
+    WHERE s.at >= :since::bigint AND s.at < :until::bigint AND (:name::text IS NULL OR s.name = :name::text)
+    GROUP BY s.at
+) AS d
+GROUP BY 1
+ORDER BY 1;
+
+-- name: thin_depths
+-- Keep one look at the queue for each hour that is more than a day ago.
+DELETE FROM {schema}.tasklib_depths AS d
+WHERE d.at < :hours_before::bigint AND EXISTS (
+    SELECT FROM {schema}.tasklib_depths AS e
+    WHERE e.name = d.name AND e.at < d.at AND e.at >= d.at - d.at % 3600
+);
+
+-- name: forget_numbers
+-- Forget what is too old to be shown.
+WITH metrics AS (DELETE FROM {schema}.tasklib_metrics AS m WHERE m.at < :oldest::bigint)
+DELETE FROM {schema}.tasklib_depths AS d WHERE d.at < :oldest::bigint;
+
+-- name: read_books
+-- When the books were last kept, and what time it is.
+SELECT b.folded_at, b.kept_at, coalesce(:now::timestamptz, now()) AS now FROM {schema}.tasklib_counted AS b;
+
+-- name: lock_books
+-- Take the turn of keeping the books; no row means that somebody has it.
+SELECT b.seq FROM {schema}.tasklib_counted AS b FOR UPDATE SKIP LOCKED;
+
+-- name: keep_books
+-- Note when the books were last kept.
+UPDATE {schema}.tasklib_counted AS b SET kept_at = coalesce(:now::timestamptz, now());
+
+-- name: fold_totals
+-- Move the position up to which rows are counted forward, a bounded way, and take off what was deleted before it.
+-- A row may still appear behind a position as long as its transaction is open.  So the next position is noted first; in a
+-- later turn, when all who had drawn a number by then have their transaction's number too, that of the newest; and it is
+-- taken when all up to that have ended.
+WITH book AS MATERIALIZED (
+    SELECT b.seq, b.next_seq, b.next_xid, CASE
+            WHEN pg_snapshot_xmin(pg_current_snapshot()) >= b.next_xid
+            THEN least(b.next_seq, b.seq + :step::bigint) ELSE b.seq
+        END AS until
+    FROM {schema}.tasklib_counted AS b
+),
+gone AS (DELETE FROM {schema}.tasklib_deleted RETURNING name, seqs),
+change AS (
+    SELECT c.name, sum(c.count) AS count
+    FROM (
+        SELECT t.name, count(*) AS count
+        FROM book AS b CROSS JOIN {schema}.tasks AS t
+        WHERE t.seq > b.seq AND t.seq <= b.until
+        GROUP BY t.name
+        UNION ALL
+        SELECT g.name, -count(*)
+        FROM book AS b CROSS JOIN gone AS g CROSS JOIN unnest(g.seqs) AS s (seq)
+        WHERE s.seq <= b.seq
+        GROUP BY g.name
+    ) AS c
+    GROUP BY c.name
+),
+totals AS (
+    INSERT INTO {schema}.tasklib_totals AS t (name, count) SELECT c.name, c.count FROM change AS c
+    ON CONFLICT (name) DO UPDATE SET count = t.count + excluded.count
+),
+newest AS (SELECT coalesce(max(t.seq), 0) AS seq FROM {schema}.tasks AS t)
+UPDATE {schema}.tasklib_counted AS c
+SET seq = b.until, folded_at = coalesce(:now::timestamptz, now()),
+    next_seq = CASE
+        WHEN b.next_seq IS NULL OR b.until >= b.next_seq THEN greatest(n.seq, b.until) ELSE b.next_seq
+    END,
+    next_xid = CASE
+        WHEN b.next_seq IS NULL OR b.until >= b.next_seq THEN NULL
+        ELSE coalesce(b.next_xid, pg_snapshot_xmax(pg_current_snapshot()))
+    END
+FROM book AS b CROSS JOIN newest AS n
+RETURNING c.seq, n.seq - c.seq AS behind;
+
+-- name: measure_size
+-- About how many rows there are: those counted, and the numbers drawn since.
+SELECT (
+    coalesce((SELECT sum(t.count) FROM {schema}.tasklib_totals AS t), 0)
+    + greatest(0, coalesce((SELECT max(t.seq) FROM {schema}.tasks AS t), 0)
+        - coalesce((SELECT b.seq FROM {schema}.tasklib_counted AS b), 0))
+)::bigint AS count;
+
+-- name: count_quickly
+-- How many tasks stand where, by name, without reading what is finished: waiting tasks and failures by their indexes,
+-- running ones by who holds them, and all by the totals.  What is left over is completed.
+WITH book AS MATERIALIZED (SELECT coalesce(max(b.seq), 0) AS seq FROM {schema}.tasklib_counted AS b),
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now)
+SELECT c.name, c.kind, sum(c.count)::bigint AS count, sum(c.later)::bigint AS later, sum(c.waiting)::bigint AS waiting
+FROM (
+    SELECT t.name, 'total' AS kind, t.count, 0 AS later, 0 AS waiting FROM {schema}.tasklib_totals AS t
+    UNION ALL
+    SELECT t.name, 'total', count(*), 0, 0
+    FROM book AS b CROSS JOIN {schema}.tasks AS t WHERE t.seq > b.seq
+    GROUP BY t.name
+    UNION ALL
+    SELECT d.name, 'total', -count(*), 0, 0
+    FROM book AS b CROSS JOIN {schema}.tasklib_deleted AS d CROSS JOIN unnest(d.seqs) AS s (seq) WHERE s.seq <= b.seq
+    GROUP BY d.name
+    UNION ALL
+    SELECT t.name, 'waiting', count(*), count(*) FILTER (WHERE t.due_at > clock.now), 0
+    FROM clock CROSS JOIN {schema}.tasks AS t WHERE t.due_at IS NOT NULL
+    GROUP BY t.name
+    UNION ALL
+    SELECT t.name, t.trouble, count(*), count(*) FILTER (WHERE t.due_at > clock.now), count(t.due_at)
+    FROM clock CROSS JOIN {schema}.tasks AS t WHERE t.trouble IS NOT NULL
+    GROUP BY t.name, t.trouble
+    UNION ALL
+    SELECT t.name, 'running', count(*), 0, 0
+    FROM {schema}.tasklib_claims AS h
+    CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+    CROSS JOIN LATERAL ({held_task}) AS t
+    GROUP BY t.name
+) AS c
+GROUP BY c.name, c.kind;
