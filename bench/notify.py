@@ -30,7 +30,6 @@ from tasklib.storage.postgres.dialect import PostgresDialect
 from tools.postgres import Server
 
 SCHEMA = "bench"
-SUBMIT = "queue.enqueue"
 CPU_INSERTS = 5_000
 INSERT = "INSERT INTO tasks (name, kwargs) VALUES ('webhook.outbound', '{\"url\": \"https://example.com\"}');\n"
 
@@ -43,6 +42,10 @@ class Variant:
     idle: bool = False
     then: str = ""
     """What a session does after each insert, in a transaction of its own."""
+    beside: str = "no trigger"
+    """The variant it is compared with."""
+    by_library: bool = False
+    """Whether threads of one process submit, and not sessions of pgbench."""
 
 
 NO_TRIGGER = "DROP TRIGGER tasks_wake ON tasks"
@@ -95,6 +98,8 @@ SHIPPED = {
     "no trigger": Variant(NO_TRIGGER),
     "shipped, nobody idle": Variant(),
     "shipped, one idle": Variant(idle=True),
+    "queue.enqueue, no trigger": Variant(NO_TRIGGER, by_library=True, beside="queue.enqueue, no trigger"),
+    "queue.enqueue, nobody idle": Variant(by_library=True, beside="queue.enqueue, no trigger"),
 }
 ALTERNATIVES = {
     "trigger that does nothing": Variant(NOTHING),
@@ -112,19 +117,19 @@ class Bench:
     def __init__(self, server: Server, variants: dict[str, Variant], seconds: float) -> None:
         self.server = server
         self.seconds = seconds
-        self.schemas = {name: f"{SCHEMA}_{number}" for number, name in enumerate([*variants, SUBMIT])}
+        self.schemas = {name: f"{SCHEMA}_{number}" for number, name in enumerate(variants)}
         for name, schema in self.schemas.items():
             with fresh_schema(server, schema) as connection:
-                if ddl := variants[name].ddl if name in variants else "":
+                if ddl := variants[name].ddl:
                     connection.execute(ddl.encode())
-        self.queues: dict[int, TaskQueue] = {}
+        self.queues: dict[tuple[str, int], TaskQueue] = {}
 
-    def rate(self, name: str, variant: Variant | None, clients: int) -> float:
-        """Commits in a second, by as many sessions of pgbench, or without a variant by as many threads that submit."""
-        with self.listening(name, variant is not None and variant.idle):
+    def rate(self, name: str, variant: Variant, clients: int) -> float:
+        """Commits in a second, by as many sessions of pgbench, or by as many threads that submit."""
+        with self.listening(name, variant.idle):
             started = time.monotonic()
-            if variant is None:
-                done = self.submit(clients)
+            if variant.by_library:
+                done = self.submit(self.schemas[name], clients)
             else:
                 length = f"--time={max(1, round(self.seconds))}"
                 done = self.pgbench(self.schemas[name], INSERT + variant.then, length, clients=clients)
@@ -138,12 +143,12 @@ class Bench:
             done = self.pgbench(self.schemas[name], INSERT + variant.then, length, durable=False)
             return (tree_cpu_seconds(self.server) - before) / done * 1e6
 
-    def submit(self, clients: int) -> int:
+    def submit(self, schema: str, clients: int) -> int:
         """Have as many threads of one process submit for a while; returns how many tasks."""
-        if clients not in self.queues:
-            url = f"{self.server.url}?schema={self.schemas[SUBMIT]}"
-            self.queues[clients] = TaskQueue(Config(database_url=url, pool_size=clients))
-        queue = self.queues[clients]
+        if (schema, clients) not in self.queues:
+            url = f"{self.server.url}?schema={schema}"
+            self.queues[schema, clients] = TaskQueue(Config(database_url=url, pool_size=clients))
+        queue = self.queues[schema, clients]
         counts = [0] * clients
         start, deadline = threading.Barrier(clients), time.monotonic() + 600
 
@@ -216,19 +221,20 @@ def main() -> None:
         bench = Bench(server, variants, options.seconds)
         for _ in range(options.rounds):
             for name, variant in variants.items():
-                cpu.setdefault(name, []).append(bench.cpu_us(name, variant))
+                if not variant.by_library:
+                    cpu.setdefault(name, []).append(bench.cpu_us(name, variant))
             for clients in options.clients:
-                for name, variant in [*variants.items(), (SUBMIT, None)]:
+                for name, variant in variants.items():
                     rates.setdefault((name, clients), []).append(bench.rate(name, variant, clients))
         bench.close()
         version = server.installation.version
     columns, rows = ["variant", "CPU µs"], []
     for clients in options.clients:
         columns += [f"{clients} sessions /s", "ratio"]
-    for name in [*variants, SUBMIT]:
+    for name, variant in variants.items():
         cells = [name, f"{middle(cpu[name]):.0f}" if name in cpu else ""]
         for clients in options.clients:
-            mine, plain = rates[name, clients], rates["no trigger", clients]
+            mine, plain = rates[name, clients], rates[variant.beside, clients]
             ratio = middle([one / other for one, other in zip(mine, plain, strict=True)])
             cells += [f"{middle(mine):,.0f}", f"{ratio:.2f}"]
         rows.append(cells)
