@@ -110,6 +110,7 @@ class PostgresTable:
             lease_seconds=60.0,
             held=[],
             now=None,
+            plain=True,
         )
 
     @contextmanager

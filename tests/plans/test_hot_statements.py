@@ -98,6 +98,16 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
                 "limit": BATCH,
             },
         ),
+        "claim_plain": lambda: attempts.claim_tasks(
+            instance=instance,
+            worker_id="worker-1",
+            names=names(1),
+            limit=BATCH,
+            lease_seconds=60.0,
+            held=[],
+            now=None,
+            plain=True,
+        ),
         "claim_tasks": lambda: attempts.claim_tasks(
             instance=instance,
             worker_id="worker-1",
@@ -176,6 +186,8 @@ def test_sqlite_visits_few_rows(new_sqlite: Callable[[], SqliteTable]) -> None:
     for state, reach in states.items():
         reach()
         for name, make in statements(table.instance, held, due_ids(BATCH, start=500)).items():
+            if name.partition(",")[0] not in load_sql("sqlite"):
+                continue
             steps = table.steps(make)
             if steps > STEPS_PER_ROW * (1 if name in SINGLE else BATCH):
                 too_much[f"{name}, {state}"] = steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,10 +12,12 @@ from tasklib.storage.statement import Row
 from tasklib.task import Attempt, LogLine, Task, TaskState, WorkerInfo
 
 
-def moment(value: datetime | str | None) -> datetime | None:
+def moment(value: datetime | str | float | None) -> datetime | None:
     """An aware UTC datetime from what either database gives for a time."""
     if value is None:
         return None
+    if isinstance(value, int | float):  # seconds since 1970, which PostgreSQL writes faster than a date
+        return datetime.fromtimestamp(value, UTC)
     parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
@@ -75,6 +77,7 @@ class ClaimedTask:
 
     __slots__ = (
         "attempts",
+        "claim",
         "fields",
         "id",
         "kwargs",
@@ -87,28 +90,34 @@ class ClaimedTask:
         "version",
     )
 
-    def __init__(self, fields: Sequence[Any]) -> None:
+    def __init__(self, fields: Sequence[Any], claim: Sequence[Any]) -> None:
+        """`claim` is what all tasks of one claim have in common: its moment, and how long its lease is."""
         self.fields = fields
-        (self.id, self.seq, self.name, self.kwargs, self.version, self.attempts) = fields[:6]
-        (self.retry_count, self.max_retries, self.timeout_seconds) = fields[6:9]
-        self.lost_count: int = fields[16]
+        self.claim = claim
+        (self.id, self.seq, self.name, self.kwargs, self.version, self.attempts, self.retry_count) = fields[:7]
+        self.max_retries: int = fields[7]
+        self.lost_count: int = fields[8]
+        # What most tasks have none of travels apart: timeout, headers, keys and expiry.
+        self.timeout_seconds: float | None = None if fields[13] is None else fields[13][0]
 
     @property
     def waited(self) -> float:
         """Seconds from when its first attempt was due until it was claimed."""
-        fields = self.fields
-        due = max(fields[12], fields[13])
-        return (datetime.fromisoformat(fields[14]) - datetime.fromisoformat(due)).total_seconds()
+        due, claimed_at = max(self.fields[11], self.fields[12]), self.claim[0]
+        if isinstance(due, str):
+            return (datetime.fromisoformat(claimed_at) - datetime.fromisoformat(due)).total_seconds()
+        return float(claimed_at - due)
 
     @property
     def headers(self) -> Any:
         """What the submitter sent along."""
-        return self.fields[11] or {}
+        return (self.fields[13] and self.fields[13][1]) or {}
 
     def task(self, worker_id: str) -> Task:
         """The whole task as the claim left it."""
-        fields = self.fields
-        started_at = _required(fields[14])
+        (priority, tags, scheduled_at, created_at, rare) = self.fields[9:]
+        (_, _, unique_key, concurrency_key, expires_at) = rare or (None,) * 5
+        started_at = _required(self.claim[0])
         return Task(
             id=UUID(self.id),
             seq=self.seq,
@@ -120,18 +129,18 @@ class ClaimedTask:
             retry_count=self.retry_count,
             max_retries=self.max_retries,
             timeout_seconds=number(self.timeout_seconds),
-            priority=fields[9],
-            tags=fields[10] or {},
+            priority=priority,
+            tags=tags or {},
             headers=self.headers,
-            scheduled_at=_required(fields[12]),
-            created_at=_required(fields[13]),
+            scheduled_at=_required(scheduled_at),
+            created_at=_required(created_at),
             started_at=started_at,
             updated_at=started_at,
-            locked_until=moment(fields[15]),
+            locked_until=started_at + timedelta(seconds=self.claim[1]),
             lost_count=self.lost_count,
-            unique_key=fields[17],
-            concurrency_key=fields[18],
-            expires_at=moment(fields[19]),
+            unique_key=unique_key,
+            concurrency_key=concurrency_key,
+            expires_at=moment(expires_at),
             worker_id=worker_id,
         )
 
@@ -158,7 +167,7 @@ def number(value: float | None) -> float | None:
     return int(value) if value is not None and value == int(value) else value
 
 
-def _required(value: datetime | str) -> datetime:
+def _required(value: datetime | str | float) -> datetime:
     parsed = moment(value)
     assert parsed is not None
     return parsed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,9 @@ from tasklib.worker.processes import TaskProcesses
 class ApartExecution(Execution):
     """One attempt in progress in a child process, which can always be ended."""
 
-    __slots__ = ("_again", "_definition", "_job", "_processes")
+    __slots__ = ("_again", "_job", "_processes")
+
+    _definition: Definition
 
     _place = "process"
 
@@ -33,20 +34,19 @@ class ApartExecution(Execution):
         processes: TaskProcesses,
         again: Callable[[ClaimedTask], None],
     ) -> None:
-        self._definition = definition
         self._processes = processes
         self._again = again
-        super().__init__(runner, task)
+        super().__init__(runner, task, definition)
 
-    def _start(self, definition: Definition | None) -> asyncio.Future[None]:
+    def _start(self) -> None:
         loop = self._runner.loop
+        self.ending = loop.create_future()
         job = self._job = Job(self.task, self.context, begun=self._begun, over=self._over)
         try:
             self._processes.start(self._definition, job)
         except Exception as error:  # noqa: BLE001  a process that cannot be had is this task's failure alone
             # Later, because this attempt is not in hand yet.
             loop.call_soon(self._over, error)
-        return loop.create_future()
 
     def _begun(self) -> None:
         """The function is called now: from here on its time counts."""

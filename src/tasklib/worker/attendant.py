@@ -67,6 +67,11 @@ class Watch(Periodic):
         lines.append(line)
         del lines[:-MAX_LINES]
 
+    @property
+    def has_notes(self) -> bool:
+        """Whether any task has reported or logged what is not written yet."""
+        return bool(self._progress or self._lines)
+
     def take_lines(self, task: ClaimedTask) -> Lines:
         """What a task has logged and nobody has written yet."""
         self._progress.pop(task.id, None)

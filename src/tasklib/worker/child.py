@@ -95,7 +95,7 @@ class Host:
     def serve(self) -> None:
         """Run what is given until the worker hangs up; then run the shutdown hooks and return."""
         while (message := self._channel.receive()) is not None:
-            answer = self._attempt(ClaimedTask(message[0]), Address(*message[1]))
+            answer = self._attempt(ClaimedTask(message[0], message[1]), Address(*message[2]))
             if os.getpid() != self._pid:
                 os._exit(0)  # the function has forked, and returned in the copy too
             self._report = None

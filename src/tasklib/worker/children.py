@@ -134,7 +134,7 @@ class Child:
             self._begin(job)
         elif self._recall_timer is None:
             self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._look_back, self.jobs[0])
-        self._pipe.send([job.task.fields, job.address])
+        self._pipe.send([job.task.fields, job.task.claim, job.address])
 
     def end(self, job: Job) -> None:
         """End a task: one that runs with the process and all it has started, one that waits when it is back."""

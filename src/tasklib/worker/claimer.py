@@ -64,6 +64,8 @@ class Claimer:
         self._woken = asyncio.Event()
         self._stopping = False
         self._idle_until = 0.0
+        self._plain = database.dialect == "postgres"
+        """Whether the smaller statement may do; SQLite makes every statement ready in no time."""
         self._astray = False
         """Whether a claim may have taken tasks without our knowing."""
         self.unregistered = False
@@ -112,7 +114,7 @@ class Claimer:
     async def claim(self, limit: int) -> Claimed:
         """Claim up to `limit` tasks now."""
         held = [(task.seq, task.version) for task in self._hand.claims()]
-        names, caps = self._names(), self._caps()
+        names, caps, plain = self._names(), self._caps(), self._plain
         claimed = await self._database.arun(
             lambda: attempts.claim_tasks(
                 instance=self._instance,
@@ -120,6 +122,7 @@ class Claimer:
                 names=names,
                 limit=limit,
                 caps=caps,
+                plain=plain,
                 lease_seconds=self._lease,
                 held=held,
                 now=self._now(),
@@ -128,6 +131,7 @@ class Claimer:
             repeatable=False,
         )
         self._size.limited = claimed.limited
+        self._plain = claimed.plain and self._database.dialect == "postgres"
         for task in claimed.tasks:
             self._limits.started(task.name)
         return claimed

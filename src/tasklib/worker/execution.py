@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tasklib.codec import encode_result
-from tasklib.context import TaskContext, WorkerState, make_current
+from tasklib.context import TaskContext, WorkerState
 from tasklib.definition import Definition, TaskOptions
 from tasklib.errors import TaskNotRegistered, TaskTimeout
 from tasklib.lifecycle import Ending
-from tasklib.middleware import ErrorHook, Middleware, tell_error, wrap_async
+from tasklib.middleware import ErrorHook, Middleware, tell_error
 from tasklib.retry import RetryPolicy
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
-from tasklib.task import LogLine
+from tasklib.task import LogLine, Task
 from tasklib.worker.calling import COMMITTED
 from tasklib.worker.outcome import ending_for
 from tasklib.worker.places import Places, Work
@@ -30,13 +30,10 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Execution:
-    """One attempt in progress.
-
-    A coroutine is run by the attempt's own asyncio task, which ends it by cancelling itself: one task per attempt and
-    nothing to wait for.  Everything else is started by `Places` and watched from here.
-    """
+    """One attempt in progress: started by `Places` and watched from here."""
 
     __slots__ = (
+        "_definition",
         "_reported",
         "_runner",
         "_stop",
@@ -55,8 +52,9 @@ class Execution:
 
     _place = "coroutine"
 
-    def __init__(self, runner: Runner, task: ClaimedTask) -> None:
+    def __init__(self, runner: Runner, task: ClaimedTask, definition: Definition | None) -> None:
         self.task = task
+        self._definition = definition
         self.cancelled = self.released = self.fenced = self.timed_out = self.committed = False
         self.started = time.monotonic()
         self._runner = runner
@@ -65,17 +63,16 @@ class Execution:
         self._timer: asyncio.TimerHandle | None = None
         self.ends_surely = True
         self.context = TaskContext(
-            lambda: task.task(runner.worker_id),
+            self._whole_task,
             state=runner.state,
             worker_id=runner.worker_id,
-            report=lambda fraction, message: runner.report(task, fraction, message),
+            report=self._note_progress,
             record=self._record,
         )
-        definition = runner.find(task.name)
         if definition is not None and task.timeout_seconds is None:
             # A row made by hand or by name carries no limit of its own: the task's holds.
             task.timeout_seconds = definition.options.timeout_seconds
-        self.ending: asyncio.Future[Any] = self._start(definition)
+        self._start()
 
     def cancel(self) -> None:
         """End the work because a person asked for it."""
@@ -92,15 +89,20 @@ class Execution:
         self.fenced = True
         self._end()
 
-    def _start(self, definition: Definition | None) -> asyncio.Future[None]:
-        task, loop = self.task, self._runner.loop
-        if definition is None or not self._runner.places.runs_here(definition):
-            self.ends_surely = False
-            self._stop = asyncio.Event()
-            return loop.create_task(self._run())
-        if task.timeout_seconds is not None:
-            self._timer = loop.call_later(task.timeout_seconds, self._overtime_here)
-        return loop.create_task(self._run_here(definition))
+    def tell(self, ended: Ended) -> None:
+        """Tell the worker how this attempt ended, once."""
+        self._report(ended)
+
+    def _start(self) -> None:
+        self.ends_surely = False
+        self._stop = asyncio.Event()
+        self.ending: asyncio.Future[Any] = self._runner.loop.create_task(self._run())
+
+    def _whole_task(self) -> Task:
+        return self.task.task(self._runner.worker_id)
+
+    def _note_progress(self, fraction: float, message: str | None) -> None:
+        self._runner.report(self.task, fraction, message)
 
     def _record(self, level: str, text: str) -> None:
         elapsed = time.monotonic() - self.started
@@ -116,31 +118,6 @@ class Execution:
             self._stop.set()
         else:
             self._cancel_here()
-
-    async def _run_here(self, definition: Definition) -> None:
-        """Run a coroutine in this very asyncio task."""
-        ended: Ended = None
-        try:
-            args, kwargs = definition.call_with(self.task.kwargs, self.context)
-            make_current(self.context)
-            function, hooks = definition.function, self._runner.hooks
-            call = wrap_async(function, hooks, self.context) if hooks else function
-            result = await call(*args, **kwargs)
-            if self.timed_out:
-                raise TaskTimeout(self.task.timeout_seconds or 0)
-            text = encode_result(result, limit=self._runner.max_result_bytes)
-            ended = Completion(self.task.id, self.task.version, text, self.started, time.monotonic())
-        except asyncio.CancelledError:
-            if not self.timed_out and not self._told_to_stop:
-                raise
-            ended = self._failed(_overtime(self.task)) if self.timed_out else self._stopped()
-        except Exception as error:  # noqa: BLE001  whatever the user's function raised
-            if self.timed_out:
-                ended = self._failed(_overtime(self.task))
-            else:
-                ended = self._stopped() if self._told_to_stop else self._failed(error)
-        finally:
-            self._report(ended)
 
     def _overtime_here(self) -> None:
         self.timed_out = True
@@ -174,10 +151,9 @@ class Execution:
 
     async def _attempt(self) -> Ended:
         try:
-            definition = self._runner.find(self.task.name)
-            if definition is None:
+            if self._definition is None:
                 raise TaskNotRegistered(self.task.name)
-            result = await self._bounded(definition)
+            result = await self._bounded(self._definition)
             if result is COMMITTED:
                 self.committed = True
                 return None
@@ -198,8 +174,7 @@ class Execution:
         return ending.between(self.started, time.monotonic())
 
     def _failed(self, error: Exception) -> Ending:
-        definition = self._runner.find(self.task.name)
-        options = definition.options if definition is not None else TaskOptions()
+        options = self._definition.options if self._definition is not None else TaskOptions()
         tell_error(self._runner.error_hooks, self.context, error)
         ending = ending_for(self.task, options, error, self._runner.retry_policy)
         return ending.between(self.started, time.monotonic())
@@ -258,7 +233,6 @@ class Runner:
     def __init__(
         self,
         *,
-        find: Callable[[str], Definition | None],
         worker_id: str,
         state: WorkerState,
         places: Places,
@@ -270,7 +244,6 @@ class Runner:
         record: Callable[[ClaimedTask, LogLine], None],
         ended: Callable[[Execution, Ended], None],
     ) -> None:
-        self.find = find
         self.worker_id = worker_id
         self.state = state
         self.places = places

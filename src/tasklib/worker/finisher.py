@@ -53,6 +53,15 @@ class Finisher:
             self._completions.append(ended)
         elif ended is not None:
             self._endings.append(ended)
+        self._begin_writing()
+
+    def add_completions(self, completions: Sequence[Completion], lines: Lines) -> None:
+        """Record many at once."""
+        self._lines.update(lines)
+        self._completions.extend(completions)
+        self._begin_writing()
+
+    def _begin_writing(self) -> None:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.ensure_future(self._write())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 
+from tasklib.definition import Definition
 from tasklib.lifecycle import Ending
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
@@ -19,11 +20,15 @@ class Hand:
         concurrency: int,
         start: Callable[[ClaimedTask], Execution],
         *,
+        stepped: Callable[[ClaimedTask], Definition | None],
+        go: Callable[[], None],
         runs_apart: Callable[[ClaimedTask], bool],
         may_run_ahead: Callable[[ClaimedTask], bool],
     ) -> None:
         self._concurrency = concurrency
         self._start = start
+        self._stepped = stepped
+        self._go = go
         self._runs_apart = runs_apart
         self._may_run_ahead = may_run_ahead
         self.buffer: deque[ClaimedTask] = deque()
@@ -42,10 +47,24 @@ class Hand:
             risky = task.lost_count > 0 and not self._runs_apart(task)
             if self.running and (risky or self._risky):
                 return
+            if not risky and self._stepped(task) is not None:
+                self._go()  # A lane takes it, and whatever else it can begin.
+                return
             self.buffer.popleft()
             if risky:
                 self._risky.add(task.id)
             self.running[task.id] = self._start(task)
+
+    def take_stepped(self) -> tuple[ClaimedTask, Definition] | None:
+        """The next task, if it is a coroutine that may begin in a lane now."""
+        if not self.buffer or self._risky or len(self.running) >= self._concurrency:
+            return None
+        task = self.buffer[0]
+        definition = None if task.lost_count else self._stepped(task)
+        if definition is None:
+            return None
+        self.buffer.popleft()
+        return task, definition
 
     def finished(self, task: ClaimedTask) -> None:
         """The slot of a task is free again."""

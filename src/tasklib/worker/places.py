@@ -36,7 +36,7 @@ class Places:
 
     @staticmethod
     def runs_here(definition: Definition) -> bool:
-        """Whether the function is a coroutine that the attempt's own asyncio task may run."""
+        """Whether the function is a coroutine that a lane may begin."""
         return definition.is_async and not definition.options.transactional
 
     def start(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Work:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
 from tasklib.context import WorkerState
+from tasklib.definition import Definition
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.lifecycle import Ending, Event
 from tasklib.storage.operations import workers
@@ -26,13 +27,14 @@ from tasklib.worker.calling import Caller
 from tasklib.worker.claim_size import ClaimSize
 from tasklib.worker.claimer import Claimer
 from tasklib.worker.execution import Ended, Execution, Runner
-from tasklib.worker.finisher import Finisher
+from tasklib.worker.finisher import Finisher, Lines
 from tasklib.worker.guard import Guard
 from tasklib.worker.hand import Hand
 from tasklib.worker.heartbeat import Heartbeat
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.importing import refuse_while_loading
 from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
+from tasklib.worker.lanes import Ends, Lanes, SteppedExecution
 from tasklib.worker.meter import Bookkeeper, Meter, flush
 from tasklib.worker.periodic import Service
 from tasklib.worker.places import Places
@@ -68,7 +70,12 @@ class Worker:
         self._settings = settings
         self._size = ClaimSize(settings.concurrency, settings.prefetch, settings.batch_size)
         self._hand = Hand(
-            settings.concurrency, self._start, runs_apart=self._runs_apart, may_run_ahead=self._may_run_ahead
+            settings.concurrency,
+            self._start,
+            stepped=self._stepped,
+            go=lambda: self._lanes.go(),
+            runs_apart=self._runs_apart,
+            may_run_ahead=self._may_run_ahead,
         )
         self._finisher = Finisher(self._database, queue.clock.now, self._recorded)
         self._meter = Meter()
@@ -82,7 +89,6 @@ class Worker:
         self._processes = TaskProcesses(queue, settings, self.worker_id)
         self._places = Places(caller)
         self._runner = Runner(
-            find=queue.registry.get,
             worker_id=self.worker_id,
             state=self.state,
             places=self._places,
@@ -93,6 +99,14 @@ class Worker:
             report=self._watch.note_progress,
             record=self._watch.note_line,
             ended=self._ended,
+        )
+        self._lanes = Lanes(
+            self._runner,
+            take=self._hand.take_stepped,
+            waits=self._waits,
+            ended=self._completed,
+            left=self._use_free_slots,
+            table=self._table,
         )
         self._claimer: Claimer | None = None
         self._scheduler: Scheduler | None = None
@@ -235,7 +249,9 @@ class Worker:
             self._hand.buffer.extend(fresh)
             while self._hand.buffer or self._hand.running:
                 self._hand.start_waiting()
-                endings = [execution.ending for execution in self._hand.running.values()]
+                endings = {execution.ending for execution in self._hand.running.values()}
+                if self._lanes.lane is not None:
+                    endings.add(self._lanes.lane)
                 await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             await self._finisher.flush()
 
@@ -286,9 +302,25 @@ class Worker:
         definition = self._queue.registry.get(task.name)
         if definition is not None and self._processes.takes(definition, task):
             return ApartExecution(self._runner, task, definition, self._processes, self._start_again)
+        if definition is not None and Places.runs_here(definition):
+            execution = SteppedExecution(self._runner, task, definition)
+            self._lanes.run_alone(execution)
+            return execution
         if self._table is not None:
             self._table.begin(task.seq)
-        return Execution(self._runner, task)
+        return Execution(self._runner, task, definition)
+
+    def _stepped(self, task: ClaimedTask) -> Definition | None:
+        """The definition of a task that begins in a lane."""
+        definition = self._queue.registry.get(task.name)
+        if definition is None or self._stopping or not Places.runs_here(definition):
+            return None
+        return None if self._processes.takes(definition, task) else definition
+
+    def _waits(self, execution: SteppedExecution) -> None:
+        """A coroutine could not end in one go: it is running, and the rest of the hand goes on."""
+        self._hand.running[execution.task.id] = execution
+        self._use_free_slots()
 
     def _runs_apart(self, task: ClaimedTask) -> bool:
         definition = self._queue.registry.get(task.name)
@@ -329,7 +361,25 @@ class Worker:
             if len(self._runner.stuck) >= self._settings.max_stuck_threads:
                 log.error("%d threads never came back; this worker drains and stops", len(self._runner.stuck))
                 self.stop()
-        # The next task in hand starts right here; the claimer wakes up only when it has something to do.
+        self._use_free_slots()
+
+    def _completed(self, ends: Ends) -> None:
+        """Attempts that ended in one go: record them all, and use the free slots."""
+        lines: Lines = {}
+        if self._watch.has_notes:
+            for task, _ in ends:
+                lines |= self._watch.take_lines(task)
+        self._hand.unrecorded |= {(task.id, task.version): task for task, _ in ends}
+        completions = [completion for _, completion in ends]
+        self._finisher.add_completions(completions, lines)
+        self._done += len(ends)
+        for completion in completions:
+            self._size.took(completion.ended - completion.started)
+        self._use_free_slots()
+
+    def _use_free_slots(self) -> None:
+        """The next task in hand starts right here; the claimer wakes up only when it has something to do."""
+        hand = self._hand
         if hand.buffer and not self._stopping:
             hand.start_waiting()
         if self._size.next_claim(len(hand.running), len(hand.buffer)):

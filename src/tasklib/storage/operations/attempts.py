@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.codec import dumps, loads
@@ -32,11 +32,12 @@ class Claimed:
     """Limits hold for some of these names, so nothing should be claimed that cannot start at once."""
     next_due_in: float | None
     """Seconds until the next waiting task of these names becomes due, or a rate limit allows one again."""
+    plain: bool
+    """Nobody has switched anything: the next claim may try the smaller statement first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """An attempt that returned, its result already JSON text `{"value": …}`."""
+class Completion(NamedTuple):
+    """An attempt that returned, its result already JSON text `{"value": …}`; a tuple, because one is made per task."""
 
     task_id: str
     version: int
@@ -55,31 +56,34 @@ def claim_tasks(
     held: Sequence[tuple[int, int]],
     now: datetime | None,
     caps: Mapping[str, int] | None = None,
+    plain: bool = False,
 ) -> Operation[Claimed]:
     """Lease up to `limit` due tasks, best first, and of a name in `caps` no more than that.
 
-    `held` are the (seq, version) pairs this instance still has.
+    `held` are the (seq, version) pairs this instance still has.  With `plain` a smaller statement is tried first, which
+    is enough where nobody has switched anything.
     """
-    rows = yield Statement(
-        "claim_tasks",
-        {
-            "instance": str(instance),
-            "worker_id": worker_id,
-            "names": dumps(list(names)),
-            "caps": dumps(dict(caps or {})),
-            "limit": limit,
-            "lease": lease_seconds,
-            "held_seqs": dumps([seq for seq, _ in held]),
-            "held_versions": dumps([version for _, version in held]),
-            "now": now,
-        },
-    )
-    row = rows[0]
-    tasks = [ClaimedTask(fields) for fields in loads(row["tasks"])] if row["tasks"] else []
-    if len(tasks) > limit:
-        raise AssertionError(f"claimed {len(tasks)} tasks where at most {limit} were asked for")
+    params = {
+        "instance": str(instance),
+        "worker_id": worker_id,
+        "names": dumps(list(names)),
+        "limit": limit,
+        "lease": lease_seconds,
+        "held_seqs": dumps([seq for seq, _ in held]),
+        "held_versions": dumps([version for _, version in held]),
+        "now": now,
+    }
+    if plain and not caps:
+        (row,) = yield Statement("claim_plain", params)
+        if row["plain"]:
+            tasks = _claimed(row, limit, lease_seconds)
+            contended = not tasks and row["seen"] > 0 and row["registered"]
+            return Claimed(tasks, contended, row["registered"], False, row["next_due_in"], True)
+    (row,) = yield Statement("claim_tasks", {**params, "caps": dumps(dict(caps or {}))})
+    tasks = _claimed(row, limit, lease_seconds)
     contended = not tasks and (row["seen"] > 0 or bool(row["blocked"]))
-    return Claimed(tasks, contended, bool(row["registered"]), bool(row["limited"]), row["next_due_in"])
+    registered, limited = bool(row["registered"]), bool(row["limited"])
+    return Claimed(tasks, contended, registered, limited, row["next_due_in"], bool(row["plain"]))
 
 
 def complete_tasks(done: Sequence[Completion], now: datetime | None) -> Operation[set[str]]:
@@ -142,6 +146,14 @@ def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]], now: datetime
         for (task_id, version), logged in sorted(lines.items())
     ]
     yield Statement("append_log", {"batch": dumps(batch), "now": now})
+
+
+def _claimed(row: Row, limit: int, lease_seconds: float) -> list[ClaimedTask]:
+    claim = (row["now"], lease_seconds)
+    tasks = [ClaimedTask(fields, claim) for fields in loads(f"[{row['tasks']}]")] if row["tasks"] else []
+    if len(tasks) > limit:
+        raise AssertionError(f"claimed {len(tasks)} tasks where at most {limit} were asked for")
+    return tasks
 
 
 def _held(held: Iterable[tuple[str, int]]) -> str:

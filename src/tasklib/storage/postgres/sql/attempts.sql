@@ -1,3 +1,98 @@
+-- name: claim_plain
+-- Lease due tasks as claim_tasks does where nothing but priority and time decides; else take nothing and say so.
+-- Most claims are such, and most of a small claim is the making ready of a large plan.  Nothing is locked, and so
+-- nothing written, while nothing is due.
+-- Only here: SQLite makes statements ready in no time.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+control AS MATERIALIZED (SELECT FROM {schema}.tasklib_controls LIMIT 1),
+pair AS (
+    SELECT n.name, head.priority, head.due_at
+    FROM jsonb_array_elements_text(:names::jsonb) AS n (name) CROSS JOIN LATERAL (
+        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
+        WHERE t.name = n.name COLLATE "C" AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC, t.due_at LIMIT 1
+    ) AS head
+    WHERE NOT EXISTS (SELECT FROM control)
+    UNION ALL
+    SELECT p.name, head.priority, head.due_at
+    FROM pair AS p CROSS JOIN LATERAL (
+        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
+        WHERE t.name = p.name COLLATE "C" AND t.priority < p.priority AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC, t.due_at LIMIT 1
+    ) AS head
+),
+due_pair AS MATERIALIZED (
+    SELECT p.name COLLATE "C" AS name, p.priority FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now
+),
+-- One pair alone needs no comparison with others, which costs as much as reading its rows once more.
+candidate AS MATERIALIZED (
+    SELECT p.name, p.priority
+    FROM due_pair AS p CROSS JOIN clock CROSS JOIN LATERAL (
+        SELECT t.due_at, t.seq FROM {schema}.tasks AS t
+        WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now
+        ORDER BY t.due_at, t.seq LIMIT :limit::integer
+    ) AS due
+    WHERE (SELECT count(*) FROM due_pair) > 1
+    ORDER BY p.priority DESC, due.due_at, due.seq LIMIT :limit::integer
+),
+quota AS MATERIALIZED (
+    SELECT c.name, c.priority, count(*) AS share FROM candidate AS c GROUP BY c.name, c.priority
+    UNION ALL
+    SELECT p.name, p.priority, :limit::integer FROM due_pair AS p WHERE (SELECT count(*) FROM due_pair) = 1
+),
+me AS MATERIALIZED (
+    SELECT c.instance FROM {schema}.tasklib_claims AS c
+    WHERE c.instance = :instance::uuid AND EXISTS (SELECT FROM due_pair) FOR NO KEY UPDATE
+),
+picked AS MATERIALIZED (
+    SELECT due.*
+    FROM me CROSS JOIN quota AS q CROSS JOIN clock CROSS JOIN LATERAL (
+        SELECT t.seq, t.ctid AS tid, t.due_at, t.expires_at <= clock.now AS expired FROM {schema}.tasks AS t
+        WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now
+        ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
+    ) AS due
+    LIMIT :limit::integer
+),
+claimed AS (
+    UPDATE {schema}.tasks AS t
+    SET state = 'running', attempts = t.attempts + 1, version = t.version + 1, started_at = c.now,
+        locked_until = c.now + make_interval(secs => :lease::float8), worker_id = :worker_id::text,
+        next_retry_at = NULL, updated_at = c.now
+    FROM clock AS c
+    WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p WHERE NOT EXISTS (SELECT FROM picked AS e WHERE e.expired)))
+    RETURNING t.seq, t.version, t.priority, {claimed_json} AS json
+),
+held AS ({note_held})
+SELECT
+    (
+        SELECT string_agg(k.json, ',' ORDER BY k.priority DESC, p.due_at, k.seq)
+        FROM claimed AS k JOIN picked AS p ON p.seq = k.seq
+    ) AS tasks,
+    NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM picked AS p WHERE p.expired) AS plain,
+    (SELECT count(*) FROM quota) AS seen,
+    EXISTS (SELECT FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid) AS registered,
+    (
+        SELECT extract(epoch FROM min(p.due_at) - min(c.now))::float8 FROM pair AS p CROSS JOIN clock AS c
+        WHERE p.due_at > c.now
+    ) AS next_due_in,
+    (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
+
+-- fragment: note_held
+    UPDATE {schema}.tasklib_claims AS c
+    SET seqs = translate(:held_seqs::text, '[]', '{}')::bigint[] || taken.seqs,
+        versions = translate(:held_versions::text, '[]', '{}')::integer[] || taken.versions
+    FROM (SELECT array_agg(k.seq) AS seqs, array_agg(k.version) AS versions FROM claimed AS k) AS taken
+    WHERE c.instance = :instance::uuid AND taken.seqs IS NOT NULL
+
+-- fragment: claimed_json
+concat('["', t.id, '",', concat_ws(',', t.seq, to_json(t.name), t.kwargs, t.version, t.attempts, t.retry_count, t.max_retries,
+            t.lost_count, t.priority, t.tags, date_part('epoch', t.scheduled_at),
+            date_part('epoch', t.created_at),
+            CASE num_nonnulls(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) WHEN 0 THEN 'null'
+                ELSE json_build_array(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at)::text END
+        ), ']')
+
 -- name: claim_tasks
 -- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion, and of
 -- each name no more than :caps allows.
@@ -96,9 +191,9 @@ quota AS MATERIALIZED (
     FROM candidate AS c GROUP BY c.name, c.priority, c.cap
 ),
 picked AS MATERIALIZED (
-    SELECT due.id, due.tid, due.due_at
+    SELECT due.seq, due.tid, due.due_at
     FROM quota AS q CROSS JOIN clock CROSS JOIN LATERAL (
-        SELECT t.id, t.ctid AS tid, t.due_at FROM {schema}.tasks AS t
+        SELECT t.seq, t.ctid AS tid, t.due_at FROM {schema}.tasks AS t
         WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now
         ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
     ) AS due
@@ -117,18 +212,9 @@ claimed AS (
         version = t.version + 1, next_retry_at = NULL, updated_at = c.now
     FROM clock AS c
     WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p))
-    RETURNING t.id, t.seq, t.name, t.state, t.kwargs, t.version, t.attempts, t.retry_count, t.max_retries,
-        t.timeout_seconds, t.priority, t.tags, t.headers, t.scheduled_at, t.created_at, t.started_at, t.locked_until,
-        t.lost_count, t.unique_key, t.concurrency_key, t.expires_at, t.watched
+    RETURNING t.id, t.seq, t.name, t.state, t.version, t.priority, t.watched, {claimed_json} AS json
 ),
-held AS (
-    UPDATE {schema}.tasklib_claims AS c
-    SET seqs = ARRAY(SELECT jsonb_array_elements_text(:held_seqs::jsonb)::bigint)
-            || ARRAY(SELECT k.seq FROM claimed AS k ORDER BY k.seq),
-        versions = ARRAY(SELECT jsonb_array_elements_text(:held_versions::jsonb)::integer)
-            || ARRAY(SELECT k.version FROM claimed AS k ORDER BY k.seq)
-    WHERE c.instance = :instance::uuid AND EXISTS (SELECT FROM claimed)
-),
+held AS ({note_held}),
 spent AS (
     UPDATE {schema}.tasklib_controls AS c
     SET tokens = u.tokens - used.count, refilled_at = greatest(clock.now, c.refilled_at), version = c.version + 1
@@ -142,18 +228,16 @@ expired AS MATERIALIZED (
 )
 SELECT
     (
-        SELECT json_agg(json_build_array(
-            k.id, k.seq, k.name, k.kwargs, k.version, k.attempts, k.retry_count, k.max_retries, k.timeout_seconds,
-            k.priority, k.tags, k.headers, k.scheduled_at, k.created_at, k.started_at, k.locked_until, k.lost_count,
-            k.unique_key, k.concurrency_key, k.expires_at
-        ) ORDER BY k.priority DESC, p.due_at, k.seq)
-        FROM claimed AS k JOIN picked AS p ON p.id = k.id
+        SELECT string_agg(k.json, ',' ORDER BY k.priority DESC, p.due_at, k.seq)
+        FROM claimed AS k JOIN picked AS p ON p.seq = k.seq
         WHERE k.state = 'running'
-    )::text AS tasks,
+    ) AS tasks,
     (SELECT count(*) FROM candidate) AS seen,
     -- Read, because a CTE nobody reads is not run.
     (SELECT count(*) FROM expired) AS expired,
     (SELECT count(*) FROM me) AS registered,
+    NOT EXISTS (SELECT FROM control) AS plain,
+    (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now,
     EXISTS (SELECT FROM control AS c WHERE c.limited AND (c.name = '' OR :names::jsonb ? c.name)) AS limited,
     -- A limit that another claim held at this moment: look again at once.
     EXISTS (

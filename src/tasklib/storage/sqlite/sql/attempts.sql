@@ -117,10 +117,11 @@ WITH RECURSIVE pair (name, priority) AS (
 )
 SELECT
     (
-        SELECT json_group_array(json_array(
-            t.id, t.seq, t.name, json(t.kwargs), t.version, t.attempts, t.retry_count, t.max_retries, t.timeout_seconds,
-            t.priority, json(t.tags), json(t.headers), t.scheduled_at, t.created_at, t.started_at, t.locked_until,
-            t.lost_count, t.unique_key, t.concurrency_key, t.expires_at
+        SELECT group_concat(json_array(
+            t.id, t.seq, t.name, json(t.kwargs), t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count,
+            t.priority, json(t.tags), t.scheduled_at, t.created_at,
+            CASE WHEN coalesce(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) IS NOT NULL
+                THEN json_array(t.timeout_seconds, json(t.headers), t.unique_key, t.concurrency_key, t.expires_at) END
         -- Not in a WHERE: that lets SQLite read the whole table first, to make a Bloom filter for this join.
         )) FILTER (WHERE t.state = 'running')
         FROM (SELECT p.seq FROM temp.tasklib_picked AS p ORDER BY p.ord) AS p
@@ -129,6 +130,8 @@ SELECT
     (SELECT count(*) FROM temp.tasklib_picked) AS seen,
     0 AS expired,
     (SELECT count(*) FROM tasklib_claims WHERE instance = :instance) AS registered,
+    NOT EXISTS (SELECT 1 FROM tasklib_controls) AS plain,
+    :now AS now,
     EXISTS (
         SELECT 1 FROM tasklib_controls AS c WHERE (c.rate IS NOT NULL OR c.max_running IS NOT NULL)
             AND (c.name = '' OR c.name IN (SELECT n.value FROM json_each(:names) AS n))

@@ -1,0 +1,223 @@
+"""Coroutines begin in lanes, many in one asyncio task: what ends without waiting never needs a task of its own.
+
+A lane takes coroutines from the hand and runs each until it waits.  One that does keeps the lane as its own asyncio
+task (it had its own context variables from the beginning), and another lane goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable, Generator
+from enum import Enum
+from types import CoroutineType, coroutine
+from typing import Any, Final
+
+from tasklib.codec import encode_result
+from tasklib.context import make_current
+from tasklib.definition import Definition
+from tasklib.errors import TaskTimeout
+from tasklib.middleware import wrap_async
+from tasklib.storage.operations.attempts import Completion
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.execution import Ended, Execution, Runner
+from tasklib.worker.running import RunningTasks
+
+SLICE_SECONDS = 0.002
+"""How long a lane works before others have the event loop."""
+SLICE_TASKS = 64
+"""How many ends it collects at most: the database records them while the lane goes on."""
+
+Ends = list[tuple[ClaimedTask, Completion]]
+
+
+class Waits(Enum):
+    """What a first step says of a coroutine that has not ended in it."""
+
+    WAITS = "waits"
+
+
+WAITS: Final = Waits.WAITS
+
+
+class SteppedExecution(Execution):
+    """An attempt at a coroutine that begins in a lane, and is worth an asyncio task only if it waits."""
+
+    __slots__ = ("_coroutine", "_variables", "_waited")
+
+    ending: asyncio.Future[Any]
+
+    def first_step(self) -> Ended | Waits:
+        """Run the function until it waits for something, here and now: how it ended, or WAITS."""
+        self._variables = contextvars.copy_context()
+        try:
+            self._waited = self._variables.run(self._begin)
+        except StopIteration as stop:
+            return self._returned(stop.value)
+        except asyncio.CancelledError:
+            return None
+        except Exception as error:  # noqa: BLE001  whatever the user's function raised
+            return self._failed(error)
+        return WAITS
+
+    async def go_on(self) -> None:
+        """Run the rest in this asyncio task, and tell how it ended."""
+        ended: Ended = None
+        try:
+            ended = self._returned(await _rest(self._coroutine, self._variables, self._waited))
+        except asyncio.CancelledError:
+            if not self.timed_out and not self._told_to_stop:
+                raise
+            ended = self._ended_early()
+        except Exception as error:  # noqa: BLE001  whatever the user's function raised
+            ended = self._ended_early() if self.timed_out or self._told_to_stop else self._failed(error)
+        finally:
+            self._report(ended)
+
+    def wait_in(self, lane: asyncio.Task[None]) -> None:
+        """The coroutine waits: the lane is its own from now on, and its time is watched."""
+        self.ending = lane
+        if self.task.timeout_seconds is not None:
+            left = self.started + self.task.timeout_seconds - time.monotonic()
+            self._timer = self._runner.loop.call_later(max(0.0, left), self._overtime_here)
+
+    def _start(self) -> None:
+        """Nothing to do yet: a lane takes the first step."""
+
+    def _begin(self) -> Any:
+        """The first thing the coroutine waits for; StopIteration has its result if it does not wait."""
+        definition, context = self._definition, self.context
+        assert definition is not None
+        args, kwargs = definition.call_with(self.task.kwargs, context)
+        make_current(context)
+        function, hooks = definition.function, self._runner.hooks
+        awaited = (wrap_async(function, hooks, context) if hooks else function)(*args, **kwargs)
+        self._coroutine = awaited if type(awaited) is CoroutineType else _await(awaited)
+        return self._coroutine.send(None)
+
+    def _returned(self, result: Any) -> Ended:
+        if self.timed_out:
+            return self._ended_early()
+        try:
+            text = encode_result(result, limit=self._runner.max_result_bytes)
+        except Exception as error:  # noqa: BLE001  the serializers of the user's types run here
+            return self._ended_early() if self._told_to_stop else self._failed(error)
+        return Completion(self.task.id, self.task.version, text, self.started, time.monotonic())
+
+    def _ended_early(self) -> Ended:
+        return self._failed(TaskTimeout(self.task.timeout_seconds or 0)) if self.timed_out else self._stopped()
+
+
+class Lanes:
+    """Starts lanes while there are coroutines in hand that may begin."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        take: Callable[[], tuple[ClaimedTask, Definition] | None],
+        waits: Callable[[SteppedExecution], None],
+        ended: Callable[[Ends], None],
+        left: Callable[[], None],
+        table: RunningTasks | None,
+    ) -> None:
+        """`take` gives the next coroutine that may begin; `waits` hears of each that goes on, `ended` of the others,
+        and `left` of a lane's end."""
+        self._runner = runner
+        self._take = take
+        self._waits = waits
+        self._ended = ended
+        self._left = left
+        self._table = table
+        self.lane: asyncio.Task[None] | None = None
+        """The one that takes from the hand now."""
+
+    def go(self) -> None:
+        """See to it that a lane takes from the hand."""
+        if self.lane is None:
+            self.lane = self._runner.loop.create_task(self._run())
+
+    def run_alone(self, execution: SteppedExecution) -> None:
+        """Begin one coroutine in a lane of its own, which takes nothing else."""
+        execution.ending = self._runner.loop.create_task(self._run_one(execution))
+
+    async def _run(self) -> None:
+        lane = asyncio.current_task()
+        assert lane is not None
+        execution = await self._take_steps(lane)
+        self.lane = None
+        if execution is None:
+            self._left()
+            return
+        execution.wait_in(lane)
+        self._waits(execution)
+        await execution.go_on()
+
+    async def _take_steps(self, lane: asyncio.Task[None]) -> SteppedExecution | None:
+        """Begin one after the other; the first that waits, or None when this lane begins no other."""
+        ends: Ends = []
+        try:
+            slice_end = time.monotonic() + SLICE_SECONDS
+            # A coroutine may cancel the task it finds itself in: the next one must not suffer for that.
+            while not lane.cancelling() and (taken := self._take()) is not None:
+                execution = SteppedExecution(self._runner, *taken)
+                ended = self._step(execution)
+                if ended is WAITS:
+                    return execution
+                if isinstance(ended, Completion):
+                    ends.append((execution.task, ended))
+                    if len(ends) < SLICE_TASKS and ended.ended < slice_end:
+                        continue
+                else:
+                    execution.tell(ended)
+                ends = self._tell(ends)
+                await asyncio.sleep(0)
+                slice_end = time.monotonic() + SLICE_SECONDS
+        finally:
+            self._tell(ends)
+        return None
+
+    def _step(self, execution: SteppedExecution) -> Ended | Waits:
+        if self._table is None:
+            return execution.first_step()
+        # Should the process die in this step, its supervisor finds who is to blame.
+        self._table.begin(execution.task.seq)
+        ended = execution.first_step()
+        if ended is not WAITS:
+            self._table.end(execution.task.seq)
+        return ended
+
+    def _tell(self, ends: Ends) -> Ends:
+        if ends:
+            self._ended(ends)
+        return []
+
+    async def _run_one(self, execution: SteppedExecution) -> None:
+        lane = asyncio.current_task()
+        assert lane is not None
+        ended = self._step(execution)
+        if ended is WAITS:
+            execution.wait_in(lane)
+            await execution.go_on()
+        else:
+            execution.tell(ended)
+
+
+@coroutine
+def _rest(running: Any, variables: contextvars.Context, waited: Any) -> Generator[Any, Any, Any]:
+    """Everything after the first step of a coroutine, in its own context variables."""
+    while True:
+        try:
+            try:
+                sent = yield waited
+            except BaseException as error:  # noqa: BLE001  whatever it is, the coroutine gets it
+                waited = variables.run(running.throw, error)
+            else:
+                waited = variables.run(running.send, sent)
+        except StopIteration as stop:
+            return stop.value
+
+
+async def _await(awaited: Any) -> Any:
+    return await awaited
