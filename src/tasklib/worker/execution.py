@@ -28,6 +28,9 @@ UNWIND_SECONDS = 5.0
 Ended = Completion | Ending | None
 log = logging.getLogger("tasklib.worker")
 
+NOT_THE_TASKS_OWN = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
+"""What ends an attempt from outside.  Everything else is its failure, also `sys.exit()`: it ends the task alone."""
+
 
 class Execution:
     """One attempt in progress: started by `Places` and watched from here."""
@@ -163,7 +166,9 @@ class Execution:
             return Completion(self.task.id, self.task.version, text, self.started, time.monotonic())
         except _Stopped:
             return self._stopped()
-        except Exception as error:  # noqa: BLE001  whatever the user's function raised
+        except NOT_THE_TASKS_OWN:
+            raise
+        except BaseException as error:  # noqa: BLE001  whatever the user's function raised
             return self._stopped() if self._told_to_stop else self._failed(error)
 
     def _stopped(self) -> Ending:
@@ -173,7 +178,7 @@ class Execution:
             ending = Ending.release(self.task.id, self.task.version)
         return ending.between(self.started, time.monotonic())
 
-    def _failed(self, error: Exception) -> Ending:
+    def _failed(self, error: BaseException) -> Ending:
         options = self._definition.options if self._definition is not None else TaskOptions()
         tell_error(self._runner.error_hooks, self.context, error)
         ending = ending_for(self.task, options, error, self._runner.retry_policy)

@@ -21,7 +21,7 @@ from tasklib.errors import TaskTimeout
 from tasklib.middleware import wrap_async
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution import Ended, Execution, Runner
+from tasklib.worker.execution import NOT_THE_TASKS_OWN, Ended, Execution, Runner
 from tasklib.worker.running import RunningTasks
 
 SLICE_SECONDS = 0.002
@@ -57,7 +57,9 @@ class SteppedExecution(Execution):
             return self._returned(stop.value)
         except asyncio.CancelledError:
             return None
-        except Exception as error:  # noqa: BLE001  whatever the user's function raised
+        except NOT_THE_TASKS_OWN:
+            raise
+        except BaseException as error:  # noqa: BLE001  whatever the user's function raised
             return self._failed(error)
         return WAITS
 
@@ -70,7 +72,9 @@ class SteppedExecution(Execution):
             if not self.timed_out and not self._told_to_stop:
                 raise
             ended = self._ended_early()
-        except Exception as error:  # noqa: BLE001  whatever the user's function raised
+        except NOT_THE_TASKS_OWN:
+            raise
+        except BaseException as error:  # noqa: BLE001  whatever the user's function raised
             ended = self._ended_early() if self.timed_out or self._told_to_stop else self._failed(error)
         finally:
             self._report(ended)
@@ -145,10 +149,15 @@ class Lanes:
     async def _run(self) -> None:
         lane = asyncio.current_task()
         assert lane is not None
-        execution = await self._take_steps(lane)
-        self.lane = None
+        execution: SteppedExecution | None = None
+        try:
+            execution = await self._take_steps(lane)
+        finally:
+            # Also when a coroutine has cancelled the lane: another one must take over.
+            self.lane = None
+            if execution is None:
+                self._left()
         if execution is None:
-            self._left()
             return
         execution.wait_in(lane)
         self._waits(execution)

@@ -79,6 +79,20 @@ async def test_one_that_cancels_its_own_task_does_not_cancel_the_next(queue: Tas
     assert await run(queue, "rash", "waiting", "waiting") == ["completed"] * 3
 
 
+async def test_one_that_cancels_its_own_task_and_fails_does_not_stop_the_worker(queue: TaskQueue) -> None:
+    @queue.task
+    async def rash() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        raise ValueError("and fails")
+
+    @queue.task
+    async def quick() -> None: ...
+
+    assert await run(queue, "rash", "quick", "rash", "quick") == ["failed", "completed"] * 2
+
+
 async def test_a_timeout_counts_from_the_first_step(queue: TaskQueue) -> None:
     @queue.task(timeout_seconds=0.05)
     async def endless() -> None:
