@@ -12,6 +12,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from tools import chromium
 from tools.postgres import available, start
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +22,7 @@ def main(arguments: list[str]) -> int:
     environment = dict(os.environ)
     # A shell that starts us in the background has us ignore it, which every program of a test would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    chromium.find_or_install()
     with ExitStack() as stack:
         if "TASKLIB_TEST_POSTGRES" not in environment:
             installations = available()

@@ -1,7 +1,7 @@
 /** What a person can do to tasks: one, some, or all that match; with a question first where something would be lost. */
 
 import { type Action, api, type BulkFilter, Problem, take, type Task } from "./api/client";
-import { count, plural, shortId } from "./format";
+import { absolute, count, plural, shortId, verb } from "./format";
 import { restart, tick } from "./live";
 import { href } from "./router";
 import { attempt, say } from "./toasts";
@@ -90,7 +90,11 @@ export function actOnMatching(action: Action, filter: BulkFilter, what: string, 
 async function counted(action: Action, what: string, dry: Promise<{ changed: number }>): Promise<Counted> {
   const { changed: number } = await dry;
   if (!number) return none(action);
-  const loss = { retry: "run again from the first attempt", cancel: "will not run", delete: "are removed for good" };
+  const loss: Record<Action, string> = {
+    retry: `${verb(number, "runs", "run")} again from the first attempt`,
+    cancel: "will not run",
+    delete: `${verb(number, "is", "are")} removed for good`,
+  };
   return {
     body: (
       <p>
@@ -101,8 +105,9 @@ async function counted(action: Action, what: string, dry: Promise<{ changed: num
 }
 
 function none(action: Action): Counted {
+  const done = { retry: "retried", cancel: "cancelled", delete: "deleted" }[action];
   const states = IN_BULK[action].join(", ");
-  return { body: <p>None of them can be {action === "retry" ? "retried" : `${action}ed`.replace("eed", "ed").replace("cancel", "cancell")}: that takes tasks that are {states}.</p>, nothing: true };
+  return { body: <p>None of them can be {done}: that takes tasks that are {states}.</p>, nothing: true };
 }
 
 /** Remove what ended before a moment. */
@@ -116,7 +121,7 @@ export function cleanUp(olderThan: Date, statuses: ("completed" | "failed" | "ca
       body: (
         <p>
           <strong class="big">{plural(deleted, "task")}</strong> ({statuses.join(", ")}) that ended before{" "}
-          {olderThan.toLocaleString()} are removed for good.
+          {absolute(olderThan.toISOString())} {verb(deleted, "is", "are")} removed for good.
         </p>
       ),
     };

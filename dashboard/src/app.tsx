@@ -9,7 +9,7 @@ import { connection, hold, lastHeard, restart, snapshot } from "./live";
 import { href, path } from "./router";
 import { session } from "./session";
 import { Toasts } from "./toasts";
-import { Button, Empty } from "./ui/basic";
+import { Button, Empty, PageHead } from "./ui/basic";
 import { Banners } from "./ui/banners";
 import { Confirmation, Dialog } from "./ui/dialog";
 import { SubmitDialog } from "./ui/submit";
@@ -92,11 +92,14 @@ function page(at: string): ComponentChildren {
   const task = /^\/tasks\/([^/]+)$/.exec(at)?.[1];
   if (task) return <TaskPage key={task} id={task} />;
   return (
-    <Empty title="There is no such page.">
-      <a class="button" href={href("/")}>
-        To the overview
-      </a>
-    </Empty>
+    <>
+      <PageHead title="Not found" />
+      <Empty title="There is no such page.">
+        <a class="button" href={href("/")}>
+          To the overview
+        </a>
+      </Empty>
+    </>
   );
 }
 

@@ -11,6 +11,9 @@ export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
+/** `one waits`, `three wait`. */
+export const verb = (value: number, one: string, many: string): string => (value === 1 ? one : many);
+
 /** A span of seconds in one or two units: 0.4 s, 12 s, 3 min 20 s, 5 h, 2 d. */
 export function span(seconds: number): string {
   const s = Math.abs(seconds);
@@ -48,6 +51,10 @@ const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric",
 export const absolute = (moment: string | number): string => exact.format(new Date(moment));
 export const timeOfDay = (moment: string | number): string => clock.format(new Date(moment));
 export const dayAndTime = (moment: string | number): string => day.format(new Date(moment));
+
+const ISO = /\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g;
+/** A text with its moments in the reader's own time. */
+export const readable = (text: string): string => text.replace(ISO, (moment) => absolute(moment));
 
 export const shortId = (id: string): string => id.slice(-8);
 

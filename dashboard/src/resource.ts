@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Problem } from "./api/client";
-import { tick } from "./live";
+import { connection, tick } from "./live";
 
 export interface Resource<T> {
   data: T | null;
@@ -22,6 +22,7 @@ interface Options {
 class Reader<T> {
   private busy = false;
   private again = false;
+  private gone = false;
   private readonly controller = new AbortController();
 
   constructor(
@@ -30,6 +31,7 @@ class Reader<T> {
   ) {}
 
   async read(): Promise<void> {
+    if (this.gone) return;
     if (this.busy) {
       this.again = true;
       return;
@@ -52,7 +54,10 @@ class Reader<T> {
       const data = await this.load(signal);
       if (!signal.aborted) this.done(data, null);
     } catch (error) {
-      if (!signal.aborted) this.done(null, error instanceof Problem ? error : new Problem(0, String(error)));
+      const problem = error instanceof Problem ? error : new Problem(0, String(error));
+      // What was deleted does not come back.
+      this.gone = problem.status === 404;
+      if (!signal.aborted) this.done(null, problem);
     }
   }
 }
@@ -78,7 +83,9 @@ export function useResource<T>(
     );
     reader.current = current;
     void current.read();
-    const timer = every ? setInterval(() => !document.hidden && void current.read(), every) : undefined;
+    // A page that is held stands still, and one that hears nothing reads again when it does.
+    const look = () => !document.hidden && connection.peek() === "live" && void current.read();
+    const timer = every ? setInterval(look, every) : undefined;
     return () => {
       clearInterval(timer);
       current.close();

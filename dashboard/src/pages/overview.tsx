@@ -24,6 +24,7 @@ const RANGES: Record<string, [string, number]> = {
   "30d": ["30 d", 2_592_000],
 };
 const READING = 15_000;
+const n = (value: number | undefined) => value ?? 0;
 
 export function OverviewPage() {
   const range = RANGES[query.value.get("range") ?? ""] ? query.value.get("range")! : "live";
@@ -70,8 +71,8 @@ function Cards({ stats }: { stats: Stats | null }) {
 }
 
 function Facts({ hour }: { hour: Resource<Series> }) {
-  const ended = hour.data?.points.reduce((sum, { ended: e }) => sum + e.completed + e.failed + e.buried, 0);
-  const failed = hour.data?.points.reduce((sum, { ended: e }) => sum + e.failed + e.buried, 0) ?? 0;
+  const ended = hour.data?.points.reduce((sum, { ended: e }) => sum + n(e.completed) + n(e.failed) + n(e.buried), 0);
+  const failed = hour.data?.points.reduce((sum, { ended: e }) => sum + n(e.failed) + n(e.buried), 0) ?? 0;
   const recent = samples.value.slice(-60);
   const rate = recent.length > 4 ? recent.reduce((sum, each) => sum + each.completed + each.failed, 0) / recent.length : null;
   const waiting = stats.value ? stats.value.pending - stats.value.delayed + stats.value.retrying : 0;
@@ -157,9 +158,6 @@ function LiveCharts() {
 function SeriesCharts({ range, type }: { range: string; type: string }) {
   const length = RANGES[range]?.[1] ?? 3600;
   const series = useResource(`series ${range} ${type}`, (signal) => getSeries(length, type, signal), { every: READING });
-  if (series.problem?.status === 404) {
-    return <Empty title="Charts over hours and days are not kept by this service yet." />;
-  }
   if (series.problem && !series.data) return <Trouble problem={series.problem} retry={series.refresh} />;
   if (!series.data) return <Loading rows={4} />;
   return <FourCharts series={series.data} />;
@@ -177,10 +175,10 @@ function FourCharts({ series }: { series: Series }) {
     return {
       times: points.map((point) => Date.parse(point.at) / 1000),
       ended: [
-        of("completed", "completed", ({ ended }) => ended.completed / stepSeconds, true),
-        of("failed", "failed", ({ ended }) => (ended.failed + ended.buried) / stepSeconds),
-        of("retried", "p95", ({ ended }) => ended.retried / stepSeconds),
-        of("cancelled", "other", ({ ended }) => ended.cancelled / stepSeconds),
+        of("completed", "completed", ({ ended }) => n(ended.completed) / stepSeconds, true),
+        of("failed", "failed", ({ ended }) => (n(ended.failed) + n(ended.buried)) / stepSeconds),
+        of("retried", "p95", ({ ended }) => n(ended.retried) / stepSeconds),
+        of("cancelled", "other", ({ ended }) => n(ended.cancelled) / stepSeconds),
       ],
       depth: [
         of("waiting", "waiting", ({ depth }) => (depth ? depth.due + depth.retrying : null), true),

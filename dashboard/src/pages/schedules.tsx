@@ -133,7 +133,7 @@ function Row({ schedule, edit, refresh }: RowProps) {
       </td>
       {can("operate") && (
         <td class="doing">
-          <Button kind="small" onClick={() => void run()} label={`Run ${schedule.name} now`}>
+          <Button kind="small" onClick={() => void run()} label={`Run now: ${schedule.name}`}>
             Run now
           </Button>
           <Button kind="small" onClick={() => void pause(schedule.pausedAt ? "resume" : "pause")} label={`${schedule.pausedAt ? "Resume" : "Pause"} ${schedule.name}`}>

@@ -3,11 +3,11 @@
 import type { ComponentChildren } from "preact";
 import { act, isPossible, VERBS } from "../actions";
 import { type Action, api, take, type TaskDetail } from "../api/client";
-import { plural, seconds, shortId, span } from "../format";
+import { plural, readable, seconds, shortId, span } from "../format";
 import { go, href } from "../router";
 import { type Resource, useResource } from "../resource";
 import { can } from "../session";
-import { Ago, Badge, Bar, Button, Copy, Empty, Loading, Panel, shownStatus, Trouble } from "../ui/basic";
+import { Ago, Badge, Bar, Button, Copy, Empty, Loading, PageHead, Panel, shownStatus, Trouble } from "../ui/basic";
 import { Json } from "../ui/json";
 import { openSubmit } from "../ui/submit";
 import { Timeline } from "../ui/timeline";
@@ -25,12 +25,15 @@ export function TaskPage({ id }: { id: string }) {
   );
   if (task.problem?.status === 404) {
     return (
-      <Empty title="There is no task of this id.">
-        <p>It may have been deleted, or cleaned up.</p>
-        <a class="button" href={href("/tasks")}>
-          All tasks
-        </a>
-      </Empty>
+      <>
+        <PageHead title="Task" />
+        <Empty title="There is no task of this id.">
+          <p>It may have been deleted, or cleaned up.</p>
+          <a class="button" href={href("/tasks")}>
+            All tasks
+          </a>
+        </Empty>
+      </>
     );
   }
   if (task.problem && !task.data) return <Trouble problem={task.problem} retry={task.refresh} />;
@@ -51,7 +54,7 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
       <div class="columns">
         <div class="main-column">
           {task.error && (
-            <Panel title={task.status === "completed" ? "Last error before it completed" : "Error"}>
+            <Panel title={task.status === "completed" ? "Last error before it completed" : "Error"} class="failure">
               <Trace error={task.error} />
             </Panel>
           )}
@@ -67,7 +70,7 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
         </div>
         <div class="side-column">
           <Why task={task} />
-          <Panel title="Facts">
+          <Panel title="Facts" class="facts-panel">
             <Facts task={task} />
           </Panel>
           {Object.keys(task.tags).length > 0 && (
@@ -184,7 +187,7 @@ function Why({ task }: { task: TaskDetail }) {
       <ol class="reasons">
         {found.data?.reasons.map((reason) => (
           <li key={reason.code}>
-            <p>{reason.text}</p>
+            <p>{readable(reason.text)}</p>
             {reason.remedy && <p class="remedy">{reason.remedy}</p>}
           </li>
         ))}

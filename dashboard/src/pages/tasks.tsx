@@ -17,6 +17,8 @@ import { countFrom, criteria, type Filter, filterOf, isEmpty, listQuery } from "
 
 const ACTIONS: Action[] = ["retry", "cancel", "delete"];
 const SIZE = 50;
+/** Milliseconds: the numbers of a large queue are some seconds old, but what happens to its tasks is seen at once. */
+const LOOKING = 1000;
 
 export function TasksPage() {
   const filter = filterOf(query.value);
@@ -32,7 +34,7 @@ export function TasksPage() {
       const query = { ...listQuery(filter), limit: SIZE, total: false, ...(cursor ? { cursor } : {}) };
       return take(api.GET("/api/tasks", { params: { query }, signal }));
     },
-    { live: true },
+    { live: true, every: LOOKING },
   );
   const total = useTotal(filter);
   const tasks = page.data?.tasks ?? [];

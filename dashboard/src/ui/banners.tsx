@@ -2,7 +2,7 @@
 
 import { resume } from "../actions";
 import { api, take } from "../api/client";
-import { plural } from "../format";
+import { plural, verb } from "../format";
 import { snapshot } from "../live";
 import { href } from "../router";
 import { useResource } from "../resource";
@@ -12,7 +12,10 @@ import { Ago, Button } from "./basic";
 const LOOKING = 5000;
 
 export function Banners() {
-  const control = useResource("control", (signal) => take(api.GET("/api/control", { signal })), { every: LOOKING });
+  const control = useResource("control", (signal) => take(api.GET("/api/control", { signal })), {
+    live: true,
+    every: LOOKING,
+  });
   const types = useResource("types", (signal) => take(api.GET("/api/types", { signal })), { every: LOOKING });
   const alive = snapshot.value?.workersAlive;
   const unhandled = types.data?.types.filter((each) => !each.workers && each.pending + each.retrying > 0) ?? [];
@@ -36,7 +39,7 @@ export function Banners() {
       {alive === 0 && waiting > 0 ? (
         <div class="banner warn" role="status">
           <span>
-            <strong>No worker is alive.</strong> {plural(waiting, "task")} wait. Start one: <code>tasklib worker app.tasks</code>
+            <strong>No worker is alive.</strong> {plural(waiting, "task")} {verb(waiting, "waits", "wait")}. Start one: <code>tasklib worker app.tasks</code>
           </span>
           <a href={href("/workers")}>Workers</a>
         </div>
@@ -45,8 +48,8 @@ export function Banners() {
           <div class="banner warn" role="status">
             <span>
               <strong>Nobody handles {unhandled.slice(0, 3).map((each) => each.type).join(", ")}</strong>
-              {unhandled.length > 3 && ` and ${unhandled.length - 3} more`}: {plural(waiting, "task")} wait for a worker that
-              knows {unhandled.length > 1 ? "them" : "it"}.
+              {unhandled.length > 3 && ` and ${unhandled.length - 3} more`}: {plural(waiting, "task")}{" "}
+              {verb(waiting, "waits", "wait")} for a worker that knows {unhandled.length > 1 ? "them" : "it"}.
             </span>
             <a href={href("/types")}>Types</a>
           </div>

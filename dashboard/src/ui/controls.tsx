@@ -6,7 +6,7 @@ import { api, take } from "../api/client";
 import { snapshot } from "../live";
 import { useResource } from "../resource";
 import { can } from "../session";
-import { Button } from "./basic";
+import { Button, Loading, Trouble } from "./basic";
 import { Dialog } from "./dialog";
 
 export function Controls() {
@@ -74,7 +74,10 @@ export function LimitDialog({ type, close }: AboutType) {
   };
   return (
     <Dialog title={type ? `Limits of ${type}` : "Limits over all tasks"} onClose={close}>
-      <form key={String(control.loading)} onSubmit={(event) => void send(event)}>
+      {!control.data ? (
+        control.problem ? <Trouble problem={control.problem} retry={control.refresh} /> : <Loading rows={3} />
+      ) : (
+      <form onSubmit={(event) => void send(event)}>
         <div class="dialog-body">
           <p class="soft">They hold over all workers at once, and from now on. 0 is unlimited.</p>
           <label class="field stacked">
@@ -88,11 +91,12 @@ export function LimitDialog({ type, close }: AboutType) {
         </div>
         <footer>
           <Button onClick={close}>Cancel</Button>
-          <Button kind="primary" type="submit" disabled={control.loading}>
+          <Button kind="primary" type="submit">
             Save
           </Button>
         </footer>
       </form>
+      )}
     </Dialog>
   );
 }

@@ -58,7 +58,7 @@ export function Timeline({ task }: { task: TaskDetail }) {
             {NAMES[kind]}
           </span>
         ))}
-        <span class="soft">Long spans are drawn shorter than they were.</span>
+        {pieces.length > 2 && <span class="soft">Long spans are drawn shorter than they were.</span>}
       </figcaption>
     </figure>
   );

@@ -1,0 +1,86 @@
+"""A real Chromium, and pages that fail the test if anything on them went wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+
+from tests.browser.site import Site
+from tools import chromium
+
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
+)
+PATIENCE = 20_000
+"""Milliseconds: a busy machine may take its time, and a page that is broken does not get better."""
+expect.set_options(timeout=PATIENCE)
+TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation",
+    (event) => console.error("policy violated:", event.violatedDirective, event.blockedURI, event.sample))"""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One for all tests of this run."""
+    path = chromium.find()
+    if path is None:
+        pytest.skip(f"there is no browser on this machine: {chromium.REMEDY}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A service and a worker for all tests of a file, on a SQLite file."""
+    with Site(f"sqlite:///{tmp_path_factory.mktemp('site') / 'tasks.db'}") as site:
+        yield site
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """As if the browser was new: no cookies, nothing stored."""
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900}, color_scheme="light", reduced_motion="reduce"
+    )
+    context.set_default_timeout(PATIENCE)
+    context.add_init_script(TELL_VIOLATIONS)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A page on which no error may be logged, no script may fail, and no policy may be violated."""
+    page = context.new_page()
+    wrong = watch(page)
+    yield page
+    assert wrong == []
+
+
+def watch(page: Page) -> list[str]:
+    """What goes wrong on the page from now on; that the service refuses what a person typed is not wrong."""
+    wrong: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type == "error" and "status of 400" not in message.text:
+            wrong.append(f"{message.text} {message.location.get('url', '')}")
+
+    page.on("console", note)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("dialog", lambda dialog: (wrong.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    return wrong
+
+
+@pytest.fixture(scope="session")
+def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pictures of the pages are put: TASKLIB_SCREENSHOTS, or a folder of the run."""
+    named = os.environ.get("TASKLIB_SCREENSHOTS")
+    folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

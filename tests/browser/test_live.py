@@ -1,0 +1,83 @@
+"""The page follows what happens by itself, says when it cannot, and catches up; under a prefix as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.browser.site import Site
+from tests.fixtures.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Mounted in another application, under a path of its own."""
+    with Site(f"sqlite:///{tmp_path_factory.mktemp('site') / 'tasks.db'}", prefix="/our/queue") as site:
+        yield site
+
+
+def test_a_task_is_followed_from_its_start_to_its_end(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/tasks")
+    expect(page.get_by_text("No tasks yet.")).to_be_visible()
+    expect(page.get_by_role("button", name="Live")).to_be_visible()
+
+    site.gate.clear()
+    site.queue.enqueue("image.resize", {"picture": "cat.jpg"})
+    row = page.locator("tr[data-row]")
+    expect(row.get_by_text("Processing")).to_be_visible()
+    row.get_by_role("link", name="image.resize").click()
+    expect(page.get_by_text("tile 4 of 10")).to_be_visible()
+    expect(page.get_by_text("resizing cat.jpg")).to_be_visible()
+    site.gate.set()
+    expect(page.get_by_role("heading", name="image.resize").get_by_text("Completed")).to_be_visible()
+    expect(page.get_by_role("img", name="attempt 1 completed")).to_be_visible()
+
+
+def test_a_running_task_is_asked_to_stop(page: Page, site: Site) -> None:
+    site.gate.clear()
+    task_id = site.queue.enqueue("image.resize", {"picture": "dog.jpg"}).id
+    eventually(lambda: site.queue.get(task_id).state == "running")
+    page.goto(f"{site.url}/tasks/{task_id}")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text("Its worker is asked to stop it")
+    page.get_by_role("button", name="Cancel 1 task").click()
+    expect(page.get_by_role("heading", name="image.resize").get_by_text("Cancelled")).to_be_visible()
+
+
+def test_the_charts_move(page: Page, site: Site) -> None:
+    site.gate.set()
+    page.goto(f"{site.url}/")
+    expect(page.locator(".uplot")).to_have_count(2)
+    throughput = page.get_by_role("img", name="Throughput")
+    before = throughput.get_attribute("aria-label")
+    for n in range(20):
+        site.queue.enqueue("email.send", {"to": f"user{n}"})
+    expect(throughput).not_to_have_attribute("aria-label", before or "")
+    page.get_by_role("button", name="1 h", exact=True).click()
+    expect(page).to_have_url(f"{site.url}/?range=1h")
+    expect(page.locator(".uplot").first).to_be_visible()
+    expect(page.get_by_role("img", name="Time run")).to_be_visible()
+
+
+def test_a_page_that_is_held_stands_still(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/tasks")
+    page.get_by_role("button", name="Live").click()
+    expect(page.get_by_role("button", name="Held")).to_be_visible()
+    page.get_by_role("button", name="Held").click()
+    expect(page.get_by_role("button", name="Live")).to_be_visible()
+
+
+def test_a_lost_connection_is_said_and_heals(context: BrowserContext, site: Site) -> None:
+    page = context.new_page()  # what a browser logs of the loss is no error of the page
+    page.goto(f"{site.url}/tasks?type=late.task")
+    expect(page.get_by_text("No task matches this filter.")).to_be_visible()
+    expect(page.get_by_role("button", name="Live")).to_be_visible()
+
+    site.stop()
+    expect(page.get_by_text("Connection lost.")).to_be_visible()
+    site.queue.enqueue("late.task", {})
+    site.start()
+    expect(page.get_by_text("Connection lost.")).to_have_count(0)
+    expect(page.locator("tr[data-row]").get_by_text("late.task")).to_be_visible()

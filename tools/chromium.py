@@ -1,0 +1,33 @@
+"""Finds the Chromium in which the dashboard is tested; installs Debian's where that can be done without asking."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+MACOS = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+REMEDY = "install Chromium (Debian, Ubuntu: apt install chromium), or name one in TASKLIB_TEST_CHROMIUM"
+
+
+def find() -> str | None:
+    """Where Chromium is on this machine, or None."""
+    named = os.environ.get("TASKLIB_TEST_CHROMIUM")
+    found = [named, *(shutil.which(name) for name in NAMES), MACOS]
+    return next((path for path in found if path and Path(path).exists()), None)
+
+
+def find_or_install() -> str | None:
+    """Where it is; a container in which we may install packages gets one."""
+    if (found := find()) or sys.platform != "linux" or not shutil.which("apt-get") or os.geteuid() != 0:
+        return found
+    print("Installing Chromium for the tests of the dashboard …", flush=True)
+    install = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", "chromium", "fonts-dejavu-core"]
+    for command in (install, ["apt-get", "update", "--quiet=2"], install):
+        subprocess.run(command, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, capture_output=True)
+        if found := find():
+            return found
+    return None
