@@ -1,4 +1,4 @@
-"""A task that leaves by `sys.exit()`, or by an exception that is none of Python's usual ones, fails; its worker goes on."""
+"""A task that leaves by `sys.exit()`, or by an exception that is no `Exception`, fails; its worker goes on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_fails_alone_wherever_it_runs(queue: TaskQueue, raised: BaseException
     assert [task and task.state.value for task in ended] == [
         "completed" if name == "innocent" else "failed" for name in names
     ]
-    assert all(type(raised).__name__ in (task and task.error or "") for task in ended if task and task.error)
+    assert all(type(raised).__name__ in task.error for task in ended if task and task.error)
 
 
 def test_the_code_of_an_exit_is_in_the_error(queue: TaskQueue) -> None:
