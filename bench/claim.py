@@ -135,6 +135,7 @@ class Drain:
                     lease_seconds=600.0,
                     held=[],
                     now=None,
+                    keyed=False,
                 )
             ).tasks
             if not claimed:

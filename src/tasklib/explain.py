@@ -58,6 +58,17 @@ class LimitSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class KeySeen:
+    """The concurrency key of the task."""
+
+    key: str
+    limit: int
+    """How many of its tasks may run at once; 0 is unlimited."""
+    holders: tuple[str, ...]
+    """Its tasks that run now, at most as many as the limit allows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What the database says, all at one moment."""
 
@@ -66,7 +77,9 @@ class Evidence:
     pauses: Sequence[PauseSeen]
     workers: Sequence[WorkerInfo]
     limits: Sequence[LimitSeen]
+    key: KeySeen | None
     ahead: int
+    """Due tasks before it: of its key if it has one, else those of its workers' names that have none."""
 
 
 def explain(seen: Evidence) -> Explanation:
@@ -93,7 +106,7 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
     if not able:
         yield _nobody(seen)
     elif left <= 0 and not seen.pauses:
-        bound = tuple(reason for limit in seen.limits for reason in _limited(limit))
+        bound = (*_key_full(seen.key), *(reason for limit in seen.limits for reason in _limited(limit)))
         yield from bound
         yield from _queued(seen, able, ready=not bound)
 
@@ -142,10 +155,21 @@ def _limited(limit: LimitSeen) -> Iterator[Reason]:
         evidence = {"name": limit.name, "rate": limit.rate, "seconds": seconds}
         yield Reason("rate_limit", text, evidence, f"wait, or raise it: tasklib rate-limit N{target}")
     if limit.max_running is not None and len(limit.holders) >= limit.max_running:
-        held = ", ".join(limit.holders[:3]) + (" …" if len(limit.holders) > 3 else "")
-        text = f"concurrency {len(limit.holders)}/{limit.max_running} over {what}, held by {held}"
+        text = f"concurrency {len(limit.holders)}/{limit.max_running} over {what}, held by {_some(limit.holders)}"
         using = {"name": limit.name, "limit": limit.max_running, "held_by": list(limit.holders)}
         yield Reason("concurrency_limit", text, using, "wait for one of them to end, or raise the limit")
+
+
+def _key_full(seen: KeySeen | None) -> Iterator[Reason]:
+    if seen is None or not seen.limit or len(seen.holders) < seen.limit:
+        return
+    text = f"concurrency {len(seen.holders)}/{seen.limit} of key {seen.key!r}, held by {_some(seen.holders)}"
+    evidence = {"key": seen.key, "limit": seen.limit, "held_by": list(seen.holders)}
+    yield Reason("key_limit", text, evidence, "wait for one of them to end, or raise the limit of the key")
+
+
+def _some(holders: Sequence[str]) -> str:
+    return ", ".join(holders[:3]) + (" …" if len(holders) > 3 else "")
 
 
 def _queued(seen: Evidence, able: Sequence[WorkerInfo], *, ready: bool) -> Iterator[Reason]:
@@ -159,8 +183,9 @@ def _queued(seen: Evidence, able: Sequence[WorkerInfo], *, ready: bool) -> Itera
     if seen.ahead:
         more = "more than " if seen.ahead > MAX_AHEAD else ""
         count = min(seen.ahead, MAX_AHEAD)
-        text = f"{more}{count:,} tasks ahead by priority and due time"
-        evidence = {"ahead": count, "capped": seen.ahead > MAX_AHEAD}
+        within = f" within key {seen.key.key!r}" if seen.key else ""
+        text = f"{more}{count:,} tasks ahead by priority and due time{within}"
+        evidence = {"ahead": count, "capped": seen.ahead > MAX_AHEAD, "key": seen.key.key if seen.key else None}
         yield Reason("behind", text, evidence, "wait, or submit it with a higher priority")
     if ready and taken < slots and not seen.ahead:
         text = "nothing stands in its way: a worker should start it within its poll interval"

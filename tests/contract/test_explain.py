@@ -157,6 +157,31 @@ def test_a_concurrency_limit_that_is_used_up_names_its_holders(bench: Bench) -> 
     assert f"concurrency 1/1 over everything, held by {first}" in reason.text
 
 
+def test_a_full_key_names_its_holders_and_what_is_ahead_within_it(bench: Bench) -> None:
+    who = bench.worker("crawl", concurrency=9)
+    bench.queue.set_key_limit(2)
+    ids = [bench.queue.enqueue("crawl", concurrency_key="ada") for _ in range(4)]
+    bench.queue.enqueue("crawl", concurrency_key="bob", priority=9)
+    assert bench.codes(ids[3]) == ["behind"]
+    bench.claim(who, limit=9)
+    full, behind = bench.queue.explain(ids[3]).reasons
+    assert (full.code, full.evidence) == (
+        "key_limit",
+        {"key": "ada", "limit": 2, "held_by": [str(task_id) for task_id in ids[:2]]},
+    )
+    assert f"concurrency 2/2 of key 'ada', held by {ids[0]}, {ids[1]}" in full.text
+    assert (behind.code, behind.evidence["ahead"], behind.evidence["key"]) == ("behind", 1, "ada")
+    assert bench.codes(ids[2]) == ["key_limit"]
+
+
+def test_a_key_without_a_limit_is_no_reason(bench: Bench) -> None:
+    who = bench.worker("crawl", concurrency=9)
+    bench.queue.set_key_limit(0)
+    bench.queue.enqueue("crawl", concurrency_key="ada")
+    bench.claim(who)
+    assert bench.codes(bench.queue.enqueue("crawl", concurrency_key="ada")) == ["ready"]
+
+
 def test_nothing_in_its_way(bench: Bench) -> None:
     bench.worker("crawl")
     assert bench.codes(bench.queue.enqueue("crawl")) == ["ready"]

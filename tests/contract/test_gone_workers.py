@@ -110,6 +110,7 @@ def test_a_claim_that_is_under_way_is_waited_for_and_taken_back_too(queue: Face,
             lease_seconds=60,
             held=[],
             now=queue.now,
+            keyed=False,
         )
     )
     recovered: list[int] = []

@@ -49,6 +49,8 @@ def one_of_each(queue: Face) -> None:
         queue.task_in(phase)
     queue.enqueue("other", delay_seconds=3600)
     queue.enqueue("other")
+    queue.enqueue("other", concurrency_key="k")
+    queue.enqueue("other", concurrency_key="k", delay_seconds=3600)
 
 
 def test_counts_are_exact_before_during_and_after_the_totals_are_kept(queue: Face) -> None:
@@ -143,6 +145,8 @@ def test_the_depth_of_the_queue_is_noted_once_a_minute(queue: Face) -> None:
     one_of_each(queue)
     tidy(queue)
     queue.enqueue("other")
+    queue.enqueue("other", concurrency_key="k")
+    queue.enqueue("other", concurrency_key="k", delay_seconds=3600)
     tidy(queue)
     queue.advance(MINUTE)
     tidy(queue)

@@ -101,7 +101,7 @@ class PostgresTable:
     def fill(self, kind: str, rows: int) -> None:
         self.execute(POSTGRES, {**KINDS[kind].parameters, "rows": rows})
 
-    def claim(self, names: list[str], limit: int) -> Operation[Any]:
+    def claim(self, names: list[str], limit: int, *, keyed: bool = False) -> Operation[Any]:
         return claim_tasks(
             instance=self.instance,
             worker_id="worker-1",
@@ -110,7 +110,8 @@ class PostgresTable:
             lease_seconds=60.0,
             held=[],
             now=None,
-            plain=True,
+            plain=not keyed,
+            keyed=keyed,
         )
 
     @contextmanager

@@ -44,7 +44,7 @@ class SqliteTable:
         self.connection.execute(SQLITE, {**KINDS[kind].parameters, "rows": rows})
         self.connection.execute("PRAGMA ignore_check_constraints = OFF")
 
-    def claim(self, names: list[str], limit: int) -> Operation[Any]:
+    def claim(self, names: list[str], limit: int, *, keyed: bool = False) -> Operation[Any]:
         return claim_tasks(
             instance=self.instance,
             worker_id="worker-1",
@@ -53,6 +53,7 @@ class SqliteTable:
             lease_seconds=60.0,
             held=[],
             now=None,
+            keyed=keyed,
         )
 
     @contextmanager
@@ -85,6 +86,22 @@ class SqliteTable:
                     self.connection.execute(part, bound).fetchall()
             finally:
                 self.connection.set_progress_handler(None, 0)
+        return taken
+
+    def steps_of_all(self, operation: Operation[Any]) -> int:
+        """Run a whole operation, and say how many steps all its statements took."""
+        taken = 0
+
+        def step() -> int:
+            nonlocal taken
+            taken += 1
+            return 0
+
+        self.connection.set_progress_handler(step, 1)
+        try:
+            self.run(operation)
+        finally:
+            self.connection.set_progress_handler(None, 0)
         return taken
 
     def _execute(self, statement: Statement) -> list[dict[str, Any]]:

@@ -108,6 +108,14 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             now=None,
             plain=True,
         ),
+        "spread_hints": Statement("spread_hints", {"now": None}),
+        "find_keyed": Statement(
+            "find_keyed", {"keys": dumps(["key"]), "names": dumps(names(1)), "share": BATCH, "now": None}
+        ),
+        "settle_hints": Statement("settle_hints", {"keys": dumps(["key"]), "now": None}),
+        "hint_waiting": Statement("hint_waiting", {"key": ""}),
+        "list_slots": Statement("list_slots", {"key": "key", "limit": BATCH}),
+        "count_running": Statement("count_running"),
         "claim_tasks": lambda: attempts.claim_tasks(
             instance=instance,
             worker_id="worker-1",
@@ -116,6 +124,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             lease_seconds=60.0,
             held=[],
             now=None,
+            keyed=False,
         ),
         "claim_tasks, limited": lambda: attempts.claim_tasks(
             instance=instance,
@@ -125,6 +134,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             lease_seconds=60.0,
             held=[],
             now=None,
+            keyed=False,
         ),
     }
 

@@ -109,7 +109,7 @@ def facts(task: Task, now: datetime) -> Iterable[tuple[str, str]]:
     if task.unique_key is not None:
         yield "unique key", task.unique_key
     if task.concurrency_key is not None:
-        yield "one at a time", task.concurrency_key
+        yield "concurrency key", task.concurrency_key
     if task.expires_at is not None:
         yield "expires", _moment(task.expires_at, now)
     if task.lost_count:

@@ -8,8 +8,9 @@ from typing import Any
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import check_whole
 from tasklib.queue.base import QueueBase
-from tasklib.storage.operations import controls
+from tasklib.storage.operations import controls, keys
 from tasklib.storage.operations.controls import Limit, Pause
+from tasklib.storage.operations.keys import KeyLimit
 from tasklib.storage.statement import Operation
 from tasklib.twin import operation
 
@@ -74,6 +75,25 @@ class ControlsTasks(QueueBase):
         return (yield from controls.list_limits(self.clock.now()))
 
     alimits = limits.twin
+
+    @operation
+    def set_key_limit(self, count: int | None, key: str | None = None) -> Operation[None]:
+        """Let at most so many tasks with one `concurrency_key`, or with each that has no limit of its own, run at once.
+
+        Over all workers and task names together; 0 is unlimited, None forgets what was set.  One, if nothing is.
+        """
+        if key == "":
+            raise ConfigurationError("a concurrency key is a non-empty string, or None for every key, got ''")
+        yield from keys.set_key_limit(key, count if count is None else check_whole("a key limit", count))
+
+    aset_key_limit = set_key_limit.twin
+
+    @operation
+    def key_limits(self) -> Operation[Sequence[KeyLimit]]:
+        """The limits of concurrency keys that were set."""
+        return (yield from keys.list_key_limits())
+
+    akey_limits = key_limits.twin
 
     @operation
     def pauses(self) -> Operation[Sequence[Pause]]:

@@ -66,6 +66,8 @@ class Claimer:
         self._idle_until = 0.0
         self._plain = database.dialect == "postgres"
         """Whether the smaller statement may do; SQLite makes every statement ready in no time."""
+        self._keyed = True
+        """Whether the next claim looks at concurrency keys: the last one said that some may have a task to start."""
         self._astray = False
         """Whether a claim may have taken tasks without our knowing."""
         self.unregistered = False
@@ -114,7 +116,7 @@ class Claimer:
     async def claim(self, limit: int) -> Claimed:
         """Claim up to `limit` tasks now."""
         held = [(task.seq, task.version) for task in self._hand.claims()]
-        names, caps, plain = self._names(), self._caps(), self._plain
+        names, caps, plain, keyed = self._names(), self._caps(), self._plain, self._keyed
         claimed = await self._database.arun(
             lambda: attempts.claim_tasks(
                 instance=self._instance,
@@ -123,6 +125,7 @@ class Claimer:
                 limit=limit,
                 caps=caps,
                 plain=plain,
+                keyed=keyed,
                 lease_seconds=self._lease,
                 held=held,
                 now=self._now(),
@@ -132,6 +135,7 @@ class Claimer:
         )
         self._size.limited = claimed.limited
         self._plain = claimed.plain and self._database.dialect == "postgres"
+        self._keyed = claimed.hinted
         for task in claimed.tasks:
             self._limits.started(task.name)
         return claimed

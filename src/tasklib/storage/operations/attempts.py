@@ -11,8 +11,9 @@ from uuid import UUID
 
 from tasklib.codec import dumps, loads
 from tasklib.lifecycle import EFFECTS, Ending
+from tasklib.storage.operations.keys import NOBODYS_TURN, settle_turn, take_turn
 from tasklib.storage.rows import ClaimedTask
-from tasklib.storage.statement import Operation, Row, Statement
+from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 from tasklib.task import LogLine
 
 SUMMARY_CHARACTERS = 500
@@ -34,6 +35,8 @@ class Claimed:
     """Seconds until the next waiting task of these names becomes due, or a rate limit allows one again."""
     plain: bool
     """Nobody has switched anything: the next claim may try the smaller statement first."""
+    hinted: bool
+    """Tasks with a concurrency key may be able to start: the next claim should look at keys."""
 
 
 class Completion(NamedTuple):
@@ -57,16 +60,19 @@ def claim_tasks(
     now: datetime | None,
     caps: Mapping[str, int] | None = None,
     plain: bool = False,
+    keyed: bool = True,
 ) -> Operation[Claimed]:
     """Lease up to `limit` due tasks, best first, and of a name in `caps` no more than that.
 
     `held` are the (seq, version) pairs this instance still has.  With `plain` a smaller statement is tried first, which
-    is enough where nobody has switched anything.
+    is enough where nobody has switched anything and no concurrency key asks for a look.  Without `keyed` only tasks
+    without such a key are looked for.
     """
+    known, most = list(names), dict(caps or {})
     params = {
         "instance": str(instance),
         "worker_id": worker_id,
-        "names": dumps(list(names)),
+        "names": dumps(known),
         "limit": limit,
         "lease": lease_seconds,
         "held_seqs": dumps([seq for seq, _ in held]),
@@ -78,12 +84,18 @@ def claim_tasks(
         if row["plain"]:
             tasks = _claimed(row, limit, lease_seconds)
             contended = not tasks and row["seen"] > 0 and row["registered"]
-            return Claimed(tasks, contended, row["registered"], False, row["next_due_in"], True)
-    (row,) = yield Statement("claim_tasks", {**params, "caps": dumps(dict(caps or {}))})
+            return Claimed(tasks, contended, row["registered"], False, row["next_due_in"], plain=True, hinted=False)
+    turn = NOBODYS_TURN
+    if keyed:
+        yield BEGIN
+        turn = yield from take_turn(known, most, limit, now)
+    (row,) = yield Statement("claim_tasks", {**params, "caps": dumps(most), "keyed": dumps(list(turn.seqs))})
     tasks = _claimed(row, limit, lease_seconds)
-    contended = not tasks and (row["seen"] > 0 or bool(row["blocked"]))
-    registered, limited = bool(row["registered"]), bool(row["limited"])
-    return Claimed(tasks, contended, registered, limited, row["next_due_in"], bool(row["plain"]))
+    settled = yield from settle_turn(turn, [task.seq for task in tasks], now)
+    registered, limited, hinted = bool(row["registered"]), bool(row["limited"]), bool(row["hinted"])
+    more = turn.elsewhere or (hinted and (settled or not keyed))
+    contended = not tasks and (row["seen"] > 0 or bool(row["blocked"]) or more)
+    return Claimed(tasks, contended, registered, limited, row["next_due_in"], bool(row["plain"]), hinted)
 
 
 def complete_tasks(done: Sequence[Completion], now: datetime | None) -> Operation[set[str]]:

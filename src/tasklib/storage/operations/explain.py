@@ -7,8 +7,9 @@ from uuid import UUID
 
 from tasklib.codec import dumps
 from tasklib.errors import TaskNotFound
-from tasklib.explain import MAX_AHEAD, Evidence, LimitSeen, PauseSeen
+from tasklib.explain import MAX_AHEAD, Evidence, KeySeen, LimitSeen, PauseSeen
 from tasklib.storage.operations.controls import EVERYTHING, Limit, list_limits, list_pauses
+from tasklib.storage.operations.keys import get_key_limit, list_slots
 from tasklib.storage.operations.schedules import read_clock
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import list_workers
@@ -39,7 +40,13 @@ def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
         names = sorted({task.name, *(name for worker in able for name in worker.names)})
         counting = {"id": str(task_id), "names": dumps(names), "limit": MAX_AHEAD + 1, "now": now}
         ahead = (yield Statement("count_ahead", counting))[0]["count"]
-    return Evidence(task, clock, pauses, workers, limits, ahead)
+    key = (yield from _key_of(task.concurrency_key)) if task.concurrency_key else None
+    return Evidence(task, clock, pauses, workers, limits, key, ahead)
+
+
+def _key_of(key: str) -> Operation[KeySeen]:
+    limit = yield from get_key_limit(key)
+    return KeySeen(key, limit, (yield from list_slots(key, limit)) if limit else ())
 
 
 def _holders(limit: Limit) -> Operation[tuple[str, ...]]:

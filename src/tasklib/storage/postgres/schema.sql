@@ -1,5 +1,34 @@
 -- The schema after every migration. Written by `make snapshot`; read it, never edit it.
 
+CREATE FUNCTION {schema}.tasklib_hint() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        IF OLD.slot_key IS NOT NULL AND (TG_OP = 'DELETE' OR NEW.slot_key IS DISTINCT FROM OLD.slot_key) THEN
+            INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at) VALUES (OLD.slot_key, '', 0, now());
+        END IF;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        -- One hint is enough for tasks of one transaction that wait for the same: they become visible together.
+        IF NEW.concurrency_key IS NOT NULL AND NEW.due_at IS NOT NULL AND coalesce((
+            SELECT t.xmin <> pg_current_xact_id()::xid
+            FROM {schema}.tasks AS t
+            WHERE t.concurrency_key = NEW.concurrency_key AND t.name = NEW.name AND t.priority = NEW.priority
+                AND t.due_at = NEW.due_at AND t.seq < NEW.seq
+            ORDER BY t.seq DESC LIMIT 1
+        ), true) THEN
+            INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at)
+            VALUES (NEW.concurrency_key, NEW.name, NEW.priority, NEW.due_at);
+        END IF;
+    END IF;
+    IF EXISTS (SELECT FROM {schema}.tasklib_idle WHERE until > now()) THEN
+        PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'new');
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION {schema}.tasklib_note_deleted() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -94,6 +123,24 @@ CREATE TABLE {schema}.tasklib_depths (
     running bigint NOT NULL
 );
 
+CREATE TABLE {schema}.tasklib_hints (
+    id bigint NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    priority integer NOT NULL,
+    ready_at timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_threshold='500', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
+
+ALTER TABLE {schema}.tasklib_hints ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME {schema}.tasklib_hints_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE {schema}.tasklib_idempotency (
     key text NOT NULL COLLATE pg_catalog."C",
     fingerprint text NOT NULL,
@@ -106,6 +153,12 @@ CREATE UNLOGGED TABLE {schema}.tasklib_idle (
     until timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_threshold='200', autovacuum_vacuum_cost_delay='0');
+
+CREATE TABLE {schema}.tasklib_key_limits (
+    key text NOT NULL COLLATE pg_catalog."C",
+    max_running integer NOT NULL,
+    CONSTRAINT tasklib_key_limits_max_running_check CHECK ((max_running >= 0))
+);
 
 CREATE TABLE {schema}.tasklib_metrics (
     at bigint NOT NULL,
@@ -200,7 +253,8 @@ CREATE TABLE {schema}.tasks (
     worker_id text,
     finished_by text,
     unique_key text,
-    concurrency_key text,
+    concurrency_key text COLLATE pg_catalog."C",
+    fingerprint text COLLATE pg_catalog."C",
     due_at timestamp with time zone GENERATED ALWAYS AS (
 CASE state
     WHEN 'pending'::text THEN COALESCE(next_retry_at, scheduled_at)
@@ -217,6 +271,16 @@ CASE
     WHEN (state = ANY (ARRAY['failed'::text, 'cancelled'::text, 'buried'::text])) THEN state
     ELSE NULL::text
 END) STORED COLLATE pg_catalog."C",
+    slot_key text GENERATED ALWAYS AS (
+CASE
+    WHEN (state = 'running'::text) THEN concurrency_key
+    ELSE NULL::text
+END) STORED COLLATE pg_catalog."C",
+    dead_at timestamp with time zone GENERATED ALWAYS AS (
+CASE
+    WHEN (state = ANY (ARRAY['failed'::text, 'buried'::text])) THEN completed_at
+    ELSE NULL::timestamp with time zone
+END) STORED,
     CONSTRAINT tasks_counters_sane CHECK (((version >= 0) AND (attempts >= 0) AND (retry_count >= 0) AND (max_retries >= 0) AND (lost_count >= 0))),
     CONSTRAINT tasks_ended_when_terminal CHECK (((completed_at IS NOT NULL) = ((state = ANY (ARRAY['completed'::text, 'cancelled'::text, 'buried'::text])) OR ((state = 'failed'::text) AND (next_retry_at IS NULL))))),
     CONSTRAINT tasks_leased_when_running CHECK (((state <> 'running'::text) OR (locked_until IS NOT NULL))),
@@ -259,6 +323,9 @@ ALTER TABLE ONLY {schema}.tasklib_idempotency
 ALTER TABLE ONLY {schema}.tasklib_idle
     ADD CONSTRAINT tasklib_idle_pkey PRIMARY KEY (instance);
 
+ALTER TABLE ONLY {schema}.tasklib_key_limits
+    ADD CONSTRAINT tasklib_key_limits_pkey PRIMARY KEY (key);
+
 ALTER TABLE ONLY {schema}.tasklib_schedules
     ADD CONSTRAINT tasklib_schedules_pkey PRIMARY KEY (name);
 
@@ -277,19 +344,35 @@ ALTER TABLE ONLY {schema}.tasklib_workers
 ALTER TABLE ONLY {schema}.tasks
     ADD CONSTRAINT tasks_pkey PRIMARY KEY (id);
 
+CREATE INDEX tasklib_hints_key ON {schema}.tasklib_hints USING btree (key);
+
+CREATE INDEX tasklib_hints_turn ON {schema}.tasklib_hints USING btree (name, priority DESC, ready_at, id);
+
 CREATE INDEX tasklib_idempotency_age ON {schema}.tasklib_idempotency USING btree (created_at);
 
 CREATE INDEX tasklib_metrics_at ON {schema}.tasklib_metrics USING btree (at);
 
-CREATE INDEX tasks_claim ON {schema}.tasks USING btree (name, priority DESC, due_at, seq) WHERE (due_at IS NOT NULL);
+CREATE INDEX tasks_claim ON {schema}.tasks USING btree (name, priority DESC, due_at, seq) WHERE ((due_at IS NOT NULL) AND (concurrency_key IS NULL));
+
+CREATE INDEX tasks_dead ON {schema}.tasks USING btree (name, fingerprint, dead_at) WHERE (dead_at IS NOT NULL);
+
+CREATE INDEX tasks_keyed ON {schema}.tasks USING btree (concurrency_key, name, priority DESC, due_at, seq) WHERE ((due_at IS NOT NULL) AND (concurrency_key IS NOT NULL));
 
 CREATE UNIQUE INDEX tasks_live_key ON {schema}.tasks USING btree (name, live_key) WHERE (live_key IS NOT NULL);
 
 CREATE UNIQUE INDEX tasks_seq ON {schema}.tasks USING btree (seq);
 
+CREATE INDEX tasks_slots ON {schema}.tasks USING btree (slot_key) WHERE (slot_key IS NOT NULL);
+
 CREATE INDEX tasks_trouble ON {schema}.tasks USING btree (trouble, seq) INCLUDE (name, due_at) WHERE (trouble IS NOT NULL);
 
 CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_deleted();
+
+CREATE TRIGGER tasks_hint_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHEN ((old.slot_key IS NOT NULL)) EXECUTE FUNCTION {schema}.tasklib_hint();
+
+CREATE TRIGGER tasks_hint_insert AFTER INSERT ON {schema}.tasks FOR EACH ROW WHEN ((new.concurrency_key IS NOT NULL)) EXECUTE FUNCTION {schema}.tasklib_hint();
+
+CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN ((((new.concurrency_key IS NOT NULL) OR (old.concurrency_key IS NOT NULL)) AND ((old.slot_key IS DISTINCT FROM new.slot_key) OR (old.due_at IS DISTINCT FROM new.due_at) OR (old.concurrency_key IS DISTINCT FROM new.concurrency_key) OR (old.priority <> new.priority) OR (old.name <> new.name)))) EXECUTE FUNCTION {schema}.tasklib_hint();
 
 CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_deleted();
 

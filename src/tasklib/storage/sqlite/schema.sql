@@ -42,6 +42,17 @@ CREATE TABLE tasklib_depths (
     PRIMARY KEY (at, name)
 ) WITHOUT ROWID;
 
+CREATE TABLE tasklib_hints (
+    id       INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    key      TEXT    NOT NULL,
+    name     TEXT    NOT NULL,
+    priority INTEGER NOT NULL,
+    ready_at TEXT    NOT NULL,
+    UNIQUE (key, name, priority, ready_at)
+);
+
+CREATE INDEX tasklib_hints_turn ON tasklib_hints (name, priority DESC, ready_at, id);
+
 CREATE TABLE tasklib_idempotency (
     key         TEXT NOT NULL PRIMARY KEY,
     -- SHA-256 of the request: the same key with another request is an error.
@@ -51,6 +62,11 @@ CREATE TABLE tasklib_idempotency (
 ) WITHOUT ROWID;
 
 CREATE INDEX tasklib_idempotency_age ON tasklib_idempotency (created_at);
+
+CREATE TABLE tasklib_key_limits (
+    key         TEXT    NOT NULL PRIMARY KEY,
+    max_running INTEGER NOT NULL CHECK (max_running >= 0)
+) WITHOUT ROWID;
 
 CREATE TABLE tasklib_metrics (
     at      INTEGER NOT NULL,
@@ -152,8 +168,9 @@ CREATE TABLE tasks (
     finished_by         TEXT,
     unique_key          TEXT,
     concurrency_key     TEXT,
+    fingerprint         TEXT,
 
-    -- What the indexes look at: the same three columns as on PostgreSQL, so that finishing a task changes no index.
+    -- What the indexes look at: the same columns as on PostgreSQL, so that finishing a task changes no index.
     due_at   TEXT GENERATED ALWAYS AS (
         CASE state WHEN 'pending' THEN coalesce(next_retry_at, scheduled_at) WHEN 'failed' THEN next_retry_at END
     ) VIRTUAL,
@@ -161,6 +178,8 @@ CREATE TABLE tasks (
         CASE WHEN state IN ('pending', 'running') OR (state = 'failed' AND next_retry_at IS NOT NULL) THEN unique_key END
     ) VIRTUAL,
     trouble  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'cancelled', 'buried') THEN state END) VIRTUAL,
+    slot_key TEXT GENERATED ALWAYS AS (CASE WHEN state = 'running' THEN concurrency_key END) VIRTUAL,
+    dead_at  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'buried') THEN completed_at END) VIRTUAL,
 
     CONSTRAINT tasks_name_given CHECK (name <> ''),
     CONSTRAINT tasks_state_known CHECK (state IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'buried')),
@@ -184,13 +203,49 @@ CREATE TABLE tasks (
     )
 );
 
-CREATE INDEX tasks_claim ON tasks (name, priority DESC, due_at, seq) WHERE due_at IS NOT NULL;
+CREATE INDEX tasks_claim ON tasks (name, priority DESC, due_at, seq) WHERE due_at IS NOT NULL AND concurrency_key IS NULL;
+
+CREATE INDEX tasks_dead ON tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
+
+CREATE INDEX tasks_keyed ON tasks (concurrency_key, name, priority DESC, due_at, seq)
+    WHERE due_at IS NOT NULL AND concurrency_key IS NOT NULL;
 
 CREATE UNIQUE INDEX tasks_live_key ON tasks (name, live_key) WHERE live_key IS NOT NULL;
+
+CREATE INDEX tasks_slots ON tasks (slot_key) WHERE slot_key IS NOT NULL;
 
 CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at) WHERE trouble IS NOT NULL;
 
 CREATE TRIGGER tasks_deleted AFTER DELETE ON tasks WHEN old.seq <= (SELECT seq FROM tasklib_counted)
 BEGIN
     UPDATE tasklib_totals SET count = count - 1 WHERE name = old.name;
+END;
+
+CREATE TRIGGER tasks_hint_delete AFTER DELETE ON tasks
+WHEN OLD.slot_key IS NOT NULL
+BEGIN
+    INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at) VALUES (OLD.slot_key, '', 0, '');
+END;
+
+CREATE TRIGGER tasks_hint_free AFTER UPDATE ON tasks
+WHEN OLD.slot_key IS NOT NULL AND NEW.slot_key IS NOT OLD.slot_key
+BEGIN
+    INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at) VALUES (OLD.slot_key, '', 0, '');
+END;
+
+CREATE TRIGGER tasks_hint_insert AFTER INSERT ON tasks
+WHEN NEW.concurrency_key IS NOT NULL AND NEW.due_at IS NOT NULL
+BEGIN
+    INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
+    VALUES (NEW.concurrency_key, NEW.name, NEW.priority, NEW.due_at);
+END;
+
+CREATE TRIGGER tasks_hint_wait AFTER UPDATE ON tasks
+WHEN NEW.concurrency_key IS NOT NULL AND NEW.due_at IS NOT NULL AND (
+    OLD.due_at IS NOT NEW.due_at OR OLD.concurrency_key IS NOT NEW.concurrency_key OR OLD.priority <> NEW.priority
+    OR OLD.name <> NEW.name
+)
+BEGIN
+    INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
+    VALUES (NEW.concurrency_key, NEW.name, NEW.priority, NEW.due_at);
 END;

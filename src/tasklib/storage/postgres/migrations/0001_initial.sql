@@ -41,12 +41,14 @@ CREATE TABLE {schema}.tasks (
     worker_id           text,
     finished_by         text,
     unique_key          text,
-    concurrency_key     text,
+    concurrency_key     text        COLLATE "C",
+    -- What the last failure was, in few words: tasks that failed in the same way have the same.  Success leaves it alone.
+    fingerprint         text        COLLATE "C",
 
-    -- The three generated columns are what indexes look at.  Finishing a task changes none of them (the first is
-    -- already NULL while it runs, the others stay NULL on the way to success), so a finish is a heap-only update:
-    -- it touches no index at all.  No index may name state, completed_at, locked_until or worker_id, not even in
-    -- its predicate, or that is lost.
+    -- The generated columns are what indexes look at.  Finishing a task without a concurrency key changes none of them
+    -- (the first is already NULL while it runs, the others stay NULL on the way to success), so a finish is a heap-only
+    -- update: it touches no index at all.  No index may name state, completed_at, locked_until or worker_id, not even
+    -- in its predicate, or that is lost.
     due_at timestamptz GENERATED ALWAYS AS (
         CASE state WHEN 'pending' THEN coalesce(next_retry_at, scheduled_at) WHEN 'failed' THEN next_retry_at END
     ) STORED,
@@ -56,6 +58,10 @@ CREATE TABLE {schema}.tasks (
     trouble text COLLATE "C" GENERATED ALWAYS AS (
         CASE WHEN state IN ('failed', 'cancelled', 'buried') THEN state END
     ) STORED,
+    -- The key of which a running task holds a slot.
+    slot_key text COLLATE "C" GENERATED ALWAYS AS (CASE WHEN state = 'running' THEN concurrency_key END) STORED,
+    -- When a task failed for good.
+    dead_at timestamptz GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'buried') THEN completed_at END) STORED,
 
     CONSTRAINT tasks_name_given CHECK (name <> ''),
     CONSTRAINT tasks_state_known CHECK (state IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'buried')),
@@ -82,11 +88,17 @@ CREATE TABLE {schema}.tasks (
     autovacuum_vacuum_cost_delay = 0
 );
 
-CREATE INDEX tasks_claim ON {schema}.tasks (name, priority DESC, due_at, seq) WHERE due_at IS NOT NULL;
+-- Tasks with a concurrency key wait apart, key by key: however many a key holds back, no claim walks over them.
+CREATE INDEX tasks_claim ON {schema}.tasks (name, priority DESC, due_at, seq)
+    WHERE due_at IS NOT NULL AND concurrency_key IS NULL;
+CREATE INDEX tasks_keyed ON {schema}.tasks (concurrency_key, name, priority DESC, due_at, seq)
+    WHERE due_at IS NOT NULL AND concurrency_key IS NOT NULL;
+CREATE INDEX tasks_slots ON {schema}.tasks (slot_key) WHERE slot_key IS NOT NULL;
 CREATE UNIQUE INDEX tasks_seq ON {schema}.tasks (seq);
 CREATE UNIQUE INDEX tasks_live_key ON {schema}.tasks (name, live_key) WHERE live_key IS NOT NULL;
 -- With what a count by name needs, so that counting reads this index alone.
 CREATE INDEX tasks_trouble ON {schema}.tasks (trouble, seq) INCLUDE (name, due_at) WHERE trouble IS NOT NULL;
+CREATE INDEX tasks_dead ON {schema}.tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
 
 -- Worker instances and their heartbeats.
 CREATE TABLE {schema}.tasklib_workers (

@@ -5,12 +5,14 @@
 -- Only here: SQLite makes statements ready in no time.
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
-control AS MATERIALIZED (SELECT FROM {schema}.tasklib_controls LIMIT 1),
+control AS MATERIALIZED (
+    SELECT 1 FROM {schema}.tasklib_controls UNION ALL SELECT 1 FROM {schema}.tasklib_hints LIMIT 1
+),
 pair AS (
     SELECT n.name, head.priority, head.due_at
     FROM jsonb_array_elements_text(:names::jsonb) AS n (name) CROSS JOIN LATERAL (
         SELECT t.priority, t.due_at FROM {schema}.tasks AS t
-        WHERE t.name = n.name COLLATE "C" AND t.due_at IS NOT NULL
+        WHERE t.name = n.name COLLATE "C" AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
     WHERE NOT EXISTS (SELECT FROM control)
@@ -19,6 +21,7 @@ pair AS (
     FROM pair AS p CROSS JOIN LATERAL (
         SELECT t.priority, t.due_at FROM {schema}.tasks AS t
         WHERE t.name = p.name COLLATE "C" AND t.priority < p.priority AND t.due_at IS NOT NULL
+            AND t.concurrency_key IS NULL
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
 ),
@@ -30,7 +33,7 @@ candidate AS MATERIALIZED (
     SELECT p.name, p.priority
     FROM due_pair AS p CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.due_at, t.seq FROM {schema}.tasks AS t
-        WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now
+        WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
         ORDER BY t.due_at, t.seq LIMIT :limit::integer
     ) AS due
     WHERE (SELECT count(*) FROM due_pair) > 1
@@ -49,7 +52,7 @@ picked AS MATERIALIZED (
     SELECT due.*
     FROM me CROSS JOIN quota AS q CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.seq, t.ctid AS tid, t.due_at, t.expires_at <= clock.now AS expired FROM {schema}.tasks AS t
-        WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now
+        WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
         ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
     ) AS due
     LIMIT :limit::integer
@@ -119,18 +122,41 @@ pair AS (
     SELECT k.name, head.priority, head.due_at
     FROM known AS k CROSS JOIN LATERAL (
         SELECT t.priority, t.due_at FROM {schema}.tasks AS t
-        WHERE t.name = k.name AND t.due_at IS NOT NULL
+        WHERE t.name = k.name AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
     UNION ALL
     SELECT p.name, head.priority, head.due_at
     FROM pair AS p CROSS JOIN LATERAL (
         SELECT t.priority, t.due_at FROM {schema}.tasks AS t
-        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL
+        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
 ),
-due_name AS MATERIALIZED (SELECT DISTINCT p.name FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now),
+-- The first hints of these names, and of slots that became free, priority by priority; mostly there are none.
+hint_pair AS (
+    SELECT k.name, head.priority, head.ready_at
+    FROM (SELECT '' COLLATE "C" AS name UNION ALL SELECT n.name FROM known AS n) AS k CROSS JOIN LATERAL (
+        SELECT h.priority, h.ready_at FROM {schema}.tasklib_hints AS h
+        WHERE h.name = k.name ORDER BY h.priority DESC, h.ready_at LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT p.name, head.priority, head.ready_at
+    FROM hint_pair AS p CROSS JOIN LATERAL (
+        SELECT h.priority, h.ready_at FROM {schema}.tasklib_hints AS h
+        WHERE h.name = p.name AND h.priority < p.priority ORDER BY h.priority DESC, h.ready_at LIMIT 1
+    ) AS head
+),
+-- Tasks with a concurrency key that may start, as far as their keys are concerned.
+keyed AS MATERIALIZED (
+    SELECT t.name, t.priority, t.due_at, t.seq
+    FROM {schema}.tasks AS t CROSS JOIN clock
+    WHERE t.seq = ANY (ARRAY(SELECT jsonb_array_elements_text(:keyed::jsonb)::bigint))
+        AND t.due_at <= clock.now AND t.name IN (SELECT k.name FROM known AS k)
+),
+due_name AS MATERIALIZED (
+    SELECT p.name FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now UNION SELECT k.name FROM keyed AS k
+),
 -- The limits that matter now, each locked: whoever holds a limit decides how it is used, and nobody waits for it.
 limit_row AS MATERIALIZED (
     SELECT c.name, c.version, c.max_running, c.rate, CASE WHEN c.rate IS NOT NULL THEN least(greatest(1, c.rate),
@@ -174,29 +200,44 @@ total AS MATERIALIZED (
     )) AS count
 ),
 candidate AS MATERIALIZED (
-    SELECT p.name, p.priority, n.cap
-    FROM pair AS p JOIN name_cap AS n ON n.name = p.name CROSS JOIN clock CROSS JOIN LATERAL (
-        SELECT t.due_at, t.seq FROM {schema}.tasks AS t
-        WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now
-        ORDER BY t.due_at, t.seq LIMIT least(:limit::integer, n.cap)
+    SELECT due.name, due.priority, due.due_at, due.seq, due.cap, due.keyed
+    FROM (
+        SELECT p.name, p.priority, head.due_at, head.seq, n.cap, false AS keyed
+        FROM pair AS p JOIN name_cap AS n ON n.name = p.name CROSS JOIN clock CROSS JOIN LATERAL (
+            SELECT t.due_at, t.seq FROM {schema}.tasks AS t
+            WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
+            ORDER BY t.due_at, t.seq LIMIT least(:limit::integer, n.cap)
+        ) AS head
+        WHERE p.due_at <= clock.now
+        UNION ALL
+        SELECT k.name, k.priority, k.due_at, k.seq, n.cap, true FROM keyed AS k JOIN name_cap AS n ON n.name = k.name
     ) AS due
-    WHERE p.due_at <= clock.now
-    ORDER BY p.priority DESC, due.due_at, due.seq LIMIT (SELECT count FROM total)
+    ORDER BY due.priority DESC, due.due_at, due.seq LIMIT (SELECT count FROM total)
 ),
--- A name's cap holds over all its priorities together: the higher ones use it up first.
+-- A name's cap holds over all its tasks together: the best use it up first.
+ranked AS MATERIALIZED (
+    SELECT c.*, row_number() OVER (PARTITION BY c.name ORDER BY c.priority DESC, c.due_at, c.seq) AS rank
+    FROM candidate AS c
+),
 quota AS MATERIALIZED (
-    SELECT c.name, c.priority, CASE WHEN c.cap IS NULL THEN count(*) ELSE least(count(*), greatest(0, c.cap - coalesce(
-        sum(count(*)) OVER (PARTITION BY c.name ORDER BY c.priority DESC ROWS UNBOUNDED PRECEDING EXCLUDE CURRENT ROW), 0
-    ))) END::bigint AS share
-    FROM candidate AS c GROUP BY c.name, c.priority, c.cap
+    SELECT r.name, r.priority, count(*) AS share
+    FROM ranked AS r WHERE NOT r.keyed AND (r.cap IS NULL OR r.rank <= r.cap) GROUP BY r.name, r.priority
 ),
 picked AS MATERIALIZED (
     SELECT due.seq, due.tid, due.due_at
     FROM quota AS q CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.seq, t.ctid AS tid, t.due_at FROM {schema}.tasks AS t
-        WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now
+        WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
         ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
     ) AS due
+    UNION ALL
+    SELECT own.seq, own.tid, own.due_at
+    FROM (
+        SELECT t.seq, t.ctid AS tid, t.due_at FROM {schema}.tasks AS t CROSS JOIN clock
+        WHERE t.seq = ANY (ARRAY(SELECT r.seq FROM ranked AS r WHERE r.keyed AND (r.cap IS NULL OR r.rank <= r.cap)))
+            AND t.due_at <= clock.now AND t.concurrency_key IS NOT NULL
+        FOR NO KEY UPDATE OF t SKIP LOCKED
+    ) AS own
     LIMIT :limit::integer
 ),
 claimed AS (
@@ -236,9 +277,11 @@ SELECT
     -- Read, because a CTE nobody reads is not run.
     (SELECT count(*) FROM expired) AS expired,
     (SELECT count(*) FROM me) AS registered,
-    NOT EXISTS (SELECT FROM control) AS plain,
+    NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM hint_pair) AS plain,
     (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now,
     EXISTS (SELECT FROM control AS c WHERE c.limited AND (c.name = '' OR :names::jsonb ? c.name)) AS limited,
+    -- Some key may have a task to start for these names, now or in a moment.
+    hinted.due AS hinted,
     -- A limit that another claim held at this moment: look again at once.
     EXISTS (
         SELECT FROM control AS c WHERE c.limited AND EXISTS (SELECT FROM due_name AS d WHERE c.name IN ('', d.name))
@@ -247,8 +290,14 @@ SELECT
     least(
         (SELECT extract(epoch FROM min(p.due_at) - min(c.now))::float8 FROM pair AS p CROSS JOIN clock AS c
             WHERE p.due_at > c.now),
-        (SELECT min((1 - u.tokens) / u.rate) FROM usable AS u WHERE u.tokens < 1)
-    ) AS next_due_in;
+        (SELECT min((1 - u.tokens) / u.rate) FROM usable AS u WHERE u.tokens < 1),
+        hinted.next_in
+    ) AS next_due_in
+FROM (
+    SELECT coalesce(bool_or(h.ready_at <= c.now), false) AS due,
+        extract(epoch FROM min(h.ready_at) FILTER (WHERE h.ready_at > c.now) - min(c.now))::float8 AS next_in
+    FROM clock AS c CROSS JOIN hint_pair AS h
+) AS hinted;
 
 -- name: complete_tasks
 -- End attempts in success; an attempt that is not the current one changes nothing and is left out of the answer.

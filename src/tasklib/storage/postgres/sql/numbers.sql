@@ -177,7 +177,11 @@ FROM (
     GROUP BY d.name
     UNION ALL
     SELECT t.name, 'waiting', count(*), count(*) FILTER (WHERE t.due_at > clock.now), 0
-    FROM clock CROSS JOIN {schema}.tasks AS t WHERE t.due_at IS NOT NULL
+    FROM clock CROSS JOIN {schema}.tasks AS t WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+    GROUP BY t.name
+    UNION ALL
+    SELECT t.name, 'waiting', count(*), count(*) FILTER (WHERE t.due_at > clock.now), 0
+    FROM clock CROSS JOIN {schema}.tasks AS t WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL
     GROUP BY t.name
     UNION ALL
     SELECT t.name, t.trouble, count(*), count(*) FILTER (WHERE t.due_at > clock.now), count(t.due_at)

@@ -154,7 +154,8 @@ UPDATE {schema}.tasks AS t SET watched = true
 WHERE t.id = :id::uuid AND NOT t.watched AND t.completed_at IS NULL;
 
 -- name: count_ahead
--- How many due tasks of the names given come before one, counted no further than :limit.
+-- How many due tasks come before one, counted no further than :limit: those without a concurrency key of the names
+-- given, or for a task with one those of its key.
 SELECT count(*) AS count
 FROM (
     SELECT 1
@@ -162,10 +163,21 @@ FROM (
     CROSS JOIN {schema}.tasks AS x
     CROSS JOIN LATERAL (
         SELECT 1 FROM {schema}.tasks AS t
-        WHERE t.name = n.name AND t.priority > x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
+        WHERE x.concurrency_key IS NULL AND t.concurrency_key IS NULL
+            AND t.name = n.name AND t.priority > x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
         UNION ALL
         SELECT 1 FROM {schema}.tasks AS t
-        WHERE t.name = n.name AND t.priority = x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
+        WHERE x.concurrency_key IS NULL AND t.concurrency_key IS NULL
+            AND t.name = n.name AND t.priority = x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
+            AND (t.due_at, t.seq) < (x.due_at, x.seq)
+        UNION ALL
+        SELECT 1 FROM {schema}.tasks AS t
+        WHERE t.concurrency_key = x.concurrency_key
+            AND t.name = n.name AND t.priority > x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
+        UNION ALL
+        SELECT 1 FROM {schema}.tasks AS t
+        WHERE t.concurrency_key = x.concurrency_key
+            AND t.name = n.name AND t.priority = x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
             AND (t.due_at, t.seq) < (x.due_at, x.seq)
     ) AS before
     WHERE x.id = :id::uuid

@@ -43,8 +43,9 @@ CREATE TABLE tasks (
     finished_by         TEXT,
     unique_key          TEXT,
     concurrency_key     TEXT,
+    fingerprint         TEXT,
 
-    -- What the indexes look at: the same three columns as on PostgreSQL, so that finishing a task changes no index.
+    -- What the indexes look at: the same columns as on PostgreSQL, so that finishing a task changes no index.
     due_at   TEXT GENERATED ALWAYS AS (
         CASE state WHEN 'pending' THEN coalesce(next_retry_at, scheduled_at) WHEN 'failed' THEN next_retry_at END
     ) VIRTUAL,
@@ -52,6 +53,8 @@ CREATE TABLE tasks (
         CASE WHEN state IN ('pending', 'running') OR (state = 'failed' AND next_retry_at IS NOT NULL) THEN unique_key END
     ) VIRTUAL,
     trouble  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'cancelled', 'buried') THEN state END) VIRTUAL,
+    slot_key TEXT GENERATED ALWAYS AS (CASE WHEN state = 'running' THEN concurrency_key END) VIRTUAL,
+    dead_at  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'buried') THEN completed_at END) VIRTUAL,
 
     CONSTRAINT tasks_name_given CHECK (name <> ''),
     CONSTRAINT tasks_state_known CHECK (state IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'buried')),
@@ -75,10 +78,15 @@ CREATE TABLE tasks (
     )
 );
 
-CREATE INDEX tasks_claim ON tasks (name, priority DESC, due_at, seq) WHERE due_at IS NOT NULL;
+-- Tasks with a concurrency key wait apart, key by key: however many a key holds back, no claim walks over them.
+CREATE INDEX tasks_claim ON tasks (name, priority DESC, due_at, seq) WHERE due_at IS NOT NULL AND concurrency_key IS NULL;
+CREATE INDEX tasks_keyed ON tasks (concurrency_key, name, priority DESC, due_at, seq)
+    WHERE due_at IS NOT NULL AND concurrency_key IS NOT NULL;
+CREATE INDEX tasks_slots ON tasks (slot_key) WHERE slot_key IS NOT NULL;
 CREATE UNIQUE INDEX tasks_live_key ON tasks (name, live_key) WHERE live_key IS NOT NULL;
 -- With what a count by name needs, so that counting reads this index alone.
 CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at) WHERE trouble IS NOT NULL;
+CREATE INDEX tasks_dead ON tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
 
 -- Worker instances and their heartbeats.
 CREATE TABLE tasklib_workers (

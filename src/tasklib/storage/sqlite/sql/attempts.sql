@@ -23,13 +23,15 @@ known AS MATERIALIZED (
 pair (name, cap, priority) AS (
     SELECT k.name, k.cap, (
         SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
-        WHERE t.name = k.name AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
+        WHERE t.name = k.name AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+        ORDER BY t.priority DESC LIMIT 1
     )
     FROM known AS k
     UNION ALL
     SELECT p.name, p.cap, (
         SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
-        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
+        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+        ORDER BY t.priority DESC LIMIT 1
     )
     FROM pair AS p WHERE p.priority IS NOT NULL
 ),
@@ -38,13 +40,18 @@ candidate AS MATERIALIZED (
     FROM pair AS p CROSS JOIN json_each((
         SELECT json_group_array(json_array(head.due_at, head.seq)) FROM (
             SELECT t.due_at, t.seq FROM tasks AS t INDEXED BY tasks_claim
-            WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= :now
+            WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= :now AND t.concurrency_key IS NULL
             ORDER BY t.due_at, t.seq LIMIT :limit
         ) AS head
     )) AS due
     WHERE p.priority IS NOT NULL
+    UNION ALL
+    -- Tasks with a concurrency key that may start, as far as their keys are concerned.
+    SELECT t.name, k.cap, t.priority, t.due_at, t.seq
+    FROM json_each(:keyed) AS own CROSS JOIN tasks AS t ON t.seq = own.value AND t.due_at <= :now
+    CROSS JOIN known AS k ON k.name = t.name
 ),
--- A name's cap holds over all its priorities together: the higher ones use it up first.
+-- A name's cap holds over all its tasks together: the best use it up first.
 ranked AS (
     SELECT c.*, row_number() OVER (PARTITION BY c.name ORDER BY c.priority DESC, c.due_at, c.seq) AS rank FROM candidate AS c
 )
@@ -102,7 +109,8 @@ WHERE tasklib_controls.name = used.name;
 WITH RECURSIVE pair (name, priority) AS (
     SELECT k.value, (
         SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
-        WHERE t.name = k.value AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
+        WHERE t.name = k.value AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+        ORDER BY t.priority DESC LIMIT 1
     )
     FROM json_each(:names) AS k
     WHERE (SELECT count(*) FROM temp.tasklib_picked) < :limit AND NOT EXISTS (
@@ -111,9 +119,29 @@ WITH RECURSIVE pair (name, priority) AS (
     UNION ALL
     SELECT p.name, (
         SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
-        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
+        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+        ORDER BY t.priority DESC LIMIT 1
     )
     FROM pair AS p WHERE p.priority IS NOT NULL
+),
+hint_pair (name, priority) AS (
+    SELECT k.name, (SELECT h.priority FROM tasklib_hints AS h WHERE h.name = k.name ORDER BY h.priority DESC LIMIT 1)
+    FROM (SELECT '' AS name UNION ALL SELECT n.value FROM json_each(:names) AS n) AS k
+    WHERE NOT EXISTS (SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', k.name) AND c.paused_at IS NOT NULL)
+    UNION ALL
+    SELECT p.name, (
+        SELECT h.priority FROM tasklib_hints AS h WHERE h.name = p.name AND h.priority < p.priority
+        ORDER BY h.priority DESC LIMIT 1
+    )
+    FROM hint_pair AS p WHERE p.priority IS NOT NULL
+),
+-- The first hints of these names, and of slots that became free, priority by priority; mostly there are none.
+hinted (ready_at) AS MATERIALIZED (
+    SELECT (
+        SELECT h.ready_at FROM tasklib_hints AS h WHERE h.name = p.name AND h.priority = p.priority
+        ORDER BY h.ready_at LIMIT 1
+    )
+    FROM hint_pair AS p WHERE p.priority IS NOT NULL
 )
 SELECT
     (
@@ -136,6 +164,7 @@ SELECT
         SELECT 1 FROM tasklib_controls AS c WHERE (c.rate IS NOT NULL OR c.max_running IS NOT NULL)
             AND (c.name = '' OR c.name IN (SELECT n.value FROM json_each(:names) AS n))
     ) AS limited,
+    EXISTS (SELECT 1 FROM hinted AS h WHERE h.ready_at <= :now) AS hinted,
     0 AS blocked,
     (
         SELECT min(wait.seconds) FROM (
@@ -143,12 +172,14 @@ SELECT
         SELECT (julianday(min(head.due_at)) - julianday(:now)) * 86400.0 FROM (
             SELECT (
                 SELECT t.due_at FROM tasks AS t INDEXED BY tasks_claim
-                WHERE t.name = p.name AND t.priority = p.priority AND t.due_at > :now
+                WHERE t.name = p.name AND t.priority = p.priority AND t.due_at > :now AND t.concurrency_key IS NULL
                 ORDER BY t.due_at LIMIT 1
             ) AS due_at
             FROM pair AS p WHERE p.priority IS NOT NULL
         ) AS head
     ) AS seconds
+            UNION ALL
+            SELECT (julianday(min(h.ready_at)) - julianday(:now)) * 86400.0 FROM hinted AS h WHERE h.ready_at > :now
             UNION ALL
             SELECT (1 - {bucket}) / rate FROM tasklib_controls
             WHERE rate IS NOT NULL AND {bucket} < 1 AND (name = '' OR name IN (SELECT n.value FROM json_each(:names) AS n))

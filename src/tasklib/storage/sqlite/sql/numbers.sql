@@ -135,7 +135,11 @@ FROM (
     GROUP BY t.name
     UNION ALL
     SELECT t.name, 'waiting', count(*), count(*) FILTER (WHERE t.due_at > :now), 0
-    FROM tasks AS t INDEXED BY tasks_claim WHERE t.due_at IS NOT NULL
+    FROM tasks AS t INDEXED BY tasks_claim WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+    GROUP BY t.name
+    UNION ALL
+    SELECT t.name, 'waiting', count(*), count(*) FILTER (WHERE t.due_at > :now), 0
+    FROM tasks AS t INDEXED BY tasks_keyed WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL
     GROUP BY t.name
     UNION ALL
     SELECT t.name, t.trouble, count(*), count(*) FILTER (WHERE t.due_at > :now), count(t.due_at)

@@ -128,18 +128,32 @@ GROUP BY t.name, t.state;
 SELECT t.id FROM tasks AS t WHERE t.id = :id;
 
 -- name: count_ahead
--- How many due tasks of the names given come before one, counted no further than :limit.
+-- How many due tasks come before one, counted no further than :limit: those without a concurrency key of the names
+-- given, or for a task with one those of its key.
 SELECT count(*) AS count
 FROM (
     SELECT 1
     FROM tasks AS x CROSS JOIN json_each(:names) AS n
-    CROSS JOIN tasks AS t INDEXED BY tasks_claim ON t.name = n.value AND t.priority > x.priority AND t.due_at <= :now
+    CROSS JOIN tasks AS t INDEXED BY tasks_claim ON t.concurrency_key IS NULL AND t.name = n.value
+        AND t.priority > x.priority AND t.due_at <= :now
+    WHERE x.id = :id AND x.concurrency_key IS NULL
+    UNION ALL
+    SELECT 1
+    FROM tasks AS x CROSS JOIN json_each(:names) AS n
+    CROSS JOIN tasks AS t INDEXED BY tasks_claim ON t.concurrency_key IS NULL AND t.name = n.value
+        AND t.priority = x.priority AND t.due_at <= :now AND (t.due_at < x.due_at OR (t.due_at = x.due_at AND t.seq < x.seq))
+    WHERE x.id = :id AND x.concurrency_key IS NULL
+    UNION ALL
+    SELECT 1
+    FROM tasks AS x CROSS JOIN json_each(:names) AS n
+    CROSS JOIN tasks AS t INDEXED BY tasks_keyed ON t.concurrency_key = x.concurrency_key AND t.name = n.value
+        AND t.priority > x.priority AND t.due_at <= :now
     WHERE x.id = :id
     UNION ALL
     SELECT 1
     FROM tasks AS x CROSS JOIN json_each(:names) AS n
-    CROSS JOIN tasks AS t INDEXED BY tasks_claim ON t.name = n.value AND t.priority = x.priority AND t.due_at <= :now
-        AND (t.due_at < x.due_at OR (t.due_at = x.due_at AND t.seq < x.seq))
+    CROSS JOIN tasks AS t INDEXED BY tasks_keyed ON t.concurrency_key = x.concurrency_key AND t.name = n.value
+        AND t.priority = x.priority AND t.due_at <= :now AND (t.due_at < x.due_at OR (t.due_at = x.due_at AND t.seq < x.seq))
     WHERE x.id = :id
     LIMIT :limit
 ) AS ahead;

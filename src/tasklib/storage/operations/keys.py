@@ -1,0 +1,127 @@
+"""Concurrency keys: whose turn it is, within which limits, and the limits themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tasklib.codec import dumps
+from tasklib.storage.operations.controls import EVERYTHING, list_limits
+from tasklib.storage.statement import BEGIN, Operation, Statement
+
+KEYS_AT_ONCE: Final = 32
+"""Keys that a claim looks at if it may start fewer tasks: many of them may turn out to be full."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimit:
+    """How many tasks of a concurrency key may run at once; `key` is None for every key without a limit of its own."""
+
+    key: str | None
+    max_running: int
+    """0 is unlimited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The keys that one claim decides on, until its transaction ends, and what may start of each."""
+
+    keys: Sequence[str]
+    seqs: Mapping[int, str]
+    """The tasks that may start, each with its key."""
+    elsewhere: bool
+    """Some keys were in the hands of another claim at this moment."""
+
+
+NOBODYS_TURN: Final = Turn((), {}, elsewhere=False)
+
+
+def take_turn(names: Sequence[str], caps: Mapping[str, int], limit: int, now: datetime | None) -> Operation[Turn]:
+    """Lock the keys whose turn it is and find what may start of each, so that no limit of a key is ever exceeded.
+
+    Locking and looking are two statements: the second sees everything that earlier holders of the locks have done.
+    """
+    yield Statement("begin_turn")
+    yield Statement("spread_hints", {"now": now})
+    room, caps = yield from _room(names, caps, limit, now)
+    asked = {"names": dumps(list(names)), "caps": dumps(dict(caps)), "limit": max(room, KEYS_AT_ONCE), "now": now}
+    rows = (yield Statement("take_keys", asked)) if room > 0 else ()
+    keys = [row["key"] for row in rows if row["locked"]]
+    if not keys:
+        return Turn((), {}, bool(rows))
+    # Keys share what there is room for, so that one with a million tasks leaves its neighbours their part.
+    free = dumps([name for name in names if caps.get(name, room) > 0])
+    looked = {"keys": dumps(keys), "names": free, "share": max(1, room // len(keys)), "now": now}
+    found = yield Statement("find_keyed", looked)
+    order = {key: place for place, key in enumerate(keys)}
+    first = sorted(found, key=lambda row: order[row["key"]])[:room]
+    blocked = set(keys) - {row["key"] for row in found}
+    used = {row["key"] for row in first}
+    return Turn(
+        tuple(key for key in keys if key in used or key in blocked),
+        {row["seq"]: row["key"] for row in first},
+        len(keys) < len(rows),
+    )
+
+
+def settle_turn(turn: Turn, claimed: Sequence[int], now: datetime | None) -> Operation[bool]:
+    """Note where more could start, after a claim; False if nothing has come of it.
+
+    A key whose tasks were all left waiting, because others were better or a name is limited, keeps its turn.
+    """
+    passed_over = set(turn.seqs.values()) - {turn.seqs[seq] for seq in claimed if seq in turn.seqs}
+    settled = [key for key in turn.keys if key not in passed_over]
+    if settled:
+        yield Statement("settle_hints", {"keys": dumps(settled), "now": now})
+    return bool(settled)
+
+
+def set_key_limit(key: str | None, count: int | None) -> Operation[None]:
+    """Let so many tasks of a key, or of every key without a limit of its own, run at once; None forgets the limit."""
+    asked = {"key": key or EVERYTHING}
+    yield BEGIN
+    yield Statement("set_key_limit", {**asked, "count": count})
+    yield Statement("hint_waiting", asked)
+
+
+def list_key_limits() -> Operation[list[KeyLimit]]:
+    """The limits that were set, the one for every other key first."""
+    return [KeyLimit(row["key"] or None, row["max_running"]) for row in (yield Statement("list_key_limits"))]
+
+
+def get_key_limit(key: str) -> Operation[int]:
+    """How many tasks of the key may run at once; 0 is unlimited."""
+    count: int = (yield Statement("get_key_limit", {"key": key}))[0]["count"]
+    return count
+
+
+def list_slots(key: str, limit: int) -> Operation[tuple[str, ...]]:
+    """The running tasks of a key, no more than so many."""
+    return tuple(str(row["id"]) for row in (yield Statement("list_slots", {"key": key, "limit": limit})))
+
+
+def _room(
+    names: Sequence[str], caps: Mapping[str, int], limit: int, now: datetime | None
+) -> Operation[tuple[int, Mapping[str, int]]]:
+    """What the limits of names leave at this moment.  The claim decides; this keeps names that cannot start anything
+    from taking the turns of others."""
+    limits = yield from list_limits(now)
+    if not limits:
+        return limit, caps
+    running: dict[str, int] = {}
+    if any(each.max_running is not None for each in limits):
+        running = {row["name"]: row["count"] for row in (yield Statement("count_running"))}
+    tighter = dict(caps)
+    for each in limits:
+        used = sum(running.values()) if each.name is None else running.get(each.name, 0)
+        free = min(
+            limit if each.tokens is None else int(each.tokens + 1e-4),
+            limit if each.max_running is None else max(0, each.max_running - used),
+        )
+        if each.name is None:
+            limit = min(limit, free)
+        elif each.name in names:
+            tighter[each.name] = min(tighter.get(each.name, free), free)
+    return limit, tighter

@@ -1,0 +1,231 @@
+-- fragment: key_heads
+-- Where tasks of the keys `asked` wait, name by name and priority by priority, found by skipping through their index.
+key_name AS (
+    SELECT a.key, head.name
+    FROM asked AS a CROSS JOIN LATERAL (
+        SELECT t.name FROM {schema}.tasks AS t
+        WHERE t.concurrency_key = a.key AND t.due_at IS NOT NULL ORDER BY t.name LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT n.key, head.name
+    FROM key_name AS n CROSS JOIN LATERAL (
+        SELECT t.name FROM {schema}.tasks AS t
+        WHERE t.concurrency_key = n.key AND t.name > n.name AND t.due_at IS NOT NULL ORDER BY t.name LIMIT 1
+    ) AS head
+),
+key_pair AS (
+    SELECT n.key, n.name, head.priority, head.due_at
+    FROM key_name AS n CROSS JOIN LATERAL (
+        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
+        WHERE t.concurrency_key = n.key AND t.name = n.name AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC, t.due_at LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT p.key, p.name, head.priority, head.due_at
+    FROM key_pair AS p CROSS JOIN LATERAL (
+        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
+        WHERE t.concurrency_key = p.key AND t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC, t.due_at LIMIT 1
+    ) AS head
+)
+
+-- fragment: key_room
+-- How many more tasks of each key `asked` may run now; NULL for any number.
+key_room AS MATERIALIZED (
+    SELECT a.key, CASE WHEN n.most > 0 THEN n.most - (
+        SELECT count(*) FROM (
+            SELECT FROM {schema}.tasks AS t WHERE t.slot_key = a.key LIMIT n.most
+        ) AS held
+    ) END AS room
+    FROM asked AS a CROSS JOIN LATERAL (
+        SELECT coalesce(
+            (SELECT l.max_running FROM {schema}.tasklib_key_limits AS l WHERE l.key = a.key),
+            (SELECT l.max_running FROM {schema}.tasklib_key_limits AS l WHERE l.key = ''),
+            1
+        ) AS most
+    ) AS n
+)
+
+-- name: begin_turn
+-- Let the server end this transaction if nothing comes for a while: a worker that is stopped in the middle must not keep
+-- its keys, nor others from taking back what it holds.
+SELECT set_config('idle_in_transaction_session_timeout', '10s', true) AS bound;
+
+-- name: spread_hints
+-- Turn the news of free slots into hints under the names of the tasks that wait for them.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+freed AS (
+    DELETE FROM {schema}.tasklib_hints AS h
+    WHERE h.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM {schema}.tasklib_hints AS f WHERE f.name = '' LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING h.key
+),
+asked AS MATERIALIZED (SELECT DISTINCT f.key FROM freed AS f),
+{key_heads}
+INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at)
+SELECT p.key, p.name, p.priority, c.now
+FROM key_pair AS p CROSS JOIN clock AS c
+WHERE p.due_at <= c.now
+ORDER BY p.priority DESC, p.due_at;
+
+-- name: take_keys
+-- The keys whose turn it is, best first, no more than :limit and for each name than :caps allows; each is locked until
+-- the transaction ends, unless somebody else has it: then it is not ours to decide on.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+known AS MATERIALIZED (
+    SELECT n.name COLLATE "C" AS name, least(:limit::integer, (:caps::jsonb ->> n.name)::integer) AS cap
+    FROM jsonb_array_elements_text(:names::jsonb) AS n (name)
+    WHERE NOT EXISTS (
+        SELECT FROM {schema}.tasklib_controls AS c WHERE c.name IN ('', n.name) AND c.paused_at IS NOT NULL
+    )
+),
+pair AS (
+    SELECT k.name, k.cap, head.priority
+    FROM known AS k CROSS JOIN LATERAL (
+        SELECT h.priority FROM {schema}.tasklib_hints AS h WHERE h.name = k.name ORDER BY h.priority DESC LIMIT 1
+    ) AS head
+    WHERE k.cap > 0
+    UNION ALL
+    SELECT p.name, p.cap, head.priority
+    FROM pair AS p CROSS JOIN LATERAL (
+        SELECT h.priority FROM {schema}.tasklib_hints AS h WHERE h.name = p.name AND h.priority < p.priority
+        ORDER BY h.priority DESC LIMIT 1
+    ) AS head
+),
+hint AS MATERIALIZED (
+    SELECT p.name, p.cap, p.priority, due.key, due.ready_at, due.id
+    FROM pair AS p CROSS JOIN clock CROSS JOIN LATERAL (
+        SELECT h.key, h.ready_at, h.id FROM {schema}.tasklib_hints AS h
+        WHERE h.name = p.name AND h.priority = p.priority AND h.ready_at <= clock.now
+        ORDER BY h.ready_at, h.id LIMIT 4 * p.cap
+    ) AS due
+),
+-- A key appears once, at its best place.
+first AS (
+    SELECT DISTINCT ON (h.key) h.key, h.name, h.cap, h.priority, h.ready_at, h.id
+    FROM hint AS h ORDER BY h.key, h.priority DESC, h.ready_at, h.id
+),
+ranked AS (
+    SELECT f.*, row_number() OVER (PARTITION BY f.name ORDER BY f.priority DESC, f.ready_at, f.id) AS rank FROM first AS f
+),
+chosen AS MATERIALIZED (
+    SELECT r.key, r.priority, r.ready_at, r.id FROM ranked AS r WHERE r.rank <= r.cap
+    ORDER BY r.priority DESC, r.ready_at, r.id LIMIT :limit::integer
+)
+SELECT c.key, pg_try_advisory_xact_lock(hashtextextended('{channel}:' || c.key, 0)) AS locked
+FROM chosen AS c
+ORDER BY c.priority DESC, c.ready_at, c.id;
+
+-- name: find_keyed
+-- The tasks of locked keys that may start now: of each key the best, at most :share and as many as have a slot.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+asked AS MATERIALIZED (SELECT k.key COLLATE "C" AS key FROM jsonb_array_elements_text(:keys::jsonb) AS k (key)),
+known AS MATERIALIZED (
+    SELECT n.name COLLATE "C" AS name
+    FROM jsonb_array_elements_text(:names::jsonb) AS n (name)
+    WHERE NOT EXISTS (
+        SELECT FROM {schema}.tasklib_controls AS c WHERE c.name IN ('', n.name) AND c.paused_at IS NOT NULL
+    )
+),
+{key_room},
+{key_heads},
+candidate AS MATERIALIZED (
+    SELECT p.key, p.priority, due.due_at, due.seq
+    FROM key_pair AS p JOIN known AS k ON k.name = p.name CROSS JOIN clock CROSS JOIN LATERAL (
+        SELECT t.due_at, t.seq FROM {schema}.tasks AS t
+        WHERE t.concurrency_key = p.key AND t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now
+        ORDER BY t.due_at, t.seq LIMIT :share::integer
+    ) AS due
+    WHERE p.due_at <= clock.now
+),
+ranked AS (
+    SELECT c.*, row_number() OVER (PARTITION BY c.key ORDER BY c.priority DESC, c.due_at, c.seq) AS rank
+    FROM candidate AS c
+)
+SELECT r.key, r.seq
+FROM ranked AS r JOIN key_room AS m ON m.key = r.key
+WHERE r.rank <= least(:share::integer, m.room);
+
+-- name: settle_hints
+-- Take the hints of keys that were looked at away, and leave one for each name that has more to start.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+asked AS MATERIALIZED (SELECT k.key COLLATE "C" AS key FROM jsonb_array_elements_text(:keys::jsonb) AS k (key)),
+gone AS (
+    DELETE FROM {schema}.tasklib_hints AS h
+    USING clock AS c
+    WHERE h.ctid = ANY (ARRAY(
+        SELECT old.ctid FROM asked AS a CROSS JOIN clock AS c CROSS JOIN LATERAL (
+            SELECT o.ctid FROM {schema}.tasklib_hints AS o
+            WHERE o.key = a.key AND o.name <> '' AND o.ready_at <= c.now LIMIT 10000
+        ) AS old
+    ))
+),
+{key_room},
+{key_heads}
+INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at)
+SELECT p.key, p.name, p.priority, c.now
+FROM key_pair AS p JOIN key_room AS m ON m.key = p.key CROSS JOIN clock AS c
+WHERE p.due_at <= c.now AND (m.room IS NULL OR m.room > 0)
+ORDER BY p.priority DESC, p.due_at;
+
+-- name: set_key_limit
+-- Let at most so many tasks of a concurrency key, or with the empty key of every other, run at once; 0 is unlimited.
+WITH told AS (
+    INSERT INTO {schema}.tasklib_key_limits AS l (key, max_running)
+    SELECT :key::text, :count::integer WHERE :count::integer IS NOT NULL
+    ON CONFLICT (key) DO UPDATE SET max_running = excluded.max_running
+),
+forgotten AS (
+    DELETE FROM {schema}.tasklib_key_limits AS l WHERE l.key = :key::text AND :count::integer IS NULL
+)
+SELECT pg_notify('{channel}', 'new')::text AS notified;
+
+-- name: hint_waiting
+-- Have every key with waiting tasks looked at, or the one given: its limit has changed.
+WITH RECURSIVE waiting AS (
+    SELECT (
+        SELECT t.concurrency_key FROM {schema}.tasks AS t
+        WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL ORDER BY t.concurrency_key LIMIT 1
+    ) AS key
+    WHERE :key::text = ''
+    UNION ALL
+    SELECT (
+        SELECT t.concurrency_key FROM {schema}.tasks AS t
+        WHERE t.due_at IS NOT NULL AND t.concurrency_key > w.key ORDER BY t.concurrency_key LIMIT 1
+    ) FROM waiting AS w WHERE w.key IS NOT NULL
+)
+INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at)
+SELECT w.key, '', 0, now() FROM waiting AS w WHERE w.key IS NOT NULL
+UNION ALL
+SELECT :key::text, '', 0, now() WHERE :key::text <> '';
+
+-- name: list_key_limits
+-- How many tasks of a key may run at once, by key; the empty key is for every other.
+SELECT l.key, l.max_running FROM {schema}.tasklib_key_limits AS l ORDER BY l.key;
+
+-- name: get_key_limit
+-- How many tasks of one key may run at once; 0 is unlimited.
+SELECT coalesce(
+    (SELECT l.max_running FROM {schema}.tasklib_key_limits AS l WHERE l.key = :key::text),
+    (SELECT l.max_running FROM {schema}.tasklib_key_limits AS l WHERE l.key = ''),
+    1
+) AS count;
+
+-- name: list_slots
+-- The running tasks of one key, oldest first, no more than :limit of them.
+SELECT s.id
+FROM (SELECT t.id, t.seq FROM {schema}.tasks AS t WHERE t.slot_key = :key::text LIMIT :limit::integer) AS s
+ORDER BY s.seq;
+
+-- name: count_running
+-- How many tasks of each name instances hold.
+SELECT t.name, count(*) AS count
+FROM {schema}.tasklib_claims AS h
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+CROSS JOIN LATERAL ({held_task}) AS t
+GROUP BY t.name;

@@ -1,0 +1,198 @@
+-- fragment: key_heads
+-- Where tasks of the keys `asked` wait, name by name and priority by priority, found by skipping through their index.
+key_name (key, name) AS (
+    SELECT a.key, (
+        SELECT t.name FROM tasks AS t INDEXED BY tasks_keyed
+        WHERE t.concurrency_key = a.key AND t.due_at IS NOT NULL ORDER BY t.name LIMIT 1
+    )
+    FROM asked AS a
+    UNION ALL
+    SELECT n.key, (
+        SELECT t.name FROM tasks AS t INDEXED BY tasks_keyed
+        WHERE t.concurrency_key = n.key AND t.name > n.name AND t.due_at IS NOT NULL ORDER BY t.name LIMIT 1
+    )
+    FROM key_name AS n WHERE n.name IS NOT NULL
+),
+key_priority (key, name, priority) AS (
+    SELECT n.key, n.name, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_keyed
+        WHERE t.concurrency_key = n.key AND t.name = n.name AND t.due_at IS NOT NULL ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM key_name AS n WHERE n.name IS NOT NULL
+    UNION ALL
+    SELECT p.key, p.name, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_keyed
+        WHERE t.concurrency_key = p.key AND t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM key_priority AS p WHERE p.priority IS NOT NULL
+),
+key_pair (key, name, priority, due_at) AS MATERIALIZED (
+    SELECT p.key, p.name, p.priority, (
+        SELECT t.due_at FROM tasks AS t INDEXED BY tasks_keyed
+        WHERE t.concurrency_key = p.key AND t.name = p.name AND t.priority = p.priority AND t.due_at IS NOT NULL
+        ORDER BY t.due_at LIMIT 1
+    )
+    FROM key_priority AS p WHERE p.priority IS NOT NULL
+)
+
+-- fragment: key_room
+-- How many more tasks of each key `asked` may run now; as good as any number where there is no limit.
+key_room (key, room) AS MATERIALIZED (
+    SELECT n.key, CASE WHEN n.most = 0 THEN 2147483647 ELSE n.most - (
+        SELECT count(*) FROM tasks AS t INDEXED BY tasks_slots WHERE t.slot_key = n.key
+    ) END
+    FROM (
+        SELECT a.key, coalesce(
+            (SELECT l.max_running FROM tasklib_key_limits AS l WHERE l.key = a.key),
+            (SELECT l.max_running FROM tasklib_key_limits AS l WHERE l.key = ''),
+            1
+        ) AS most
+        FROM asked AS a
+    ) AS n
+)
+
+-- name: begin_turn
+-- Differs by necessity: nobody can end another's transaction here.
+SELECT NULL AS bound;
+
+-- name: spread_hints
+-- Turn the news of free slots into hints under the names of the tasks that wait for them.
+INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
+WITH RECURSIVE
+asked (key) AS MATERIALIZED (SELECT h.key FROM tasklib_hints AS h WHERE h.name = '' ORDER BY h.id LIMIT 1000),
+{key_heads}
+SELECT p.key, p.name, p.priority, :now FROM key_pair AS p WHERE p.due_at <= :now ORDER BY p.priority DESC, p.due_at;
+DELETE FROM tasklib_hints
+WHERE id IN (SELECT h.id FROM tasklib_hints AS h WHERE h.name = '' ORDER BY h.id LIMIT 1000);
+
+-- name: take_keys
+-- The keys whose turn it is, best first, no more than :limit and for each name than :caps allows.
+WITH RECURSIVE
+known AS MATERIALIZED (
+    SELECT n.value AS name, min(:limit, coalesce((SELECT c.value FROM json_each(:caps) AS c WHERE c.key = n.value), :limit)) AS cap
+    FROM json_each(:names) AS n
+    WHERE NOT EXISTS (
+        SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', n.value) AND c.paused_at IS NOT NULL
+    )
+),
+pair (name, cap, priority) AS (
+    SELECT k.name, k.cap, (
+        SELECT h.priority FROM tasklib_hints AS h WHERE h.name = k.name ORDER BY h.priority DESC LIMIT 1
+    )
+    FROM known AS k WHERE k.cap > 0
+    UNION ALL
+    SELECT p.name, p.cap, (
+        SELECT h.priority FROM tasklib_hints AS h WHERE h.name = p.name AND h.priority < p.priority
+        ORDER BY h.priority DESC LIMIT 1
+    )
+    FROM pair AS p WHERE p.priority IS NOT NULL
+),
+hint AS MATERIALIZED (
+    SELECT p.name, p.cap, p.priority, due.value ->> 0 AS key, due.value ->> 1 AS ready_at, due.value ->> 2 AS id
+    FROM pair AS p CROSS JOIN json_each((
+        SELECT json_group_array(json_array(head.key, head.ready_at, head.id)) FROM (
+            SELECT h.key, h.ready_at, h.id FROM tasklib_hints AS h
+            WHERE h.name = p.name AND h.priority = p.priority AND h.ready_at <= :now
+            ORDER BY h.ready_at, h.id LIMIT 4 * :limit
+        ) AS head
+    )) AS due
+    WHERE p.priority IS NOT NULL
+),
+-- A key appears once, at its best place.
+placed AS (
+    SELECT h.*, row_number() OVER (PARTITION BY h.key ORDER BY h.priority DESC, h.ready_at, h.id) AS place FROM hint AS h
+),
+ranked AS (
+    SELECT p.*, row_number() OVER (PARTITION BY p.name ORDER BY p.priority DESC, p.ready_at, p.id) AS rank
+    FROM placed AS p WHERE p.place = 1
+)
+SELECT r.key, 1 AS locked FROM ranked AS r WHERE r.rank <= r.cap
+ORDER BY r.priority DESC, r.ready_at, r.id LIMIT :limit;
+
+-- name: find_keyed
+-- The tasks of locked keys that may start now: of each key the best, at most :share and as many as have a slot.
+WITH RECURSIVE
+asked (key) AS MATERIALIZED (SELECT k.value FROM json_each(:keys) AS k),
+{key_room},
+{key_heads},
+candidate AS MATERIALIZED (
+    SELECT p.key, p.priority, due.value ->> 0 AS due_at, due.value ->> 1 AS seq
+    FROM key_pair AS p CROSS JOIN json_each((
+        SELECT json_group_array(json_array(head.due_at, head.seq)) FROM (
+            SELECT t.due_at, t.seq FROM tasks AS t INDEXED BY tasks_keyed
+            WHERE t.concurrency_key = p.key AND t.name = p.name AND t.priority = p.priority AND t.due_at <= :now
+            ORDER BY t.due_at, t.seq LIMIT :share
+        ) AS head
+    )) AS due
+    WHERE p.due_at <= :now AND p.name IN (SELECT n.value FROM json_each(:names) AS n) AND NOT EXISTS (
+        SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', p.name) AND c.paused_at IS NOT NULL
+    )
+),
+ranked AS (
+    SELECT c.*, row_number() OVER (PARTITION BY c.key ORDER BY c.priority DESC, c.due_at, c.seq) AS rank
+    FROM candidate AS c
+)
+SELECT r.key, r.seq
+FROM ranked AS r JOIN key_room AS m ON m.key = r.key
+WHERE r.rank <= min(:share, m.room);
+
+-- name: settle_hints
+-- Take the hints of keys that were looked at away, and leave one for each name that has more to start.
+DELETE FROM tasklib_hints
+WHERE key IN (SELECT k.value FROM json_each(:keys) AS k) AND name <> '' AND ready_at <= :now;
+INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
+WITH RECURSIVE
+asked (key) AS MATERIALIZED (SELECT k.value FROM json_each(:keys) AS k),
+{key_room},
+{key_heads}
+SELECT p.key, p.name, p.priority, :now
+FROM key_pair AS p JOIN key_room AS m ON m.key = p.key
+WHERE p.due_at <= :now AND m.room > 0
+ORDER BY p.priority DESC, p.due_at;
+
+-- name: set_key_limit
+-- Let at most so many tasks of a concurrency key, or with the empty key of every other, run at once; 0 is unlimited.
+DELETE FROM tasklib_key_limits WHERE key = :key;
+INSERT INTO tasklib_key_limits (key, max_running) SELECT :key, :count WHERE :count IS NOT NULL;
+
+-- name: hint_waiting
+-- Have every key with waiting tasks looked at, or the one given: its limit has changed.
+INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
+WITH RECURSIVE waiting (key) AS (
+    SELECT (
+        SELECT t.concurrency_key FROM tasks AS t INDEXED BY tasks_keyed
+        WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL ORDER BY t.concurrency_key LIMIT 1
+    )
+    WHERE :key = ''
+    UNION ALL
+    SELECT (
+        SELECT t.concurrency_key FROM tasks AS t INDEXED BY tasks_keyed
+        WHERE t.due_at IS NOT NULL AND t.concurrency_key > w.key ORDER BY t.concurrency_key LIMIT 1
+    ) FROM waiting AS w WHERE w.key IS NOT NULL
+)
+SELECT w.key, '', 0, '' FROM waiting AS w WHERE w.key IS NOT NULL
+UNION ALL
+SELECT :key, '', 0, '' WHERE :key <> '';
+
+-- name: list_key_limits
+-- How many tasks of a key may run at once, by key; the empty key is for every other.
+SELECT l.key, l.max_running FROM tasklib_key_limits AS l ORDER BY l.key;
+
+-- name: get_key_limit
+-- How many tasks of one key may run at once; 0 is unlimited.
+SELECT coalesce(
+    (SELECT l.max_running FROM tasklib_key_limits AS l WHERE l.key = :key),
+    (SELECT l.max_running FROM tasklib_key_limits AS l WHERE l.key = ''),
+    1
+) AS count;
+
+-- name: list_slots
+-- The running tasks of one key, oldest first, no more than :limit of them.
+SELECT s.id
+FROM (SELECT t.id, t.seq FROM tasks AS t INDEXED BY tasks_slots WHERE t.slot_key = :key LIMIT :limit) AS s
+ORDER BY s.seq;
+
+-- name: count_running
+-- How many tasks of each name instances hold.
+SELECT t.name, count(*) AS count FROM {running} GROUP BY t.name;

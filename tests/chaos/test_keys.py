@@ -1,0 +1,56 @@
+"""Workers are killed while tasks with concurrency keys run: no key ever exceeds its limit, and none is forgotten."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from uuid import UUID
+
+import pytest
+
+from tests.chaos.conftest import StartFleet
+from tests.chaos.ledger import Ledger
+from tests.chaos.test_kills import has_come, kill_one
+from tests.fixtures.waiting import eventually
+
+SIZES = [
+    pytest.param(200, 3, id="short"),
+    pytest.param(6_000, 40, id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(1800)]),
+]
+KEYS, LIMIT = 6, 2
+
+
+@pytest.mark.parametrize("tasks, kills", SIZES)
+@pytest.mark.backends("sqlite-file", "postgres-newest")
+def test_killed_workers_exceed_no_key_and_forget_none(
+    database_url: str, start_fleet: StartFleet, tasks: int, kills: int
+):
+    fleet, queue = start_fleet(database_url)
+    queue.set_key_limit(LIMIT)
+    for _ in range(2):
+        fleet.start("--concurrency", "8", "--grace", "10", processes=2)
+    new = [
+        queue.new_by_name("nap", {"seconds": 0.02}, max_attempts=9, concurrency_key=f"key-{number % KEYS}")
+        for number in range(tasks)
+    ]
+    keys = dict(zip(queue.submit_new(new), (task.concurrency_key for task in new), strict=True))
+    chance = random.Random(tasks)
+    for number in range(1, kills + 1):
+        eventually(lambda number=number: has_come(fleet, 2 * tasks * number / (kills + 1)), 120)
+        kill_one(fleet, chance, {"worker": 1})
+    eventually(lambda: has_come(fleet, 0) and queue.count(state="completed") == tasks, 600)
+    assert most_at_once(fleet.ledger, keys) == dict.fromkeys(keys.values(), LIMIT)
+
+
+def most_at_once(ledger: Ledger, keys: dict[UUID, str | None]) -> dict[str | None, int]:
+    """How many tasks of each key ran at once at most; of an execution that was killed only its start is known."""
+    entries = [entry for entry in ledger.entries() if entry.task_id in keys]
+    ended = {(entry.task_id, entry.version) for entry in entries if entry.what == "end"}
+    running, most = Counter[str | None](), defaultdict[str | None, int](int)
+    # An end and a start at one moment: the end was written before the slot was given away.
+    for entry in sorted(entries, key=lambda entry: (entry.moment, entry.what == "start")):
+        if (entry.task_id, entry.version) in ended:
+            key = keys[entry.task_id]
+            running[key] += 1 if entry.what == "start" else -1
+            most[key] = max(most[key], running[key])
+    return dict(most)
