@@ -183,6 +183,8 @@ def _settle(task: NewTask, found: Sequence[Row], now: datetime | None) -> Operat
         case "replace":
             rows = yield Statement("replace_task", {"batch": dumps([_columns(task)]), "now": now})
             if rows:
+                # The insert that was refused has woken workers too early for this.
+                yield Statement("wake_workers")
                 return TaskId(uuid(rows[0]["id"]), created=False)
             if holder["state"] == TaskState.RUNNING:
                 raise UniqueConflict(task.name, key, existing, "it is running and cannot be replaced")
