@@ -49,8 +49,13 @@ def one_of_each(queue: Face) -> None:
         queue.task_in(phase)
     queue.enqueue("other", delay_seconds=3600)
     queue.enqueue("other")
+
+
+def test_tasks_with_a_concurrency_key_are_counted_too(queue: Face) -> None:
     queue.enqueue("other", concurrency_key="k")
     queue.enqueue("other", concurrency_key="k", delay_seconds=3600)
+    assert counted(queue) == really(queue)
+    assert queue.stats().delayed == 1
 
 
 def test_counts_are_exact_before_during_and_after_the_totals_are_kept(queue: Face) -> None:
@@ -145,8 +150,6 @@ def test_the_depth_of_the_queue_is_noted_once_a_minute(queue: Face) -> None:
     one_of_each(queue)
     tidy(queue)
     queue.enqueue("other")
-    queue.enqueue("other", concurrency_key="k")
-    queue.enqueue("other", concurrency_key="k", delay_seconds=3600)
     tidy(queue)
     queue.advance(MINUTE)
     tidy(queue)
