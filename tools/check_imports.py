@@ -12,7 +12,9 @@ from tools.problems import ROOT, Problem, report
 
 # Bottom first. A module may import its own layer and those above it in this table, never one below.
 LAYERS = {
-    "pure": "errors task lifecycle retry limits schedule explain codec clock histogram config definition context",
+    "pure": (
+        "errors task lifecycle retry limits schedule explain codec clock histogram redaction config definition context"
+    ),
     "storage": "storage",
     "engine": "middleware submission twin waiting task_worker queue worker manage fluent default testing",
     "front": "http cli contrib",

@@ -10,6 +10,7 @@ from typing import Any, Self
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from tasklib.errors import ConfigurationError
+from tasklib.redaction import DEFAULT_KEYS
 from tasklib.retry import RETRY_CAP_SECONDS, Backoff
 
 SCHEMES = ("postgresql", "postgres", "sqlite")
@@ -86,6 +87,9 @@ class Config:
     listen_url: str | None = _setting(
         None, lambda v: isinstance(v, str) and v.startswith("postgres"), "a PostgreSQL URL, or None"
     )
+
+    redact_keys: str = _setting(DEFAULT_KEYS, lambda v: isinstance(v, str), "patterns of keys, separated by commas")
+    submit_rate_limit: float = _setting(0.0, lambda v: _number(v) and v >= 0, "a number of tasks a second, or 0")
 
     def __post_init__(self) -> None:
         self._read_url()

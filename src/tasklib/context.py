@@ -11,6 +11,7 @@ from types import SimpleNamespace, TracebackType
 from typing import Any, Final, TypeAlias, TypeVar, overload
 
 from tasklib.errors import ConfigurationError, ContextError
+from tasklib.redaction import Redactor, Texts
 from tasklib.task import Task
 
 MAX_MESSAGE_LENGTH: Final = 500
@@ -150,7 +151,7 @@ class TaskContext:
                 "attempt": self.attempt,
                 "worker_id": self.worker_id,
             }
-            self._log = TaskLogger(_logger, details, self._record)
+            self._log = TaskLogger(_logger, details, self._record, Redactor().texts(self.task.kwargs, self.headers))
         return self._log
 
     def keep_line(self, level: str, text: str) -> None:
@@ -196,9 +197,16 @@ class TaskContext:
 class TaskLogger(logging.LoggerAdapter[logging.Logger]):
     """Adds the task's details to each record, beside what the call gives as `extra`, and keeps its line on the task."""
 
-    def __init__(self, logger: logging.Logger, extra: Mapping[str, object], record: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        logger: logging.Logger,
+        extra: Mapping[str, object],
+        record: Recorder | None = None,
+        secrets: Texts | None = None,
+    ) -> None:
         super().__init__(logger, extra)
         self._record = record
+        self._secrets = secrets
 
     def __call__(self, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a line at the level INFO."""
@@ -208,6 +216,8 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
         """Log a line; it is kept on the task whatever level the program's logging is set to."""
         if self._record is not None and level >= logging.INFO:
             self._record(logging.getLevelName(level), _fitting(_formatted(msg, args)))
+        if self._secrets:
+            msg, args = self._secrets.text(_formatted(msg, args)), ()
         super().log(level, msg, *args, **_called_from_above(kwargs))
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:

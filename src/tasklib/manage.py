@@ -13,13 +13,17 @@ from typing import Any, Final
 from uuid import UUID
 
 from tasklib.errors import ConfigurationError, TaskNotFound
+from tasklib.explain import Explanation
+from tasklib.explain import explain as explain_evidence
 from tasklib.queue import Id, TaskQueue, require_id
+from tasklib.redaction import SECRETS_HEADER, Redactor
 from tasklib.storage.database import Database
 from tasklib.storage.operations import actions, controls, numbers, tasks, workers
 from tasklib.storage.operations.controls import Pause
+from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.operations.numbers import Depth, Work
 from tasklib.storage.statement import Operation
-from tasklib.task import QueueStats, Task, TaskFilter, TaskState, WorkerInfo
+from tasklib.task import QueueStats, Task, TaskFilter, TaskId, TaskState, WorkerInfo
 from tasklib.twin import operation
 
 
@@ -92,6 +96,7 @@ class Manage:
 
     def __init__(self, queue: TaskQueue) -> None:
         self.queue = queue
+        self.redactor = Redactor(queue.config.redact_keys)
 
     @property
     def database(self) -> Database:
@@ -103,7 +108,7 @@ class Manage:
         """A page of matching tasks; `before` is the id at which the page before said to go on."""
         position = None if before is None else (yield from _required(before)).seq
         found = yield from tasks.list_tasks(which, self.queue.clock.now(), limit=limit + 1, before=position)
-        shown = tuple(found[:limit])
+        shown = tuple(map(self.redactor.task, found[:limit]))
         return Page(shown, shown[-1].id if shown and len(found) > limit else None)
 
     apage = page.twin
@@ -128,33 +133,59 @@ class Manage:
         total = None if stats is None or not counted else count_in(stats, which)
         if total is None and counted:
             total = yield from tasks.count_tasks(which, now)
-        shown = tuple(found[:limit])
+        shown = tuple(map(self.redactor.task, found[:limit]))
         return Listing(shown, total, shown[-1].seq if shown and len(found) > limit else None)
 
     alisting = listing.twin
 
     @operation
     def get(self, task_id: Id) -> Operation[Task]:
-        """One task; TaskNotFound if there is none of this id."""
-        return (yield from _required(task_id))
+        """One task, its secrets hidden; TaskNotFound if there is none of this id."""
+        return self.redactor.task((yield from _required(task_id)))
 
     aget = get.twin
 
     @operation
     def act(self, action: Action, task_id: Id) -> Operation[Task]:
         """Do it to one task: the task as it is then, or a deleted one as it was."""
-        parsed, now = require_id(task_id), self.queue.clock.now()
-        match action:
-            case Action.RETRY:
-                return (yield from actions.retry_task(parsed, now))
-            case Action.CANCEL:
-                return (yield from actions.cancel_task(parsed, now))
-            case Action.DELETE:
-                task = yield from _required(parsed)
-                yield from actions.delete_task(parsed)
-                return task
+        return self.redactor.task((yield from _act(action, require_id(task_id), self.queue.clock.now())))
 
     aact = act.twin
+
+    @operation
+    def explain(self, task_id: Id) -> Operation[Explanation]:
+        """Why the task is not running, with no secret in the evidence."""
+        found = explain_evidence((yield from gather_evidence(require_id(task_id), self.queue.clock.now())))
+        task = found.task
+        hide = self.redactor.texts(task.kwargs, task.headers)
+        reasons = tuple(
+            replace(each, text=hide.text(each.text) or "", evidence=hide.everywhere(dict(each.evidence)))
+            for each in found.reasons
+        )
+        return replace(found, task=self.redactor.task(task), reasons=reasons)
+
+    aexplain = explain.twin
+
+    @operation
+    def resubmit(self, task_id: Id, payload: Any, *, priority: int | None = None) -> Operation[TaskId]:
+        """Store a new task like this one with another payload; where the mask was left, the stored secret is used."""
+        task = yield from _required(task_id)
+        restored = self.redactor.restore(payload, task.kwargs)
+        new = self.queue.new_by_name(
+            task.name,
+            restored,
+            priority=task.priority if priority is None else priority,
+            tags=task.tags,
+            timeout_seconds=task.timeout_seconds,
+            max_retries=task.max_retries,
+            concurrency_key=task.concurrency_key,
+        )
+        marked = task.headers.get(SECRETS_HEADER)
+        if marked:
+            new = replace(new, headers={SECRETS_HEADER: marked, **new.headers})
+        return (yield from tasks.submit_tasks([new], self.queue.clock.now()))[0]
+
+    aresubmit = resubmit.twin
 
     @operation
     def act_on_matching(self, action: Action, which: TaskFilter, *, dry_run: bool = False) -> Operation[int]:
@@ -269,6 +300,18 @@ def as_data(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_data(entry) for entry in value]
     return value
+
+
+def _act(action: Action, task_id: UUID, now: datetime | None) -> Operation[Task]:
+    match action:
+        case Action.RETRY:
+            return (yield from actions.retry_task(task_id, now))
+        case Action.CANCEL:
+            return (yield from actions.cancel_task(task_id, now))
+        case Action.DELETE:
+            task = yield from _required(task_id)
+            yield from actions.delete_task(task_id)
+            return task
 
 
 def _counts(stats: QueueStats) -> Mapping[str, int]:

@@ -23,6 +23,7 @@ from tasklib.errors import (
     require_aware,
     seconds_of,
 )
+from tasklib.redaction import SECRETS_HEADER
 from tasklib.task import NewTask, OnConflict, TaskId, TaskIds
 
 if TYPE_CHECKING:
@@ -120,6 +121,12 @@ def new_task(
         headers=plain(dict(options.headers), what=f"headers of {name}") if options.headers else {},
         expires_at=options.expires_at,
     )
+
+
+def mark_secrets(new: NewTask, definition: Definition | None) -> NewTask:
+    """The row, saying which of its arguments the code calls secret, so that those who show it can hide them."""
+    secrets = () if definition is None else definition.secrets
+    return replace(new, headers={**new.headers, SECRETS_HEADER: list(secrets)}) if secrets else new
 
 
 class TaskFunction(Generic[P, R]):

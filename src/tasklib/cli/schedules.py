@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -89,7 +90,14 @@ def _known(answer: Any, name: str) -> Any:
     return answer
 
 
+def _hidden(cli: Cli, schedule: Schedule) -> Schedule:
+    kwargs = cli.manage.redactor.value(schedule.plan.kwargs)
+    return replace(schedule, plan=replace(schedule.plan, kwargs=kwargs))
+
+
 def _say_all(cli: Cli, found: list[Schedule]) -> None:
+    found = [_hidden(cli, schedule) for schedule in found]
+
     def say() -> None:
         from tasklib.cli.queue_views import show_schedules
 
@@ -102,6 +110,8 @@ def _say_all(cli: Cli, found: list[Schedule]) -> None:
 
 
 def _say_one(cli: Cli, schedule: Schedule) -> None:
+    schedule = _hidden(cli, schedule)
+
     def say() -> None:
         from tasklib.cli.queue_views import show_schedule
 

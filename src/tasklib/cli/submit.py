@@ -206,7 +206,7 @@ def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None) -> None:
     seconds = None if timeout is None else parse.duration(timeout).total_seconds()
     if sys.stderr.isatty():
         cli.out.note(f"waiting for {name} {task_id}; Ctrl-C stops waiting, not the task")
-    task: Task = cli.manage.queue.wait(task_id, seconds)
+    task: Task = cli.manage.redactor.task(cli.manage.queue.wait(task_id, seconds))
     data = {"id": task_id, "name": name, "created": task_id.created, "task": task}
     cli.out.answer(data, lambda: show_task(cli.out, task))
     if task.state != "completed":

@@ -74,7 +74,7 @@ def show(cli: Cli, task_id: TaskId) -> None:
 @command(app, "explain", group=GROUP, examples="tasklib explain 0199f1e2-7c3a-7000-8000-000000000000")
 def explain(cli: Cli, task_id: TaskId) -> None:
     """Say why a task is not running, and what to do about it."""
-    explanation = cli.manage.queue.explain(task_id)
+    explanation = cli.manage.explain(task_id)
 
     def say() -> None:
         from tasklib.cli.views import show_explanation

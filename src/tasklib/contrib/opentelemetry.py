@@ -9,6 +9,7 @@ Needs the package `opentelemetry-api`; without a configured SDK it costs next to
 from __future__ import annotations
 
 from collections.abc import Mapping
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as otel_context
@@ -16,6 +17,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
 from tasklib.middleware import Middleware
+from tasklib.redaction import Redactor
 
 if TYPE_CHECKING:
     from tasklib.context import TaskContext
@@ -28,14 +30,15 @@ def instrument(queue: TaskQueue, tracer_provider: trace.TracerProvider | None = 
     """Trace this queue: its submissions carry the current trace, its executions are spans that link to it."""
     tracer = trace.get_tracer("tasklib", tracer_provider=tracer_provider)
     queue.add_headers(_trace_headers)
-    queue.add_middleware(TracingMiddleware(tracer))
+    queue.add_middleware(TracingMiddleware(tracer, Redactor(queue.config.redact_keys)))
 
 
 class TracingMiddleware(Middleware):
     """Opens a CONSUMER span around each attempt, linked to the span that submitted the task."""
 
-    def __init__(self, tracer: trace.Tracer) -> None:
+    def __init__(self, tracer: trace.Tracer, redactor: Redactor | None = None) -> None:
         self._tracer = tracer
+        self._redactor = redactor or Redactor()
 
     def before(self, ctx: TaskContext) -> None:
         """Start the span and make it the current one."""
@@ -70,7 +73,16 @@ class TracingMiddleware(Middleware):
         otel_context.detach(token)
         span.set_attribute("error.type", type(error).__qualname__)
         span.set_status(Status(StatusCode.ERROR, type(error).__qualname__))
-        span.record_exception(error)
+        task = ctx.task
+        hide = self._redactor.text
+        span.add_event(
+            "exception",
+            {
+                "exception.type": type(error).__qualname__,
+                "exception.message": hide(str(error), task.kwargs, task.headers),
+                "exception.stacktrace": hide("".join(format_exception(error)), task.kwargs, task.headers),
+            },
+        )
         span.end()
 
 

@@ -100,6 +100,11 @@ class Definition(ABC):
         function = underlying(self.function)
         return str(getattr(function, "__module__", "")), str(getattr(function, "__qualname__", function))
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Where in its input something is annotated as secret, as dotted paths."""
+        return ()
+
     def _read_parameters(self) -> tuple[Parameter, ...]:
         return read_parameters(self.function, self.name)
 
@@ -155,6 +160,11 @@ class FunctionDefinition(Definition):
         if self._injected:
             kwargs.update(self.injected(context))
         return (), kwargs
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Which arguments are annotated as secret, as dotted paths."""
+        return self._arguments.secrets if self.argument_names else ()
 
     def prepare(self) -> None:
         """Compile the argument types now instead of at first use."""
@@ -214,6 +224,11 @@ class HandlerDefinition(Definition):
         if self._payload is None:
             return plain(payload, what=self.name, limit=limit)
         return self._payload.accept(payload, limit)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Where in its payload something is annotated as secret, as dotted paths."""
+        return () if self._payload is None else self._payload.secrets
 
     def call_with(self, stored: Any, context: TaskContext) -> Call:
         """The payload, as its type where one is known, and what the worker fills in."""

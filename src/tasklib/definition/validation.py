@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Union
 
-from tasklib.codec import check_plain, dumps, path_text, plain, shown
+from tasklib.codec import MASK, check_plain, dumps, path_text, plain, shown
 from tasklib.errors import InvalidArguments, TaskDefinitionError
+from tasklib.redaction import Redactor
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails, ValidationError
@@ -59,6 +60,11 @@ class Validation:
         except ValueError:
             raise InvalidArguments(self._task, self._problems(problem), stored=True) from problem
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Where in the value the type says that something is secret, as dotted paths; `*` is every key or position."""
+        return (self._compiled or self.compile()).secrets
+
     def compile(self) -> _Compiled:
         """Compile the type now; one that Pydantic cannot check is a TaskDefinitionError."""
         with _compiling:
@@ -98,7 +104,20 @@ class Validation:
         if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1 and self._names:
             return f"'{place}' is not a parameter (parameters: {', '.join(self._names)})"
         start = f"'{place}': " if place else ""
-        return f"{start}{detail['msg']} (got {shown(detail['input'])})"
+        return f"{start}{detail['msg']} (got {self._shown(detail)})"
+
+    def _shown(self, detail: ErrorDetails) -> str:
+        """The value at fault, unless it stands where secrets are, or holds some."""
+        *before, last = ("", *map(str, detail["loc"]))
+        nested: Any = {last: detail["input"]}
+        for part in reversed(before):
+            nested = {part: nested}
+        hidden = Redactor().value(nested, [f".{each}" for each in self.secrets])
+        for part in (*before, last):
+            if not isinstance(hidden, dict):
+                return MASK
+            hidden = hidden[part]
+        return shown(hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +128,7 @@ class _Compiled:
     error: type[ValidationError]
     is_simple: bool
     """Whether every value that fits surely reads back, so that trying it can be spared."""
+    secrets: tuple[str, ...]
 
 
 _compiling: Final = threading.RLock()
@@ -143,7 +163,38 @@ def _compile(task: str, kind: Any) -> _Compiled:
         dump=adapter.serializer.to_python,
         error=ValidationError,
         is_simple=_is_simple(kind),
+        secrets=() if _is_simple(kind) else tuple(dict.fromkeys(_secrets(kind, (), ()))),
     )
+
+
+def _secrets(kind: Any, path: tuple[str, ...], inside: tuple[Any, ...]) -> Iterator[str]:
+    """The places of Pydantic's secrets in a type: `Secret[str]`, `SecretStr`, alone or inside others."""
+    origin = typing.get_origin(kind) or kind
+    if hasattr(origin, "get_secret_value"):
+        yield ".".join(path)
+        return
+    if kind in inside:
+        return
+    inside = (*inside, kind)
+    for name, hint in _hints(origin).items():
+        yield from _secrets(hint, (*path, name), inside)
+    container = isinstance(origin, type) and issubclass(origin, Collection)
+    for argument in typing.get_args(kind):
+        if not _hints(origin):
+            yield from _secrets(argument, (*path, "*") if container else path, inside)
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """The fields of a model, a dataclass or a typed dictionary under their names in JSON; empty for other types."""
+    fields: Any = getattr(kind, "model_fields", None)
+    if isinstance(fields, Mapping):
+        return {each.alias or name: each.annotation for name, each in fields.items()}
+    if not isinstance(kind, type) or not (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__total__")):
+        return {}
+    try:
+        return typing.get_type_hints(kind)
+    except Exception:  # noqa: BLE001  a name that cannot be resolved here: Pydantic has already said so if it matters
+        return {}
 
 
 def _culprit(kind: Any) -> str:

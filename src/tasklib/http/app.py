@@ -31,6 +31,7 @@ from tasklib.http.auth import Auth, Permission, authorize, identifier, needs, re
 from tasklib.http.counts import Counts
 from tasklib.http.errors import Problem
 from tasklib.http.guard import LOOPBACK_HOSTS, Guard
+from tasklib.http.throttle import Throttle
 from tasklib.manage import Manage
 from tasklib.queue import TaskQueue
 
@@ -55,6 +56,7 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.audit = AuditLog(queue)
     app.state.counts = Counts(queue)
     app.state.pulse = events.Pulse(app.state.manage, app.state.counts)
+    app.state.throttle = Throttle(queue.config.submit_rate_limit)
     app.state.caretaker = workers.Caretaker(queue)
     for part in (
         health,

@@ -116,7 +116,8 @@ async def read_audit(query: Annotated[AuditQuery, Query()], request: Request) ->
 
 def _entry(request: Request, action: str) -> AuditEntry:
     principal = principal_of(request)
-    detail = plain(getattr(request.state, "audit_detail", {}), what="audit")
+    noted = plain(getattr(request.state, "audit_detail", {}), what="audit")
+    detail = request.app.state.manage.redactor.value(noted)
     return AuditEntry(
         actor=principal.name,
         role=str(principal.role),

@@ -146,7 +146,7 @@ class _Bearer:
 
     async def __call__(self, request: Request) -> Principal | None:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        secret = secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
+        secret = secret.strip() if scheme.lower() == "bearer" else request.cookies.get(cookie_name(request), "")
         if secret:
             token = await self._check.find(secret)
             return None if token is None else Principal(token.name, token.role)
@@ -160,3 +160,8 @@ REPEATABLE: Final = frozenset({"status", "tag"})
 
 COOKIE: Final = "tasklib_session"
 """Where the dashboard keeps its token: not readable by scripts, never sent by another site."""
+
+
+def cookie_name(request: Request) -> str:
+    """The cookie's name; over https one that browsers take only from this very host."""
+    return f"__Host-{COOKIE}" if request.url.scheme == "https" else COOKIE

@@ -14,6 +14,7 @@ from tasklib.http.schedule_schemas import CreatedSchedule
 from tasklib.http.schemas import CreatedMany
 from tasklib.http.service import Queue, Service
 from tasklib.http.tasks import IdempotencyKey
+from tasklib.http.throttle import allow_submission
 from tasklib.manage import Action
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
@@ -27,11 +28,14 @@ class BulkDone(Answer):
     dry_run: bool
 
 
-@router.post("/batch", status_code=201, responses=problems(400, 401, 403, 409, 413, 503), **needs(Permission.SUBMIT))
+@router.post(
+    "/batch", status_code=201, responses=problems(400, 401, 403, 409, 413, 429, 503), **needs(Permission.SUBMIT)
+)
 async def create_many(
     body: CreateTasks, request: Request, response: Response, queue: Queue, idempotency_key: IdempotencyKey = None
 ) -> CreatedMany:
     """Store up to 1000 tasks, all or none."""
+    allow_submission(request, len(body.tasks))
     repeated = next((n for n, each in enumerate(body.tasks) if each.options.repeat is not None), None)
     if repeated is not None:
         field = f"tasks[{repeated}].options.repeat"

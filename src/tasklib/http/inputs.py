@@ -76,6 +76,13 @@ class CreateTask(Input):
     options: CreateOptions = CreateOptions()
 
 
+class Resubmit(Input):
+    """What is to be different in a new task that is otherwise like an old one."""
+
+    payload: Any = Field(description="All of it; `**********` stands for the secret that is stored in that place.")
+    priority: Whole | None = None
+
+
 class CreateTasks(Input):
     """Tasks to be stored together, all or none."""
 

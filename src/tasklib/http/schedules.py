@@ -8,8 +8,9 @@ from tasklib.http.audit import AuditedRoute
 from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.errors import Refused, problems
 from tasklib.http.schedule_schemas import CreateSchedule, PutSchedule, Ran, Schedule, Schedules
-from tasklib.http.service import Queue
+from tasklib.http.service import Queue, redactor_of
 from tasklib.queue import TaskQueue
+from tasklib.schedule import Schedule as Stored
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=AuditedRoute)
 
@@ -17,7 +18,7 @@ router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=Audi
 @router.get("", responses=problems(401, 403, 503), **needs(Permission.READ))
 async def list_schedules(queue: Queue) -> Schedules:
     """Every schedule, by name, with its next five runs."""
-    return Schedules(schedules=[Schedule.of(each) for each in await queue.aschedules()])
+    return Schedules(schedules=[_shown(queue, each) for each in await queue.aschedules()])
 
 
 @router.post("", status_code=201, responses=problems(400, 401, 403, 409, 413, 503), **needs(Permission.OPERATE))
@@ -26,7 +27,7 @@ async def create_schedule(body: CreateSchedule, queue: Queue) -> Schedule:
     if await queue.aget_schedule(body.name) is not None:
         detail = f"there is a schedule {body.name!r} already; change it by PUT"
         raise Refused(409, "schedule-exists", detail, field="name")
-    return Schedule.of(await queue.aadd_schedule(body.name, **body.decided()))
+    return _shown(queue, await queue.aadd_schedule(body.name, **body.decided()))
 
 
 @router.get("/{name}", responses=problems(401, 403, 404, 503), **needs(Permission.READ))
@@ -38,7 +39,11 @@ async def get_schedule(name: str, queue: Queue) -> Schedule:
 @router.put("/{name}", responses=problems(400, 401, 403, 413, 503), **needs(Permission.OPERATE))
 async def put_schedule(name: str, body: PutSchedule, queue: Queue) -> Schedule:
     """Make a schedule, or change the one of that name."""
-    return Schedule.of(await queue.aadd_schedule(name, **body.decided()))
+    decided = body.decided()
+    stored = await queue.aget_schedule(name) if _storable(name) else None
+    if stored is not None:
+        decided["kwargs"] = redactor_of(queue).restore(decided["kwargs"], stored.plan.kwargs)
+    return _shown(queue, await queue.aadd_schedule(name, **decided))
 
 
 @router.delete("/{name}", status_code=204, responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
@@ -77,7 +82,14 @@ async def _required(queue: TaskQueue, name: str) -> Schedule:
     stored = await queue.aget_schedule(name) if _storable(name) else None
     if stored is None:
         raise _unknown(name)
-    return Schedule.of(stored)
+    return _shown(queue, stored)
+
+
+def _shown(queue: TaskQueue, stored: Stored) -> Schedule:
+    shown = Schedule.of(stored)
+    definition = queue.registry.get(stored.plan.task)
+    payload = redactor_of(queue).value(shown.payload, () if definition is None else definition.secrets)
+    return shown.model_copy(update={"payload": payload})
 
 
 def _storable(name: str) -> bool:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from tasklib.http.counts import Counts as _Counts
 from tasklib.manage import Manage
 from tasklib.queue import TaskQueue
+from tasklib.redaction import Redactor
 
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
     304: {"description": "Nothing changed since the ETag given by If-None-Match."}
@@ -29,6 +30,11 @@ def _queue(request: Request) -> TaskQueue:
 def _counts(request: Request) -> _Counts:
     counts: _Counts = request.app.state.counts
     return counts
+
+
+def redactor_of(queue: TaskQueue) -> Redactor:
+    """What hides the secrets of a queue's tasks."""
+    return Redactor(queue.config.redact_keys)
 
 
 Service = Annotated[Manage, Depends(_manage)]

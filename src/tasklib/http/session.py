@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
 from tasklib.http.audit import AuditedRoute
-from tasklib.http.auth import COOKIE, GRANTS, Permission, needs, principal_of
+from tasklib.http.auth import GRANTS, Permission, cookie_name, needs, principal_of
 from tasklib.http.errors import problems
 from tasklib.http.fields import Answer
 from tasklib.storage.operations.tokens import Role
@@ -33,12 +35,18 @@ async def log_in(request: Request, response: Response) -> Session:
     """Keep the token of this request's Authorization header in a cookie that no script can read."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
-        secure, path = request.url.scheme == "https", request.scope.get("root_path") or "/"
-        response.set_cookie(COOKIE, secret.strip(), path=path, secure=secure, httponly=True, samesite="strict")
+        response.set_cookie(cookie_name(request), secret.strip(), **_attributes(request))
     return await get_session(request)
 
 
 @router.delete("", status_code=204, responses=problems(401, 403, 503), **needs(Permission.LOOK))
 async def log_out(request: Request, response: Response) -> None:
     """Forget the cookie."""
-    response.delete_cookie(COOKIE, path=request.scope.get("root_path") or "/", httponly=True, samesite="strict")
+    response.delete_cookie(cookie_name(request), **_attributes(request))
+
+
+def _attributes(request: Request) -> dict[str, Any]:
+    """How the cookie is kept; one bound to the host is for all of it, as browsers demand."""
+    secure = request.url.scheme == "https"
+    path = "/" if secure else request.scope.get("root_path") or "/"
+    return {"path": path, "secure": secure, "httponly": True, "samesite": "strict"}

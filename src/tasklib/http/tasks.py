@@ -11,7 +11,7 @@ from tasklib.http.audit import AuditedRoute, note
 from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.creation import Outcome, create_schedule, create_tasks
 from tasklib.http.errors import problems
-from tasklib.http.inputs import CleanupQuery, CreateTask, ListQuery
+from tasklib.http.inputs import CleanupQuery, CreateTask, ListQuery, Resubmit
 from tasklib.http.schedule_schemas import CreatedSchedule
 from tasklib.http.schemas import (
     Cancelled,
@@ -26,6 +26,7 @@ from tasklib.http.schemas import (
     status_of,
 )
 from tasklib.http.service import NOT_MODIFIED, Counts, Queue, Service, conditional
+from tasklib.http.throttle import allow_submission
 from tasklib.manage import Action
 from tasklib.task import TaskState
 
@@ -49,12 +50,16 @@ ALREADY: dict[int | str, dict[str, Any]] = {
 
 
 @router.post(
-    "", status_code=201, responses={**ALREADY, **problems(400, 401, 403, 409, 413, 503)}, **needs(Permission.SUBMIT)
+    "",
+    status_code=201,
+    responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
+    **needs(Permission.SUBMIT),
 )
 async def create_task(
     body: CreateTask, request: Request, response: Response, queue: Queue, idempotency_key: IdempotencyKey = None
 ) -> Created | CreatedSchedule:
     """Store a task; with `options.repeat`, one that runs again and again."""
+    allow_submission(request)
     if body.options.repeat is not None:
         outcome = await create_schedule(queue, body)
     else:
@@ -67,7 +72,7 @@ plain_router.post(
     "/tasks",
     status_code=201,
     operation_id="create_task_plain",
-    responses={**ALREADY, **problems(400, 401, 403, 409, 413, 503)},
+    responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
     **needs(Permission.SUBMIT),
 )(create_task)
 
@@ -147,9 +152,23 @@ async def cancel_task(task_id: str, service: Service) -> Cancelled:
 
 
 @router.get("/{task_id}/explain", responses=problems(401, 403, 404, 503), **needs(Permission.READ))
-async def explain_task(task_id: str, queue: Queue) -> Explained:
+async def explain_task(task_id: str, service: Service) -> Explained:
     """Why the task is not running, with the evidence and what to do."""
-    return Explained.of(await queue.aexplain(task_id))
+    return Explained.of(await service.aexplain(task_id))
+
+
+@router.post(
+    "/{task_id}/resubmit",
+    status_code=201,
+    responses=problems(400, 401, 403, 404, 413, 429, 503),
+    **needs(Permission.OPERATE),
+)
+async def resubmit_task(task_id: str, body: Resubmit, request: Request, service: Service) -> Created:
+    """Store a new task like this one with another payload; a `**********` left in it stands for the stored secret."""
+    allow_submission(request)
+    made = await service.aresubmit(task_id, body.payload, priority=body.priority)
+    note(request, id=str(made.id), of=task_id)
+    return Created.of(await service.aget(made.id))
 
 
 def _created(outcome: Outcome, request: Request, response: Response) -> Created | CreatedSchedule:

@@ -12,7 +12,7 @@ from tasklib.queue.submitting import ENQUEUE_MAX_RETRIES, SubmitsTasks
 from tasklib.schedule import Declaration, Misfire, Overlap, Plan, Schedule
 from tasklib.storage.operations import schedules
 from tasklib.storage.statement import Operation
-from tasklib.submission import SubmitOptions, TaskFunction
+from tasklib.submission import SubmitOptions, TaskFunction, mark_secrets
 from tasklib.task import NewTask, TaskId
 from tasklib.twin import operation
 
@@ -126,4 +126,4 @@ class KeepsSchedules(SubmitsTasks):
         definition = self.registry.get(plan.task)
         options = SubmitOptions().with_(**plan.options)
         known = TaskOptions() if definition is None else definition.options
-        return self.make_row(plan.task, plan.kwargs, options, known, ENQUEUE_MAX_RETRIES)
+        return mark_secrets(self.make_row(plan.task, plan.kwargs, options, known, ENQUEUE_MAX_RETRIES), definition)

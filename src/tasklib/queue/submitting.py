@@ -12,9 +12,10 @@ from tasklib.context import TaskContext, current_context
 from tasklib.definition import Definition, TaskOptions, check_name
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
+from tasklib.redaction import SECRETS_HEADER
 from tasklib.storage.operations import tasks
 from tasklib.storage.statement import Operation
-from tasklib.submission import Merger, SubmitKeywords, SubmitOptions, new_task
+from tasklib.submission import Merger, SubmitKeywords, SubmitOptions, mark_secrets, new_task
 from tasklib.task import NewTask, TaskId
 
 ENQUEUE_MAX_RETRIES = 2
@@ -52,7 +53,8 @@ class SubmitsTasks(QueueBase):
 
     def new_task(self, definition: Definition, kwargs: Any, options: SubmitOptions) -> NewTask:
         """The row for a task of this queue, its arguments already plain JSON."""
-        return self.make_row(definition.name, kwargs, options, definition.options, self.config.max_retries)
+        row = self.make_row(definition.name, kwargs, options, definition.options, self.config.max_retries)
+        return mark_secrets(row, definition)
 
     def new_by_name(
         self,
@@ -79,7 +81,7 @@ class SubmitsTasks(QueueBase):
         else:
             stored = plain({} if payload is None else payload, what=name, limit=limit)
             known = TaskOptions()
-        return self.make_row(name, stored, chosen, known, ENQUEUE_MAX_RETRIES)
+        return mark_secrets(self.make_row(name, stored, chosen, known, ENQUEUE_MAX_RETRIES), definition)
 
     def submit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]:
         """Store rows made by `new_task`: on the caller's connection, or in a transactional task, in its transaction."""
@@ -121,6 +123,7 @@ class SubmitsTasks(QueueBase):
         running: TaskContext | None = current_context(None)
         if running is not None or self.header_sources:
             inherited = dict(running.headers) if running is not None else {}
+            inherited.pop(SECRETS_HEADER, None)  # it is about the other task's arguments
             for source in self.header_sources:
                 inherited.update(source())
             options = options.with_(headers={**inherited, **options.headers})

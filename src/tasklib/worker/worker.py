@@ -17,6 +17,7 @@ from tasklib.context import WorkerState
 from tasklib.definition import Definition
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.lifecycle import Ending, Event
+from tasklib.redaction import Redactor
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import Completion, summary
 from tasklib.storage.operations.workers import Registration
@@ -79,6 +80,7 @@ class Worker:
         )
         self._finisher = Finisher(self._database, queue.clock.now, self._recorded)
         self._meter = Meter()
+        self._redactor = Redactor(config.redact_keys)
         self._watch = Watch(self._database, self._hand, now=queue.clock.now)
         caller = Caller(
             lambda: self._database,
@@ -395,6 +397,7 @@ class Worker:
         outcome = ended.event.value if isinstance(ended, Ending) else "nothing to record"
         failed = isinstance(ended, Ending) and ended.error is not None
         reason = summary(ended.error) if isinstance(ended, Ending) and ended.error else ""
+        reason = self._redactor.text(reason, task.kwargs, task.headers) if reason else ""
         log.log(
             logging.WARNING if failed else logging.INFO,
             "task %s %s attempt %d: %s%s",

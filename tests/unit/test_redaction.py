@@ -1,0 +1,111 @@
+"""Secrets are hidden by key and by annotation, wherever they stand, and put back where an edit left the mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pydantic import BaseModel, Secret, SecretStr
+
+from tasklib import InvalidArguments, Task, TaskQueue
+from tasklib.codec import MASK
+from tasklib.redaction import SECRETS_HEADER, Redactor
+from tasklib.task import Attempt, LogLine, TaskState
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def task(kwargs: Any, **fields: Any) -> Task:
+    given = {"state": TaskState.FAILED, "scheduled_at": NOW, "created_at": NOW, "updated_at": NOW}
+    return Task(id=uuid4(), name="job", kwargs=kwargs, **given | fields)
+
+
+@pytest.mark.parametrize("key", ["password", "PASSWORD", "db_password", "apiKey", "API-Key", "accessToken", "secret_1"])
+def test_a_key_that_sounds_secret_is(key: str) -> None:
+    assert Redactor().value({"a": [{key: "x"}]}) == {"a": [{key: MASK}]}
+
+
+@pytest.mark.parametrize("key", ["pass", "token_count", "name", "to"])
+def test_other_keys_are_shown(key: str) -> None:
+    assert Redactor().value({key: "x"}) == {key: "x"}
+
+
+def test_the_patterns_can_be_chosen() -> None:
+    assert Redactor("iban, card*").value({"IBAN": 1, "cardNumber": 2, "password": 3}) == {
+        "IBAN": MASK,
+        "cardNumber": MASK,
+        "password": 3,
+    }
+
+
+def test_a_secret_is_taken_out_of_everything_else_about_its_task() -> None:
+    secret = 'hunter2 "quoted"\nö'
+    shown = Redactor().task(
+        task(
+            {"password": secret},
+            error=f"ValueError: {secret!r} is wrong",
+            result={"value": f"did {secret}"},
+            tags={"note": secret},
+            headers={"trace": secret},
+            progress_message=secret,
+            history=(Attempt(1, NOW, NOW, "w", "failed", f"no: {secret}"),),
+            log=(LogLine(1, 0.1, "INFO", f"with {secret}"),),
+        )
+    )
+    assert "hunter2" not in repr(shown)
+
+
+def test_marked_arguments_are_hidden_and_their_mark_too() -> None:
+    shown = Redactor().task(task({"a": {"b": [1, {"c": "x"}]}, "d": 1}, headers={SECRETS_HEADER: ["a.b.*.c"]}))
+    assert (shown.kwargs, shown.headers) == ({"a": {"b": [1, {"c": MASK}]}, "d": 1}, {})
+
+
+def test_an_edit_keeps_what_it_did_not_see() -> None:
+    stored = {"password": "x", "to": "ada", "keys": [{"token": "y"}], "n": 1}
+    edited = {"password": MASK, "to": "bob", "keys": [{"token": MASK}, {"token": "new"}]}
+    assert Redactor().restore(edited, stored) == {
+        "password": "x",
+        "to": "bob",
+        "keys": [{"token": "y"}, {"token": "new"}],
+    }
+
+
+class Account(BaseModel):
+    name: str
+    pin: SecretStr
+
+
+@dataclass
+class Box:
+    codes: list[Secret[str]]
+
+
+@pytest.fixture
+def queue() -> TaskQueue:
+    return TaskQueue("sqlite:///:memory:")
+
+
+def test_annotated_secrets_are_marked_on_the_row_and_arrive_open(queue: TaskQueue) -> None:
+    @queue.task
+    def job(key: Secret[str], account: Account, box: Box, other: SecretStr | None = None, plain: str = "") -> None: ...
+
+    task_id = job.submit(Secret[str]("k-1"), Account(name="ada", pin=SecretStr("p-1")), Box([Secret[str]("c-1")]))
+    stored = queue.get(task_id)
+    assert stored is not None
+    assert stored.kwargs == {"key": "k-1", "account": {"name": "ada", "pin": "p-1"}, "box": {"codes": ["c-1"]}}
+    shown = Redactor().task(stored).kwargs
+    assert shown == {"key": MASK, "account": {"name": "ada", "pin": MASK}, "box": {"codes": [MASK]}}
+
+
+def test_a_refused_secret_is_not_quoted(queue: TaskQueue) -> None:
+    @queue.task
+    def job(password: int, pin: SecretStr, n: int) -> None: ...
+
+    with pytest.raises(InvalidArguments) as refused:
+        job.options().submit(password="hunter2", pin=["hunter3"], n="hunter4")  # type: ignore[arg-type]
+    assert "hunter4" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+    assert "hunter3" not in str(refused.value)
