@@ -41,11 +41,13 @@ def test_each_tick_makes_exactly_one_task_while_workers_come_and_go(
         queue.add_schedule(name, task="quick", every=every, misfire="all")
     chance = random.Random(size.rounds)
     paused: psutil.Process | None = None
+    # A process that is stopped while it writes to a SQLite file stops every other writer too.
+    can_pause = database_url.startswith("postgresql")
 
     for number in range(size.rounds):
         keep(fleet, size.services)
         eventually(lambda number=number: made(queue) >= 5 * (number + 1), 120)
-        if paused is None:
+        if paused is None and can_pause:
             paused = chance.choice(eventually(lambda: fleet.processes("worker"), 60))
             with suppress(psutil.NoSuchProcess):
                 paused.suspend()
@@ -53,8 +55,7 @@ def test_each_tick_makes_exactly_one_task_while_workers_come_and_go(
             resume(paused)
             paused = None
             kill_one(fleet, chance)
-    if paused is not None:
-        resume(paused)
+    resume(paused)
     keep(fleet, size.services)
     last = {schedule.name: schedule.last_run_at for schedule in queue.schedules()}
     eventually(lambda: all(s.last_run_at != last[s.name] for s in queue.schedules()), 60)
@@ -74,9 +75,10 @@ def keep(fleet: Fleet, services: int) -> None:
         fleet.start("--concurrency", "8", processes=1, wait=False)
 
 
-def resume(process: psutil.Process) -> None:
-    with suppress(psutil.NoSuchProcess):
-        process.resume()
+def resume(process: psutil.Process | None) -> None:
+    if process is not None:
+        with suppress(psutil.NoSuchProcess):
+            process.resume()
 
 
 def made(queue: TaskQueue) -> int:
