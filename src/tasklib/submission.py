@@ -8,7 +8,7 @@ import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -87,6 +87,8 @@ class SubmitOptions:
 
     def with_(self, **changes: Any) -> SubmitOptions:
         """A copy with some options changed; an unknown one is an error that lists the known ones."""
+        if not changes:
+            return self
         known = {entry.name for entry in fields(self)}
         unknown = sorted(set(changes) - known)
         if unknown:
@@ -172,7 +174,7 @@ class TaskFunction(Generic[P, R]):
 
     def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
         """The same task with options for the submissions made through the answer."""
-        return Submitter(self._queue(), self.definition, SubmitOptions().with_(**options))
+        return Submitter(self._queue(), self.definition, NO_OPTIONS.with_(**options))
 
     def __repr__(self) -> str:
         return f"<task {self.name!r}: {self.definition.place}>"
@@ -358,3 +360,6 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "headers": (lambda v: isinstance(v, Mapping), "a mapping of names to JSON values"),
     "id": (lambda v: isinstance(v, UUID), "a UUID"),
 }
+
+NO_OPTIONS: Final = SubmitOptions()
+"""What most submissions say: nothing.  Made and checked once."""

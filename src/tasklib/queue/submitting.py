@@ -15,7 +15,7 @@ from tasklib.queue.base import QueueBase
 from tasklib.redaction import SECRETS_HEADER
 from tasklib.storage.operations import tasks
 from tasklib.storage.statement import Operation
-from tasklib.submission import Merger, SubmitKeywords, SubmitOptions, mark_secrets, new_task
+from tasklib.submission import NO_OPTIONS, Merger, SubmitKeywords, SubmitOptions, mark_secrets, new_task
 from tasklib.task import NewTask, TaskId
 
 ENQUEUE_MAX_RETRIES = 2
@@ -72,7 +72,7 @@ class SubmitsTasks(QueueBase):
         if run_after is not None:
             _refuse_both("run_after", "run_at", options.get("run_at"))
             options["run_at"] = run_after
-        chosen = SubmitOptions().with_(**options)
+        chosen = NO_OPTIONS.with_(**options)
         definition = self.registry.get(check_name(name))
         limit = self.config.max_payload_bytes
         if definition is not None:

@@ -25,7 +25,7 @@ from tasklib.storage.drive import ROLLBACK, run_awaiting, run_blocking, steps
 from tasklib.storage.postgres.cancellable import CancellablePool
 from tasklib.storage.postgres.dialect import PostgresDialect, is_conflict, translate
 from tasklib.storage.postgres.listener import PostgresListener
-from tasklib.storage.postgres.patience import RECONNECT_SECONDS, aconnection_of, connection_of
+from tasklib.storage.postgres.patience import RECONNECT_SECONDS, AsyncLent, Lent
 from tasklib.storage.postgres.schema import current_schema, ensure_schema
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
 
@@ -68,7 +68,7 @@ class PostgresDatabase:
         dialect = self._ensure()
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
-                with connection_of(self._blocking_pool(), self._config.connect_timeout_seconds) as connection:
+                with Lent(self._blocking_pool(), self._config.connect_timeout_seconds) as connection:
                     todo = steps(make(), translate)
                     return run_blocking(todo, lambda s: _execute(connection, dialect, s))
             except PoolTimeout as error:
@@ -89,7 +89,7 @@ class PostgresDatabase:
         dialect = await self._ensured()
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
-                async with aconnection_of(await self._loop_pool(), self._config.connect_timeout_seconds) as connection:
+                async with AsyncLent(await self._loop_pool(), self._config.connect_timeout_seconds) as connection:
                     todo = steps(make(), translate)
                     return await run_awaiting(todo, lambda s: _execute_async(connection, dialect, s))
             except PoolTimeout as error:
@@ -373,11 +373,10 @@ def _execute(connection: Connection[Any], dialect: PostgresDialect, statement: S
     if keyword is not None:
         connection.execute(keyword.encode(), prepare=False)
         return ()
-    custom = dialect.statements[statement.name].custom_plan
+    text, custom = dialect.encoded[statement.name]
     cursor = ClientCursor(connection, row_factory=dict_row) if custom else connection.cursor(row_factory=dict_row)
-    with cursor:
-        cursor.execute(dialect.pyformat[statement.name].encode(), statement.params)
-        return cursor.fetchall() if cursor.description else ()
+    cursor.execute(text, statement.params)
+    return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else ()
 
 
 async def _execute_async(
@@ -387,11 +386,10 @@ async def _execute_async(
     if keyword is not None:
         await connection.execute(keyword.encode(), prepare=False)
         return ()
-    custom = dialect.statements[statement.name].custom_plan
+    text, custom = dialect.encoded[statement.name]
     cursor = AsyncClientCursor(connection, row_factory=dict_row) if custom else connection.cursor(row_factory=dict_row)
-    async with cursor:
-        await cursor.execute(dialect.pyformat[statement.name].encode(), statement.params)
-        return await cursor.fetchall() if cursor.description else ()
+    await cursor.execute(text, statement.params)
+    return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else ()
 
 
 def _configure(connection: Connection[Any]) -> None:

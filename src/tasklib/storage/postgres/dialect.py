@@ -55,6 +55,11 @@ class PostgresDialect:
         """Every statement as psycopg takes it, with `%(name)s` parameters."""
         return {name: self.fill_pyformat(sql.text) for name, sql in self.statements.items()}
 
+    @cached_property
+    def encoded(self) -> Mapping[str, tuple[bytes, bool]]:
+        """Every statement as bytes, which psycopg need not encode each time, and whether it is planned each time."""
+        return {name: (text.encode(), self.statements[name].custom_plan) for name, text in self.pyformat.items()}
+
 
 def translate(error: Exception) -> Exception:
     """The tasklib error that says what the database's error means to a user."""

@@ -79,7 +79,7 @@ CREATE TABLE {schema}.tasks (
     CONSTRAINT tasks_progress_fraction CHECK (progress BETWEEN 0 AND 1)
 ) WITH (
     -- Half a page stays free, so that the two later versions of a row find room beside the first.
-    fillfactor = 50,
+    fillfactor = 40,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_insert_scale_factor = 0.05,

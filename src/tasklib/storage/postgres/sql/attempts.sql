@@ -317,7 +317,7 @@ done AS (
     WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = e.id AND t.version = e.version AND t.state = 'running'
     RETURNING t.id, t.watched
 )
-SELECT d.id, CASE WHEN d.watched THEN pg_notify('{channel}', 'done:' || d.id)::text END AS notified FROM done AS d;
+SELECT d.id::text AS id, CASE WHEN d.watched THEN pg_notify('{channel}', 'done:' || d.id)::text END AS notified FROM done AS d;
 
 -- name: end_attempts
 -- End attempts in any way but success: retry later, give up, snooze, release or cancel; fenced like complete_tasks.
