@@ -78,7 +78,8 @@ CREATE TABLE {schema}.tasks (
     CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0),
     CONSTRAINT tasks_progress_fraction CHECK (progress BETWEEN 0 AND 1)
 ) WITH (
-    -- Half a page stays free, so that the two later versions of a row find room beside the first.
+    -- More than half a page stays free: the version a claim makes is larger than the first and must fit beside it, and
+    -- that of the finish takes the place of the first.  With 50 an eighth of all finishes had to enter other pages.
     fillfactor = 40,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 5000,
