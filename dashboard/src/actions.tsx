@@ -178,6 +178,15 @@ export async function submit(body: Parameters<typeof create>[0]): Promise<string
   return created.id;
 }
 
+/** Store a task like another, with another payload; secrets that are shown as stars keep their stored value. */
+export async function resubmit(id: string, payload: unknown, priority: number): Promise<string> {
+  const params = { path: { task_id: id } };
+  const created = await take(api.POST("/api/tasks/{task_id}/resubmit", { params, body: { payload, priority } }));
+  say(`${created.type} was submitted again.`);
+  changed();
+  return created.id;
+}
+
 function create(body: import("./api/client").CreateTask) {
   return take(api.POST("/api/tasks", { body }));
 }

@@ -17,7 +17,7 @@ export const verb = (value: number, one: string, many: string): string => (value
 /** A span of seconds in one or two units: 0.4 s, 12 s, 3 min 20 s, 5 h, 2 d. */
 export function span(seconds: number): string {
   const s = Math.abs(seconds);
-  if (s < 0.001) return "0 s";
+  if (s < 0.001) return "<1 ms";
   if (s < 1) return `${Math.round(s * 1000)} ms`;
   if (s < 10) return `${s.toFixed(1)} s`;
   if (s < 60) return `${Math.round(s)} s`;

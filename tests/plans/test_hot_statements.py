@@ -35,6 +35,7 @@ WHOLE_TABLE = {
     "count_quickly": "counts what waits and what failed in their indexes, and what was inserted lately",
     "fold_totals": "counts what was inserted since the last time, once",
     "list_retrying": "looks through the index of failures",
+    "find_oldest_waiting": "looks at the head of each name and priority that waits",
     "count_ahead": "counts what waits before one task, when a person asks why",
 }
 

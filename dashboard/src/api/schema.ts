@@ -592,6 +592,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/metrics/oldest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Oldest Waiting
+         * @description Which task has been due the longest, paused and limited ones included.
+         */
+        get: operations["get_oldest_waiting_api_metrics_oldest_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/metrics/series": {
         parameters: {
             query?: never;
@@ -1435,6 +1455,18 @@ export interface components {
             level: string;
             /** Text */
             text: string;
+        };
+        /**
+         * OldestWaiting
+         * @description The task that has been due the longest; all null if none is due.
+         */
+        OldestWaiting: {
+            /** Id */
+            id?: string | null;
+            /** Type */
+            type?: string | null;
+            /** Dueat */
+            dueAt?: string | null;
         };
         /**
          * Outcomes
@@ -4434,6 +4466,53 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_oldest_waiting_api_metrics_oldest_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OldestWaiting"];
                 };
             };
             /** @description Unauthorized */

@@ -5,13 +5,13 @@ import { cleanUp } from "../actions";
 import { api, type Stats, take, type Task } from "../api/client";
 import { getSeries, type Series } from "../api/metrics";
 import { now } from "../clock";
-import { count, lastLine, short, shortId, span } from "../format";
+import { count, lastLine, seconds, short, shortId, span } from "../format";
 import { snapshot, stats } from "../live";
 import { href, query, setQuery } from "../router";
 import { type Resource, useResource } from "../resource";
 import { samples } from "../samples";
 import { can } from "../session";
-import { Ago, Badge, Button, Empty, LABELS, Loading, PageHead, Panel, shownStatus, type Shown, Trouble } from "../ui/basic";
+import { Ago, Badge, Button, Choice, Empty, LABELS, Loading, PageHead, Panel, shownStatus, type Shown, Trouble } from "../ui/basic";
 import { Chart, type Line } from "../ui/chart";
 import { Controls } from "../ui/controls";
 
@@ -75,19 +75,25 @@ function Facts({ hour }: { hour: Resource<Series> }) {
   const failed = hour.data?.points.reduce((sum, { ended: e }) => sum + n(e.failed) + n(e.buried), 0) ?? 0;
   const recent = samples.value.slice(-60);
   const rate = recent.length > 4 ? recent.reduce((sum, each) => sum + each.completed + each.failed, 0) / recent.length : null;
+  const oldest = useResource("oldest", (signal) => take(api.GET("/api/metrics/oldest", { signal })), { every: 5000 }).data;
   const waiting = stats.value ? stats.value.pending - stats.value.delayed + stats.value.retrying : 0;
   return (
     <dl class="strip">
       <Fact name="Tasks in the last hour" value={ended === undefined ? "–" : count(ended)} />
       <Fact name="Of them failed" value={ended ? `${((failed / ended) * 100).toFixed(1)} %` : "–"} />
       <Fact name="Now" value={rate === null ? "–" : `${rate.toFixed(1)}/s`} />
-      <Fact name="Waiting is done in" value={rate && waiting ? span(waiting / rate) : waiting ? "–" : "nothing waits"} />
+      <Fact name="Waiting is done in" value={rate && waiting ? span(waiting / rate) : "–"} />
+      <Fact
+        name="Oldest waiting"
+        value={oldest?.dueAt ? span(Math.max(seconds(oldest.dueAt, now.value), 0)) : oldest ? "nothing waits" : "–"}
+        to={oldest?.id ? `/tasks/${oldest.id}` : undefined}
+      />
       <Fact name="Workers alive" value={snapshot.value ? String(snapshot.value.workersAlive) : "–"} to="/workers" />
     </dl>
   );
 }
 
-function Fact({ name, value, to }: { name: string; value: string; to?: string }) {
+function Fact({ name, value, to }: { name: string; value: string; to?: string | undefined }) {
   return (
     <div>
       <dt>{name}</dt>
@@ -303,13 +309,7 @@ function CleanUp() {
       <form class="clean-up" onSubmit={send}>
         <label>
           Remove what ended more than{" "}
-          <select name="age" defaultValue="week" aria-label="Age">
-            {Object.entries(AGES).map(([key, [name]]) => (
-              <option key={key} value={key}>
-                {name}
-              </option>
-            ))}
-          </select>{" "}
+          <Choice name="age" label="Age" chosen="week" options={Object.entries(AGES).map(([key, [name]]) => [key, name])} />{" "}
           ago:
         </label>
         {(["completed", "failed", "cancelled", "buried"] as const).map((status) => (

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { Problem, type PutSchedule, type Schedule } from "../api/client";
 import { stats } from "../live";
-import { Button } from "../ui/basic";
+import { Button, Choice } from "../ui/basic";
 import { Dialog } from "../ui/dialog";
 
 interface Props {
@@ -11,6 +11,16 @@ interface Props {
   close: () => void;
   save: (name: string, body: PutSchedule) => Promise<void>;
 }
+
+const MISFIRES: [string, string][] = [
+  ["one", "run once"],
+  ["skip", "are skipped"],
+  ["all", "all run"],
+];
+const OVERLAPS: [string, string][] = [
+  ["allow", "start the next too"],
+  ["skip", "skip the next"],
+];
 
 export function ScheduleDialog({ like, close, save }: Props) {
   const [kind, setKind] = useState<"cron" | "every">(like?.every != null ? "every" : "cron");
@@ -76,18 +86,11 @@ export function ScheduleDialog({ like, close, save }: Props) {
             )}
             <label class="field stacked">
               Missed runs
-              <select name="misfire" defaultValue={like?.misfire ?? "one"}>
-                <option value="one">run once</option>
-                <option value="skip">are skipped</option>
-                <option value="all">all run</option>
-              </select>
+              <Choice name="misfire" chosen={like?.misfire ?? "one"} options={MISFIRES} />
             </label>
             <label class="field stacked">
               While one still runs
-              <select name="overlap" defaultValue={like?.overlap ?? "allow"}>
-                <option value="allow">start the next too</option>
-                <option value="skip">skip the next</option>
-              </select>
+              <Choice name="overlap" chosen={like?.overlap ?? "allow"} options={OVERLAPS} />
             </label>
           </div>
           <label class="field stacked">

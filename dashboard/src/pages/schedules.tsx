@@ -34,7 +34,7 @@ export function SchedulesPage() {
         <Loading />
       ) : known.length ? (
         <div class="scroller" tabIndex={0} role="region" aria-label="Schedules">
-          <table class="rows framed">
+          <table class="rows framed stacked">
             <thead>
               <tr>
                 <th>Schedule</th>

@@ -7,7 +7,7 @@ import { href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { can, loadSession, session, signOut } from "../session";
 import { attempt } from "../toasts";
-import { Ago, Button, Copy, Empty, Loading, PageHead, Panel, Trouble } from "../ui/basic";
+import { Ago, Button, Choice, Copy, Empty, Loading, PageHead, Panel, Trouble } from "../ui/basic";
 import { confirm, Dialog } from "../ui/dialog";
 
 export function SettingsPage() {
@@ -120,7 +120,11 @@ function Tokens() {
       ) : (
         !tokens.problem && (
           <Empty title="No tokens.">
-            <p>The service is open to this machine, and to nobody else. The first token changes that: from then on everybody needs one.</p>
+            {session.value?.name === "local" ? (
+              <p>The service is open to this machine, and to nobody else. The first token changes that: from then on everybody needs one.</p>
+            ) : (
+              <p>Who may come in is decided by the application around this service.</p>
+            )}
           </Empty>
         )
       )}
@@ -137,6 +141,7 @@ function Tokens() {
   );
 }
 
+const ROLES = ["viewer", "operator", "admin", "producer", "worker"];
 const DAYS: Record<string, number> = { "30": 30, "90": 90, "365": 365 };
 
 function TokenDialog({ first, close }: { first: boolean; close: () => void }) {
@@ -192,22 +197,11 @@ function TokenDialog({ first, close }: { first: boolean; close: () => void }) {
           </label>
           <label class="field stacked">
             Role
-            <select name="role" defaultValue={first ? "admin" : "viewer"}>
-              {(first ? ["admin"] : ["viewer", "operator", "admin", "producer", "worker"]).map((role) => (
-                <option key={role}>{role}</option>
-              ))}
-            </select>
+            <Choice name="role" chosen={first ? "admin" : "viewer"} options={(first ? ["admin"] : ROLES).map((role) => [role, role])} />
           </label>
           <label class="field stacked">
             Expires
-            <select name="expires">
-              <option value="">never</option>
-              {Object.keys(DAYS).map((days) => (
-                <option key={days} value={days}>
-                  in {days} days
-                </option>
-              ))}
-            </select>
+            <Choice name="expires" chosen="" options={[["", "never"], ...Object.keys(DAYS).map((days): [string, string] => [days, `in ${days} days`])]} />
           </label>
           {problem && (
             <p class="trouble" role="alert">

@@ -106,7 +106,7 @@ function Head({ task }: { task: TaskDetail }) {
         </p>
       </div>
       <div class="page-actions">
-        {can("submit") && <Button onClick={() => openSubmit(task)}>Submit again …</Button>}
+        {can("operate") && <Button onClick={() => openSubmit(task)}>Submit again …</Button>}
         {can("operate") &&
           ACTIONS.filter((action) => isPossible(action, shown)).map((action) => (
             <Button

@@ -140,3 +140,24 @@ export function Bar({ part, label }: { part: number; label: string }) {
     </progress>
   );
 }
+
+interface ChoiceProps {
+  name: string;
+  /** Value and text of each. */
+  options: [string, string][];
+  chosen: string;
+  label?: string;
+}
+
+/** A list of which one is chosen at first; the form reads it. */
+export function Choice({ name, options, chosen, label }: ChoiceProps) {
+  return (
+    <select name={name} aria-label={label}>
+      {options.map(([value, text]) => (
+        <option key={value} value={value} selected={value === chosen}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}

@@ -2,13 +2,14 @@
 
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import { submit } from "../actions";
+import { resubmit, submit } from "../actions";
 import { type CreateTask, Problem, type TaskDetail } from "../api/client";
 import { stats } from "../live";
 import { go, href } from "../router";
 import { Button } from "./basic";
 import { Dialog } from "./dialog";
 
+const STARS = "**********";
 const open = signal<{ like?: TaskDetail } | null>(null);
 
 export function openSubmit(like?: TaskDetail): void {
@@ -27,7 +28,8 @@ function Form({ like }: { like: TaskDetail | undefined }) {
     event.preventDefault();
     setBusy(true);
     try {
-      const id = await submit(read(new FormData(event.currentTarget as HTMLFormElement)));
+      const form = new FormData(event.currentTarget as HTMLFormElement);
+      const id = like ? await again(like, form) : await submit(read(form));
       close();
       go(href(`/tasks/${id}`));
     } catch (error) {
@@ -37,48 +39,10 @@ function Form({ like }: { like: TaskDetail | undefined }) {
     }
   };
   return (
-    <Dialog title={like ? "Submit again" : "New task"} onClose={close} wide>
+    <Dialog title={like ? `Submit ${like.type} again` : "New task"} onClose={close} wide>
       <form onSubmit={(event) => void send(event)}>
         <div class="dialog-body form">
-          <label class="field stacked">
-            Type
-            <input name="type" required maxLength={255} list="known-types" defaultValue={like?.type ?? ""} autoComplete="off" />
-          </label>
-          <datalist id="known-types">
-            {Object.keys(stats.value?.byType ?? {}).map((name) => (
-              <option key={name} value={name} />
-            ))}
-          </datalist>
-          <label class="field stacked">
-            Payload (JSON)
-            <textarea name="payload" rows={10} spellcheck={false} defaultValue={JSON.stringify(like?.payload ?? {}, null, 2)} />
-          </label>
-          <div class="form-grid">
-            <label class="field stacked">
-              Priority
-              <input name="priority" type="number" step="1" defaultValue={String(like?.priority ?? 0)} />
-            </label>
-            <label class="field stacked">
-              Attempts at most
-              <input name="maxAttempts" type="number" min="1" step="1" placeholder="as its type says" defaultValue={like ? String(like.maxAttempts) : ""} />
-            </label>
-            <label class="field stacked">
-              Not before
-              <input name="runAfter" type="datetime-local" />
-            </label>
-            <label class="field stacked">
-              Time limit, seconds
-              <input name="timeoutSeconds" type="number" min="0.001" step="any" defaultValue={String(like?.timeoutSeconds ?? "")} />
-            </label>
-            <label class="field stacked">
-              Tags (JSON)
-              <input name="tags" spellcheck={false} defaultValue={JSON.stringify(like?.tags ?? {})} />
-            </label>
-            <label class="field stacked">
-              Concurrency key
-              <input name="concurrencyKey" maxLength={500} defaultValue={like?.concurrencyKey ?? ""} />
-            </label>
-          </div>
+          {like ? <Again like={like} /> : <Fresh />}
           {problem && (
             <p class="trouble" role="alert">
               {problem}
@@ -94,6 +58,81 @@ function Form({ like }: { like: TaskDetail | undefined }) {
       </form>
     </Dialog>
   );
+}
+
+/** The payload and what decides when it runs; everything else stays as it was. */
+function Again({ like }: { like: TaskDetail }) {
+  return (
+    <>
+      <Payload value={like.payload} />
+      {JSON.stringify(like.payload)?.includes(STARS) && (
+        <p class="soft">
+          <code>{STARS}</code> stands for a secret: left as it is, the new task gets the stored value.
+        </p>
+      )}
+      <label class="field stacked">
+        Priority
+        <input name="priority" type="number" step="1" required defaultValue={String(like.priority)} />
+      </label>
+    </>
+  );
+}
+
+function Fresh() {
+  return (
+    <>
+      <label class="field stacked">
+        Type
+        <input name="type" required maxLength={255} list="known-types" autoComplete="off" />
+      </label>
+      <datalist id="known-types">
+        {Object.keys(stats.value?.byType ?? {}).map((name) => (
+          <option key={name} value={name} />
+        ))}
+      </datalist>
+      <Payload value={{}} />
+      <div class="form-grid">
+        <label class="field stacked">
+          Priority
+          <input name="priority" type="number" step="1" defaultValue="0" />
+        </label>
+        <label class="field stacked">
+          Attempts at most
+          <input name="maxAttempts" type="number" min="1" step="1" placeholder="as its type says" />
+        </label>
+        <label class="field stacked">
+          Not before
+          <input name="runAfter" type="datetime-local" />
+        </label>
+        <label class="field stacked">
+          Time limit, seconds
+          <input name="timeoutSeconds" type="number" min="0.001" step="any" placeholder="as its type says" />
+        </label>
+        <label class="field stacked">
+          Tags (JSON)
+          <input name="tags" spellcheck={false} defaultValue="{}" />
+        </label>
+        <label class="field stacked">
+          Concurrency key
+          <input name="concurrencyKey" maxLength={500} />
+        </label>
+      </div>
+    </>
+  );
+}
+
+function Payload({ value }: { value: unknown }) {
+  return (
+    <label class="field stacked">
+      Payload (JSON)
+      <textarea name="payload" rows={10} spellcheck={false} defaultValue={JSON.stringify(value ?? {}, null, 2)} />
+    </label>
+  );
+}
+
+function again(like: TaskDetail, form: FormData): Promise<string> {
+  const payload = json((form.get("payload") as string).trim() || "null", "Payload");
+  return resubmit(like.id, payload, Number(form.get("priority")));
 }
 
 /** The request that the fields mean; text that is no JSON is an error that says where. */

@@ -2,7 +2,7 @@
 
 import type { Attempt, TaskDetail } from "../api/client";
 import { now } from "../clock";
-import { absolute, dayAndTime, span } from "../format";
+import { absolute, span, timeOfDay } from "../format";
 
 interface Piece {
   kind: "delayed" | "waited" | "completed" | "failed" | "running" | "retry" | "cancelled" | "lost";
@@ -45,10 +45,10 @@ export function Timeline({ task }: { task: TaskDetail }) {
           </g>
         ))}
         <text class="t-edge" x="0" y="43">
-          {dayAndTime(first.from)}
+          {absolute(first.from)}
         </text>
         <text class="t-edge" x="100%" y="43" text-anchor="end">
-          {dayAndTime(last.to)}
+          {sameDay(first.from, last.to) ? timeOfDay(last.to) : absolute(last.to)}
         </text>
       </svg>
       <figcaption>
@@ -87,6 +87,8 @@ function piecesOf(task: TaskDetail, now: number): Piece[] {
   } else if (!task.completedAt) wait(now, task.status === "failed");
   return pieces;
 }
+
+const sameDay = (a: number, b: number) => new Date(a).toDateString() === new Date(b).toDateString();
 
 function kindOf(attempt: Attempt): Piece["kind"] {
   if (attempt.outcome === "completed") return "completed";

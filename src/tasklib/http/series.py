@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
+from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field, model_validator
@@ -12,8 +13,9 @@ from tasklib.http.audit import AuditedRoute
 from tasklib.http.auth import Permission, needs
 from tasklib.http.errors import problems
 from tasklib.http.fields import Answer, Input, Name
-from tasklib.http.service import NOT_MODIFIED, Service, conditional
+from tasklib.http.service import NOT_MODIFIED, Queue, Service, conditional
 from tasklib.storage.operations import numbers
+from tasklib.storage.operations.waiting import find_oldest_waiting
 
 router = APIRouter(prefix="/api/metrics", tags=["metrics"], route_class=AuditedRoute)
 
@@ -107,6 +109,23 @@ class TypesWork(Answer):
 
     seconds: int
     types: list[TypeWork]
+
+
+class OldestWaiting(Answer):
+    """The task that has been due the longest; all null if none is due."""
+
+    id: UUID | None = None
+    type: str | None = None
+    due_at: datetime | None = None
+
+
+@router.get("/oldest", responses=problems(401, 403, 503), **needs(Permission.READ))
+async def get_oldest_waiting(queue: Queue) -> OldestWaiting:
+    """Which task has been due the longest, paused and limited ones included."""
+    found = await queue.database.arun(lambda: find_oldest_waiting(queue.clock.now()))
+    if found is None:
+        return OldestWaiting()
+    return OldestWaiting(id=found.id, type=found.name, due_at=found.due_at)
 
 
 @router.get(

@@ -93,3 +93,20 @@ def test_counts_of_a_large_queue_are_kept_for_a_moment_and_renewed(
     monkeypatch.setattr(counts, "OLDEST_SECONDS", 0.0)
     assert http.get("/api/tasks/stats").json()["pending"] == 2
     assert http.get("/api/tasks", params={"status": "delayed"}).json()["total"] == 0
+
+
+def test_the_task_that_has_waited_the_longest_is_found(queue: Face, http: Client) -> None:
+    assert http.get("/api/metrics/oldest").json() == {"id": None, "type": None, "dueAt": None}
+    queue.enqueue("later", delay_seconds=60)
+    assert http.get("/api/metrics/oldest").json()["id"] is None
+    keyed = queue.enqueue("b", concurrency_key="tenant-7")
+    queue.advance(1)
+    for name, priority in (("a", 5), ("a", 0), ("c", 9)):
+        queue.enqueue(name, priority=priority)
+
+    assert http.get("/api/metrics/oldest").json()["id"] == str(keyed.id)
+    queue.cancel(keyed.id)
+    queue.advance(1)
+    queue.enqueue("a", priority=7)
+    assert http.get("/api/metrics/oldest").json()["dueAt"] < queue.now.isoformat()
+    assert http.get("/api/metrics/oldest").json()["type"] in ("a", "c")
