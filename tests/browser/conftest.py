@@ -23,9 +23,9 @@ TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation",
     (event) => console.error("policy violated:", event.violatedDirective, event.blockedURI, event.sample))"""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for all tests of this run."""
+    """One for all tests of a file; not longer, because Playwright keeps an event loop running in this thread."""
     path = chromium.find()
     if path is None:
         pytest.skip(f"there is no browser on this machine: {chromium.REMEDY}")
