@@ -18,8 +18,10 @@ from tasklib.explain import explain as explain_evidence
 from tasklib.queue import Id, TaskQueue, require_id
 from tasklib.redaction import SECRETS_HEADER, Redactor
 from tasklib.storage.database import Database
-from tasklib.storage.operations import actions, controls, numbers, tasks, workers
+from tasklib.storage.operations import actions, controls, errors, numbers, tasks, workers
+from tasklib.storage.operations.attempts import summary
 from tasklib.storage.operations.controls import Pause
+from tasklib.storage.operations.errors import ErrorGroup
 from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.operations.numbers import Depth, Work
 from tasklib.storage.statement import Operation
@@ -194,6 +196,19 @@ class Manage:
         return (yield from tasks.count_tasks(chosen, now) if dry_run else _IN_BULK[action](chosen, now))
 
     aact_on_matching = act_on_matching.twin
+
+    @operation
+    def errors(self, name: str | None = None, *, limit: int = 100) -> Operation[tuple[ErrorGroup, ...]]:
+        """What went wrong, grouped by name and kind of error, the latest first."""
+        groups: list[ErrorGroup] = []
+        for group in (yield from errors.list_errors(name, limit)):
+            # What is secret is known only by the arguments of the task whose message it is.
+            task = yield from tasks.get_task(group.example)
+            shown = None if task is None else self.redactor.task(task)
+            groups.append(replace(group, message=summary((shown and shown.error) or "")))
+        return tuple(groups)
+
+    aerrors = errors.twin
 
     @operation
     def cleanup(

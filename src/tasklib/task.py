@@ -228,6 +228,8 @@ class TaskFilter:
     ids: tuple[UUID, ...] | None = None
     unique_key: str | None = None
     concurrency_key: str | None = None
+    fingerprint: str | None = None
+    """Only tasks that failed for good in this way; empty for those of which no way was noted."""
     search: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None

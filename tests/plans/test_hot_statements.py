@@ -36,6 +36,7 @@ WHOLE_TABLE = {
     "fold_totals": "counts what was inserted since the last time, once",
     "list_retrying": "looks through the index of failures",
     "find_oldest_waiting": "looks at the head of each name and priority that waits",
+    "list_errors": "counts what failed for good, by an index of those alone",
     "count_ahead": "counts what waits before one task, when a person asks why",
 }
 
@@ -80,6 +81,9 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"]), "now": None}),
         "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting), "now": None}),
         "delete_tasks": Statement("delete_tasks", {"ids": dumps(waiting)}),
+        "redrive_tasks": Statement(
+            "redrive_tasks", {"batch": dumps([{"id": task_id, "delay": 1.0} for task_id in waiting]), "now": None}
+        ),
         "last_position": Statement("last_position"),
         "list_tasks": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH),
         "list_tasks, next page": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH, before=ROWS),

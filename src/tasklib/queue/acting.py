@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Unpack
+from typing import Final, Unpack
 
-from tasklib.errors import require_aware, seconds_of
-from tasklib.queue.arguments import Filters, Id, check_states, require_id, task_filter
+from tasklib.errors import ConfigurationError, require_aware, seconds_of
+from tasklib.queue.arguments import Filters, Id, check_states, check_whole, is_rate, require_id, task_filter
 from tasklib.queue.base import QueueBase
-from tasklib.storage.operations import actions, tasks
+from tasklib.storage.operations import actions, errors, tasks
+from tasklib.storage.operations.errors import ErrorGroup
 from tasklib.storage.statement import Operation
 from tasklib.task import Task, TaskFilter, TaskState
 from tasklib.twin import operation
+
+END_OF_TIME: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class ActsOnTasks(QueueBase):
@@ -79,9 +82,39 @@ class ActsOnTasks(QueueBase):
         **filters: Unpack[Filters],
     ) -> Operation[int]:
         """Remove every matching task that is finished; with `dry_run` only count the matches."""
+        if filters.get("completed_before") is None:
+            # A failed task that waits for its retry has not ended, so that it can be told only by the time of its end.
+            filters = {**filters, "completed_before": END_OF_TIME}
         return (yield from self._act(actions.delete_matching, actions.RETRYABLE, state, name, dry_run, filters))
 
     adelete_many = delete_many.twin
+
+    @operation
+    def errors(self, name: str | None = None, *, limit: int = 100) -> Operation[Sequence[ErrorGroup]]:
+        """What failed for good or was buried, grouped by name and kind of error, the latest first."""
+        return (yield from errors.list_errors(name, check_whole("limit", limit)))
+
+    aerrors = errors.twin
+
+    @operation
+    def redrive(self, group: ErrorGroup | str, *, rate: float | None = None, dry_run: bool = False) -> Operation[int]:
+        """Start every task of a group of `errors()` anew, from zero attempts; returns how many.
+
+        They come due one after the other, `rate` in a second; without a rate all at once.  `dry_run` only counts.
+        """
+        if rate is not None and not is_rate(rate, above=0):
+            raise ConfigurationError(f"a rate is a number of tasks per second above 0, or None, got {rate!r}")
+        found = group if isinstance(group, ErrorGroup) else (yield from self._group(group))
+        which, now = errors.dead_letters(found.name, found.fingerprint or ""), self.clock.now()
+        return (yield from tasks.count_tasks(which, now) if dry_run else errors.redrive(which, rate, now))
+
+    aredrive = redrive.twin
+
+    def _group(self, group_id: str) -> Operation[ErrorGroup]:
+        for found in (yield from errors.list_errors(None, errors.MOST_GROUPS)):
+            if found.id == group_id:
+                return found
+        raise ConfigurationError(f"no group of errors has the id {group_id!r}; queue.errors() lists them")
 
     @operation
     def cleanup(

@@ -21,6 +21,7 @@ class Filters(TypedDict, total=False):
     ids: Iterable[Id] | None
     unique_key: str | None
     concurrency_key: str | None
+    fingerprint: str | None
     search: str | None
     created_after: datetime | None
     created_before: datetime | None
@@ -59,6 +60,7 @@ def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Fi
         ids=None if ids is None else tuple(require_id(each) for each in ids),
         unique_key=filters.get("unique_key"),
         concurrency_key=filters.get("concurrency_key"),
+        fingerprint=filters.get("fingerprint"),
         search=filters.get("search"),
         created_after=filters.get("created_after"),
         created_before=filters.get("created_before"),
@@ -75,6 +77,12 @@ def check_states(state: str | Iterable[str] | None, known: Sequence[str] = FILTE
         if each not in known:
             raise ConfigurationError(f"no such state: {each!r}; the states are {', '.join(known)}")
     return tuple(str(each) for each in states)
+
+
+def is_rate(value: Any, *, above: float | None = None) -> bool:
+    """Whether it is a number of tasks per second: 0 or more, or above something."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value < 1e9 and (above is None or value > above)
 
 
 def check_whole(name: str, value: Any) -> int:

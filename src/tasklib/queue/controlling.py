@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tasklib.errors import ConfigurationError
-from tasklib.queue.arguments import check_whole
+from tasklib.queue.arguments import check_whole, is_rate
 from tasklib.queue.base import QueueBase
 from tasklib.storage.operations import controls, keys
 from tasklib.storage.operations.controls import Limit, Pause
@@ -46,7 +45,7 @@ class ControlsTasks(QueueBase):
 
         What is not used fills up to one second's worth, and at least one.  Every attempt counts.
         """
-        if not _is_rate(tasks_per_second):
+        if not is_rate(tasks_per_second):
             raise ConfigurationError(
                 f"a rate limit is a number of tasks per second, 0 for unlimited, got {tasks_per_second!r}"
             )
@@ -101,7 +100,3 @@ class ControlsTasks(QueueBase):
         return (yield from controls.list_pauses())
 
     apauses = pauses.twin
-
-
-def _is_rate(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9

@@ -39,9 +39,9 @@ def task_from_row(row: Row) -> Task:
         id=task_id,
         name=row["name"],
         state=TaskState(row["state"]),
-        scheduled_at=_required(row["scheduled_at"]),
-        created_at=_required(row["created_at"]),
-        updated_at=_required(row["updated_at"]),
+        scheduled_at=required_moment(row["scheduled_at"]),
+        created_at=required_moment(row["created_at"]),
+        updated_at=required_moment(row["updated_at"]),
         started_at=moment(row["started_at"]),
         completed_at=moment(row["completed_at"]),
         args=_json(row["args"]),
@@ -117,7 +117,7 @@ class ClaimedTask:
         """The whole task as the claim left it."""
         (priority, tags, scheduled_at, created_at, rare) = self.fields[9:]
         (_, _, unique_key, concurrency_key, expires_at) = rare or (None,) * 5
-        started_at = _required(self.claim[0])
+        started_at = required_moment(self.claim[0])
         return Task(
             id=UUID(self.id),
             seq=self.seq,
@@ -132,8 +132,8 @@ class ClaimedTask:
             priority=priority,
             tags=tags or {},
             headers=self.headers,
-            scheduled_at=_required(scheduled_at),
-            created_at=_required(created_at),
+            scheduled_at=required_moment(scheduled_at),
+            created_at=required_moment(created_at),
             started_at=started_at,
             updated_at=started_at,
             locked_until=started_at + timedelta(seconds=self.claim[1]),
@@ -152,8 +152,8 @@ def worker_from_row(row: Row) -> WorkerInfo:
         worker_id=row["worker_id"],
         host=row["host"],
         pid=row["pid"],
-        started_at=_required(row["started_at"]),
-        heartbeat_at=_required(row["heartbeat_at"]),
+        started_at=required_moment(row["started_at"]),
+        heartbeat_at=required_moment(row["heartbeat_at"]),
         names=tuple(_json(row["names"])),
         concurrency=row["concurrency"],
         idle=bool(row["idle"]),
@@ -167,7 +167,8 @@ def number(value: float | None) -> float | None:
     return int(value) if value is not None and value == int(value) else value
 
 
-def _required(value: datetime | str | float) -> datetime:
+def required_moment(value: datetime | str | float) -> datetime:
+    """The same for a time that is always there."""
     parsed = moment(value)
     assert parsed is not None
     return parsed

@@ -55,13 +55,13 @@ def retry_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
     """Start every matching task anew that may be; one whose unique key is taken again is passed over."""
 
     def retry(rows: Sequence[Row]) -> Operation[int]:
-        ids = yield from _without_taken_keys(rows)
+        ids = yield from without_taken_keys(rows)
         states = dumps([str(s) for s in RETRYABLE])
         changed = yield Statement("retry_tasks", {"ids": _ids(ids), "states": states, "now": now})
         yield Statement("wake_workers")
         return len(changed)
 
-    return (yield from _in_steps(which, now, retry))
+    return (yield from in_steps(which, now, retry))
 
 
 def cancel_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
@@ -71,7 +71,7 @@ def cancel_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
         changed = yield Statement("cancel_tasks", {"ids": _ids([uuid(row["id"]) for row in rows]), "now": now})
         return len(changed)
 
-    return (yield from _in_steps(which, now, cancel))
+    return (yield from in_steps(which, now, cancel))
 
 
 def delete_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
@@ -81,7 +81,7 @@ def delete_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
         changed = yield Statement("delete_tasks", {"ids": _ids([uuid(row["id"]) for row in rows])})
         return len(changed)
 
-    return (yield from _in_steps(which, now, delete))
+    return (yield from in_steps(which, now, delete))
 
 
 def cleanup_tasks(older_than: datetime, states: Sequence[TaskState], name: str | None = None) -> Operation[int]:
@@ -98,9 +98,7 @@ def cleanup_tasks(older_than: datetime, states: Sequence[TaskState], name: str |
         deleted, after = deleted + row["deleted"], row["last"]
 
 
-def _in_steps(
-    which: TaskFilter, now: datetime | None, act: Callable[[Sequence[Row]], Operation[int]]
-) -> Operation[int]:
+def in_steps(which: TaskFilter, now: datetime | None, act: Callable[[Sequence[Row]], Operation[int]]) -> Operation[int]:
     """Act on all matching tasks that exist now, in insertion order, one bounded transaction after the other."""
     changed, after = 0, 0
     until = (yield Statement("last_position"))[0]["seq"]
@@ -118,7 +116,7 @@ def _in_steps(
         after = page[-1]["seq"]
 
 
-def _without_taken_keys(rows: Sequence[Row]) -> Operation[list[UUID]]:
+def without_taken_keys(rows: Sequence[Row]) -> Operation[list[UUID]]:
     """The ids that can come alive again: the first of each unique key, and none whose key a live task holds."""
     first: dict[tuple[str, str], UUID] = {}
     free = []

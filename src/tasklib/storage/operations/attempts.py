@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.codec import dumps, loads
+from tasklib.fingerprint import fingerprint
 from tasklib.lifecycle import EFFECTS, Ending
 from tasklib.storage.operations.keys import NOBODYS_TURN, settle_turn, take_turn
 from tasklib.storage.rows import ClaimedTask
@@ -184,6 +185,7 @@ def _ending(ending: Ending, moment: float) -> dict[str, Any]:
         "refund": effect.refund,
         "retried": effect.retried,
         "error": error,
+        "fingerprint": None if error is None else fingerprint(error),
         "outcome": ending.outcome,
         "summary": None if error is None else summary(error),
         "started_ago": None if ending.started is None else moment - ending.started,

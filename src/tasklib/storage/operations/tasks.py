@@ -113,6 +113,7 @@ def filter_params(which: TaskFilter, now: datetime | None) -> dict[str, Any]:
         "ids": None if which.ids is None else dumps([str(i) for i in which.ids]),
         "unique_key": which.unique_key,
         "concurrency_key": which.concurrency_key,
+        "fingerprint": which.fingerprint,
         "search": which.search,
         "created_after": which.created_after,
         "created_before": which.created_before,

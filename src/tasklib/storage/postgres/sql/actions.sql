@@ -2,7 +2,7 @@
 -- Start tasks anew from zero attempts; only those in one of the states given.
 UPDATE {schema}.tasks AS t
 SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL,
-    result = NULL, error = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
+    result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
     finished_by = NULL, expires_at = NULL, updated_at = c.now,
     scheduled_at = least(t.scheduled_at, c.now)
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c

@@ -324,7 +324,7 @@ SELECT d.id::text AS id, CASE WHEN d.watched THEN pg_notify('{channel}', 'done:'
 WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
         id uuid, version integer, state text, terminal boolean, delay double precision, refund integer,
-        retried integer, error text, outcome text, summary text, started_ago double precision,
+        retried integer, error text, fingerprint text, outcome text, summary text, started_ago double precision,
         ended_ago double precision
     )
 ),
@@ -335,7 +335,7 @@ done AS (
         next_retry_at = c.now + make_interval(secs => e.delay),
         started_at = coalesce(c.now - make_interval(secs => e.started_ago), t.started_at),
         attempts = t.attempts - e.refund, retry_count = t.retry_count + e.retried,
-        error = coalesce(e.error, t.error),
+        error = coalesce(e.error, t.error), fingerprint = coalesce(e.fingerprint, t.fingerprint),
         history = CASE WHEN e.outcome IS NULL THEN t.history ELSE {append_history} END,
         progress = CASE WHEN e.terminal THEN t.progress END,
         progress_message = CASE WHEN e.terminal THEN t.progress_message END,

@@ -15,6 +15,9 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     AND (:ids::jsonb IS NULL OR t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)))
     AND (:unique_key::text IS NULL OR t.unique_key = :unique_key::text)
     AND (:concurrency_key::text IS NULL OR t.concurrency_key = :concurrency_key::text)
+    AND (:fingerprint::text IS NULL OR (t.dead_at IS NOT NULL AND (
+        t.fingerprint = :fingerprint::text OR (:fingerprint::text = '' AND t.fingerprint IS NULL)
+    )))
     AND (:search::text IS NULL OR strpos(lower(t.kwargs::text), lower(:search::text)) > 0
         OR strpos(lower(t.tags::text), lower(:search::text)) > 0
         OR strpos(lower(coalesce(t.error, '')), lower(:search::text)) > 0)
@@ -61,7 +64,7 @@ SET state = 'pending', next_retry_at = NULL, kwargs = n.kwargs, max_retries = n.
     scheduled_at = coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))),
     timeout_seconds = n.timeout_seconds, priority = coalesce(n.priority, 0), tags = coalesce(n.tags, '{}'),
     concurrency_key = n.concurrency_key, headers = n.headers, expires_at = n.expires_at AT TIME ZONE 'UTC',
-    attempts = 0, retry_count = 0, error = NULL, updated_at = c.now
+    attempts = 0, retry_count = 0, lost_count = 0, error = NULL, fingerprint = NULL, updated_at = c.now
 FROM
     (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
     jsonb_to_recordset(:batch::jsonb) AS n (

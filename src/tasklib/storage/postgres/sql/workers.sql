@@ -181,7 +181,7 @@ WITH lost AS (
         finished_by = CASE
             WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN t.worker_id
         END,
-        error = l.error,
+        error = l.error, fingerprint = 'WorkerLost',
         history = {append_lost},
         updated_at = c.now, worker_id = NULL, locked_until = NULL
     FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c

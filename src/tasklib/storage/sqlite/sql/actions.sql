@@ -2,7 +2,7 @@
 -- Start tasks anew from zero attempts; only those in one of the states given.
 UPDATE tasks
 SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL,
-    result = NULL, error = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
+    result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
     finished_by = NULL, expires_at = NULL, updated_at = :now,
     scheduled_at = min(scheduled_at, :now)
 WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND state IN (SELECT s.value FROM json_each(:states) AS s)

@@ -222,7 +222,7 @@ SET state = e.value ->> 'state',
         THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', e.value ->> 'delay')) END,
     started_at = CASE WHEN e.value ->> 'started_ago' IS NULL THEN started_at ELSE {started_at} END,
     attempts = attempts - (e.value ->> 'refund'), retry_count = retry_count + (e.value ->> 'retried'),
-    error = coalesce(e.value ->> 'error', error),
+    error = coalesce(e.value ->> 'error', error), fingerprint = coalesce(e.value ->> 'fingerprint', fingerprint),
     history = CASE WHEN e.value ->> 'outcome' IS NULL THEN history ELSE json_insert(
         CASE WHEN json_array_length(history) >= 20 THEN json_remove(history, '$[0]') ELSE coalesce(history, '[]') END,
         '$[#]', json_array(

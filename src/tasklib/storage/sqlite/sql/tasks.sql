@@ -19,6 +19,7 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     AND (:ids IS NULL OR t.id IN (SELECT i.value FROM json_each(:ids) AS i))
     AND (:unique_key IS NULL OR t.unique_key = :unique_key)
     AND (:concurrency_key IS NULL OR t.concurrency_key = :concurrency_key)
+    AND (:fingerprint IS NULL OR (t.dead_at IS NOT NULL AND coalesce(t.fingerprint, '') = :fingerprint))
     AND (:search IS NULL OR instr(lower(t.kwargs), lower(:search)) > 0 OR instr(lower(t.tags), lower(:search)) > 0
         OR instr(lower(coalesce(t.error, '')), lower(:search)) > 0)
     AND (:created_after IS NULL OR t.created_at >= :created_after)
@@ -66,7 +67,7 @@ SET state = 'pending', next_retry_at = NULL, kwargs = n.value -> 'kwargs', max_r
     timeout_seconds = n.value ->> 'timeout_seconds', priority = coalesce(n.value ->> 'priority', 0),
     tags = coalesce(n.value -> 'tags', '{}'), concurrency_key = n.value ->> 'concurrency_key',
     headers = n.value -> 'headers', expires_at = n.value ->> 'expires_at',
-    attempts = 0, retry_count = 0, error = NULL, updated_at = :now
+    attempts = 0, retry_count = 0, lost_count = 0, error = NULL, fingerprint = NULL, updated_at = :now
 FROM json_each(:batch) AS n
 WHERE tasks.name = n.value ->> 'name' AND tasks.live_key = n.value ->> 'unique_key' AND tasks.due_at IS NOT NULL
 RETURNING tasks.id;

@@ -150,7 +150,7 @@ SET state = CASE
     progress = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN progress END,
     progress_message = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN progress_message END,
     finished_by = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN worker_id END,
-    error = l.error,
+    error = l.error, fingerprint = 'WorkerLost',
     history = json_insert(
         CASE WHEN json_array_length(history) >= 20 THEN json_remove(history, '$[0]') ELSE coalesce(history, '[]') END,
         '$[#]', json_array(attempts, started_at, :now, worker_id, 'lost', l.error)

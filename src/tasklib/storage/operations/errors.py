@@ -1,0 +1,85 @@
+"""Dead letters: tasks that failed for good, grouped by what went wrong, and started again at a chosen rate."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from tasklib.codec import dumps
+from tasklib.storage.operations.actions import in_steps, without_taken_keys
+from tasklib.storage.operations.attempts import summary
+from tasklib.storage.rows import required_moment, uuid
+from tasklib.storage.statement import Operation, Row, Statement
+from tasklib.task import TaskFilter, TaskState
+
+MOST_GROUPS = 1000
+"""Groups that are looked through for one by its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Tasks of one name that failed for good in the same way."""
+
+    id: str
+    """Short and the same everywhere: made of name and fingerprint."""
+    name: str
+    fingerprint: str | None
+    """The exception, and the function in which it was raised; None if nothing was noted."""
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    example: UUID
+    """The task that failed last."""
+    message: str
+    """What its error said."""
+
+
+def list_errors(name: str | None, limit: int) -> Operation[list[ErrorGroup]]:
+    """What went wrong, the latest first."""
+    rows = yield Statement("list_errors", {"name": name, "limit": limit})
+    return [
+        ErrorGroup(
+            id=group_id(row["name"], row["fingerprint"]),
+            name=row["name"],
+            fingerprint=row["fingerprint"],
+            count=row["count"],
+            first_seen=required_moment(row["first_seen"]),
+            last_seen=required_moment(row["last_seen"]),
+            example=uuid(row["id"]),
+            message=summary(row["error"] or ""),
+        )
+        for row in rows
+    ]
+
+
+def redrive(which: TaskFilter, rate: float | None, now: datetime | None) -> Operation[int]:
+    """Start every matching task anew that failed for good; they come due one after the other, `rate` in a second.
+
+    Without a rate all at once.  One whose unique key is taken again is passed over.
+    """
+    restarted = 0
+
+    def restart(rows: Sequence[Row]) -> Operation[int]:
+        nonlocal restarted
+        ids = yield from without_taken_keys(rows)
+        delays = {str(task_id): (restarted + n) / rate if rate else 0.0 for n, task_id in enumerate(ids)}
+        batch = dumps([{"id": task_id, "delay": delay} for task_id, delay in sorted(delays.items())])
+        changed = yield Statement("redrive_tasks", {"batch": batch, "now": now})
+        yield Statement("wake_workers")
+        restarted += len(changed)
+        return len(changed)
+
+    return (yield from in_steps(which, now, restart))
+
+
+def dead_letters(name: str | None = None, fingerprint: str | None = None) -> TaskFilter:
+    """The filter that means tasks which failed for good."""
+    return TaskFilter(states=(str(TaskState.FAILED), str(TaskState.BURIED)), name=name, fingerprint=fingerprint)
+
+
+def group_id(name: str, fingerprint: str | None) -> str:
+    """A short name for a group of errors."""
+    return hashlib.sha256(f"{name}\n{fingerprint or ''}".encode()).hexdigest()[:12]
