@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
-from typing import Any, Final, TypeAlias, TypeVar, overload
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
 from tasklib.errors import ConfigurationError, ContextError
 from tasklib.redaction import Redactor, Texts
@@ -245,9 +245,9 @@ def current_context() -> TaskContext: ...
 def current_context(default: _T, /) -> TaskContext | _T: ...
 def current_context(*default: Any) -> Any:
     """The context of the task this code runs in; outside one the default, or ContextError without one."""
-    context = _current.get()
-    if context is not None:
-        return context
+    found = _current.get()
+    if found is not None:
+        return found if isinstance(found, TaskContext) else found.context
     if default:
         return default[0]
     raise ContextError(
@@ -256,9 +256,18 @@ def current_context(*default: Any) -> Any:
     )
 
 
-def make_current(context: TaskContext) -> None:
-    """Make the context the current one for the rest of this asyncio task; for the worker."""
-    _current.set(context)
+class HasContext(Protocol):
+    """An attempt, which makes its context when somebody first asks: most tasks never do."""
+
+    @property
+    def context(self) -> TaskContext:
+        """The context of the attempt."""
+        ...
+
+
+def make_current(attempt: HasContext) -> None:
+    """Make the attempt's context the current one from here on in this context of variables; for the worker."""
+    _current.set(attempt)
 
 
 class activate:  # noqa: N801  used as a function in `with`
@@ -270,7 +279,7 @@ class activate:  # noqa: N801  used as a function in `with`
         self._context = context
 
     def __enter__(self) -> TaskContext:
-        self._token: Token[TaskContext | None] = _current.set(self._context)
+        self._token: Token[TaskContext | HasContext | None] = _current.set(self._context)
         return self._context
 
     def __exit__(
@@ -279,7 +288,7 @@ class activate:  # noqa: N801  used as a function in `with`
         _current.reset(self._token)
 
 
-_current: ContextVar[TaskContext | None] = ContextVar("tasklib_task", default=None)
+_current: ContextVar[TaskContext | HasContext | None] = ContextVar("tasklib_task", default=None)
 _logger: Final = logging.getLogger("tasklib.task")
 
 

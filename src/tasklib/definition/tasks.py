@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any, Literal, TypeAlias, cast
 
 from tasklib.codec import plain, shown
-from tasklib.context import TaskContext
+from tasklib.context import HasContext, TaskContext
 from tasklib.definition.options import RESERVED_OPTIONS, TaskOptions, check_name
 from tasklib.definition.parameters import (
     AnyFunction,
@@ -69,14 +69,14 @@ class Definition(ABC):
         """What a submission of this payload by name stores, as plain JSON; InvalidArguments if it misfits."""
 
     @abstractmethod
-    def call_with(self, stored: Any, context: TaskContext) -> Call:
+    def call_with(self, stored: Any, context: TaskContext | HasContext) -> Call:
         """What to call the function with, given the stored JSON: `function(*args, **kwargs)`."""
 
     @abstractmethod
     def prepare(self) -> None:
         """Compile the types now instead of at first use; one that cannot work is a TaskDefinitionError."""
 
-    def call_arguments(self, task: Task, context: TaskContext) -> Call:
+    def call_arguments(self, task: Task, context: TaskContext | HasContext) -> Call:
         """What to call the function with for this task: `function(*args, **kwargs)`."""
         return self.call_with(task.kwargs, context)
 
@@ -150,11 +150,11 @@ class FunctionDefinition(Definition):
             return {}
         return cast("dict[str, Any]", self._arguments.read(stored))
 
-    def injected(self, context: TaskContext) -> dict[str, Any]:
+    def injected(self, context: TaskContext | HasContext) -> dict[str, Any]:
         """What the worker fills in, by parameter name."""
         return {each.name: _fill(each, context) for each in self._injected}
 
-    def call_with(self, stored: Any, context: TaskContext) -> Call:
+    def call_with(self, stored: Any, context: TaskContext | HasContext) -> Call:
         """The stored arguments and what the worker fills in, all by name."""
         kwargs = self.arguments(stored)
         if self._injected:
@@ -230,7 +230,7 @@ class HandlerDefinition(Definition):
         """Where in its payload something is annotated as secret, as dotted paths."""
         return () if self._payload is None else self._payload.secrets
 
-    def call_with(self, stored: Any, context: TaskContext) -> Call:
+    def call_with(self, stored: Any, context: TaskContext | HasContext) -> Call:
         """The payload, as its type where one is known, and what the worker fills in."""
         payload = stored if self._payload is None else self._payload.read(stored)
         if self._taker is not None and not self._filled and self._taker.kind is not _KEYWORD_ONLY:
@@ -340,7 +340,8 @@ def _payload_taker(parameters: Sequence[Parameter], name: str) -> Parameter | No
     return takers[0] if takers else None
 
 
-def _fill(parameter: Parameter, context: TaskContext) -> Any:
+def _fill(parameter: Parameter, attempt: TaskContext | HasContext) -> Any:
+    context = attempt if isinstance(attempt, TaskContext) else attempt.context
     match parameter.role:
         case Role.CONTEXT:
             return context

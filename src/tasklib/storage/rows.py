@@ -94,11 +94,20 @@ class ClaimedTask:
         """`claim` is what all tasks of one claim have in common: its moment, and how long its lease is."""
         self.fields = fields
         self.claim = claim
-        (self.id, self.seq, self.name, self.kwargs, self.version, self.attempts, self.retry_count) = fields[:7]
-        self.max_retries: int = fields[7]
-        self.lost_count: int = fields[8]
-        # What most tasks have none of travels apart: timeout, headers, keys and expiry.
-        self.timeout_seconds: float | None = None if fields[13] is None else fields[13][0]
+        (
+            self.id,
+            self.seq,
+            self.name,
+            self.kwargs,
+            self.version,
+            self.attempts,
+            self.retry_count,
+            self.max_retries,
+            self.lost_count,
+            *_,
+            rare,  # What most tasks have none of travels apart: timeout, headers, keys and expiry.
+        ) = fields
+        self.timeout_seconds: float | None = None if rare is None else rare[0]
 
     @property
     def waited(self) -> float:

@@ -36,6 +36,7 @@ class Execution:
     """One attempt in progress: started by `Places` and watched from here."""
 
     __slots__ = (
+        "_context",
         "_definition",
         "_reported",
         "_runner",
@@ -43,7 +44,6 @@ class Execution:
         "_timer",
         "cancelled",
         "committed",
-        "context",
         "ending",
         "ends_surely",
         "fenced",
@@ -65,17 +65,24 @@ class Execution:
         self._stop: asyncio.Event | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.ends_surely = True
-        self.context = TaskContext(
-            self._whole_task,
-            state=runner.state,
-            worker_id=runner.worker_id,
-            report=self._note_progress,
-            record=self._record,
-        )
+        self._context: TaskContext | None = None
         if definition is not None and task.timeout_seconds is None:
             # A row made by hand or by name carries no limit of its own: the task's holds.
             task.timeout_seconds = definition.options.timeout_seconds
         self._start()
+
+    @property
+    def context(self) -> TaskContext:
+        """What the function can ask and say; made when somebody first asks."""
+        if self._context is None:
+            self._context = TaskContext(
+                self._whole_task,
+                state=self._runner.state,
+                worker_id=self._runner.worker_id,
+                report=self._note_progress,
+                record=self._record,
+            )
+        return self._context
 
     def cancel(self) -> None:
         """End the work because a person asked for it."""

@@ -46,6 +46,7 @@ class SteppedExecution(Execution):
 
     __slots__ = ("_coroutine", "_variables", "_waited")
 
+    _definition: Definition
     ending: asyncio.Future[Any]
 
     def first_step(self) -> Ended | Waits:
@@ -91,12 +92,10 @@ class SteppedExecution(Execution):
 
     def _begin(self) -> Any:
         """The first thing the coroutine waits for; StopIteration has its result if it does not wait."""
-        definition, context = self._definition, self.context
-        assert definition is not None
-        args, kwargs = definition.call_with(self.task.kwargs, context)
-        make_current(context)
-        function, hooks = definition.function, self._runner.hooks
-        awaited = (wrap_async(function, hooks, context) if hooks else function)(*args, **kwargs)
+        definition, function, hooks = self._definition, self._definition.function, self._runner.hooks
+        args, kwargs = definition.call_with(self.task.kwargs, self)
+        make_current(self)
+        awaited = (wrap_async(function, hooks, self.context) if hooks else function)(*args, **kwargs)
         self._coroutine = awaited if type(awaited) is CoroutineType else _await(awaited)
         return self._coroutine.send(None)
 
