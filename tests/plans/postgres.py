@@ -21,7 +21,7 @@ from tasklib.storage.statement import PARAMETER, Operation, Statement, T
 from tests.fixtures.backends import libpq_url
 from tests.plans.crowd import KINDS, POSTGRES
 
-EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) "
+EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, WAL, TIMING OFF, FORMAT JSON) "
 
 
 class Plan:
@@ -42,12 +42,22 @@ class Plan:
 
     @property
     def buffers(self) -> int:
-        """The pages touched.  A writing CTE that nobody reads runs after the root has ended, so it is added."""
+        """The pages touched."""
+        return sum(_buffers(node) for node in self._apart)
+
+    @property
+    def logged(self) -> int:
+        """The bytes of log written."""
+        return sum(int(node["WAL Bytes"]) for node in self._apart)
+
+    @property
+    def _apart(self) -> list[dict[str, Any]]:
+        """The root, and each writing CTE that nobody reads: it runs after the root has ended."""
         read = {f"CTE {node['CTE Name']}" for node in self.nodes if node["Node Type"] == "CTE Scan"}
         writing = [
             n for n in self.nodes if n["Node Type"] == "ModifyTable" and n.get("Subplan Name", "").startswith("CTE")
         ]
-        return sum(_buffers(node) for node in [self.root, *(n for n in writing if n["Subplan Name"] not in read)])
+        return [self.root, *(n for n in writing if n["Subplan Name"] not in read)]
 
     @property
     def whole_scans(self) -> list[str]:

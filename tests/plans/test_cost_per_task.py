@@ -1,0 +1,80 @@
+"""What one task costs the server from claim to finish, in pages touched and bytes logged: numbers no clock disturbs.
+
+They grow when a column more is indexed, a row leaves its page, or a statement more is sent.  Where that is meant, raise
+the bound here, and say in docs/performance.md why it is worth it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tasklib import Config, TaskQueue
+from tasklib.storage.operations.attempts import Completion, complete_tasks
+from tasklib.storage.postgres import database as postgres_database
+from tasklib.storage.statement import Statement
+from tests.plans.crowd import DUE, SPREAD, names
+from tests.plans.postgres import PostgresTable
+
+BATCH = 200
+CLAIM_PAGES, CLAIM_BYTES = 13, 510
+"""For each task; measured 11.2 and 462."""
+FINISH_PAGES, FINISH_BYTES = 7, 270
+"""Measured 6.1 (3.1 from PostgreSQL 17 on) and 246."""
+TASKS_PER_STATEMENT = 5
+"""Measured 23; a busy machine may cut a drain into smaller pieces."""
+
+
+@pytest.fixture
+def table(new_postgres: Callable[[], PostgresTable]) -> PostgresTable:
+    """Due tasks in a table whose changes are logged, as they are in production."""
+    table = new_postgres()
+    table.execute("ALTER TABLE tasks SET LOGGED")
+    table.fill("due", DUE + SPREAD)
+    table.vacuum()
+    table.analyze()
+    return table
+
+
+def test_a_claim_touches_few_pages_and_logs_few_bytes(table: PostgresTable) -> None:
+    plan = table.explain(lambda: table.claim(names(1), BATCH))
+    assert plan.buffers / BATCH <= CLAIM_PAGES
+    assert plan.logged / BATCH <= CLAIM_BYTES
+
+
+def test_a_finish_touches_few_pages_and_logs_few_bytes(table: PostgresTable) -> None:
+    claimed = table.run(table.claim(names(1), BATCH)).tasks
+    moment = time.monotonic()
+    done = [Completion(task.id, task.version, '{"value": null}', moment, moment) for task in claimed]
+    plan = table.explain(lambda: complete_tasks(done, None))
+    assert plan.buffers / BATCH <= FINISH_PAGES
+    assert plan.logged / BATCH <= FINISH_BYTES
+
+
+def test_an_empty_claim_writes_nothing(table: PostgresTable) -> None:
+    plan = table.explain(lambda: table.claim(["nobody"], BATCH))
+    assert plan.logged == 0
+
+
+async def test_a_drain_sends_few_statements(newest_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: Counter[str] = Counter()
+    execute = postgres_database._execute_async
+
+    async def counting(connection: Any, dialect: Any, statement: Statement) -> Any:
+        sent[statement.name] += 1
+        return await execute(connection, dialect, statement)
+
+    monkeypatch.setattr(postgres_database, "_execute_async", counting)
+    async with TaskQueue(Config(database_url=newest_postgres_url)) as queue:
+
+        @queue.task
+        async def noop(n: int) -> None: ...
+
+        await noop.asubmit_many({"n": n} for n in range(1000))
+        sent.clear()
+        assert await queue.aprocess_batch() == 1000
+    assert sum(sent.values()) <= 1000 / TASKS_PER_STATEMENT, sent
