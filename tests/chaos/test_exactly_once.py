@@ -59,7 +59,7 @@ POSTGRES_TRIGGER = """
 """
 
 
-@pytest.mark.backends("sqlite-file", "postgres")
+@pytest.mark.backends("sqlite-file", "postgres-newest")
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_a_worker_killed_at_any_statement_leaves_the_effect_exactly_once(database_url: str, kind: str) -> None:
     with closing(prepare(database_url)) as database:

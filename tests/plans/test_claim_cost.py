@@ -36,17 +36,14 @@ def test_postgres_does_not_notice(kind: str, new_postgres: Callable[[], Postgres
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.backends("postgres-newest")
 def test_postgres_does_not_notice_finished_nor_all_together(new_postgres: Callable[[], PostgresTable]) -> None:
-    only_due, crowded, history = new_postgres(), new_postgres(), history_of(new_postgres())
-    plan_while_empty(only_due, crowded)
-    only_due.fill("due", DUE + SPREAD)
-    crowded.fill("finished", MILLION)
-    crowded.fill("due", DUE + SPREAD)
-    baseline = postgres_costs(only_due, history)
-    assert_independent(postgres_costs(crowded, history), baseline)
-    for kind in OTHERS:
-        crowded.fill(kind, MILLION)
-    assert_independent(postgres_costs(crowded, history), baseline)
+    notices_neither_finished_nor_all_together(new_postgres, MILLION)
+
+
+@pytest.mark.backends("postgres-oldest")
+def test_the_oldest_postgres_does_not_notice_either(new_postgres: Callable[[], PostgresTable]) -> None:
+    notices_neither_finished_nor_all_together(new_postgres, MILLION // 20)
 
 
 @pytest.mark.timeout(600)
@@ -71,6 +68,19 @@ def test_sqlite_does_not_notice_finished_nor_all_together(new_sqlite: Callable[[
     for kind in OTHERS:
         crowded.fill(kind, MILLION)
     assert_independent(sqlite_costs(crowded), baseline)
+
+
+def notices_neither_finished_nor_all_together(new_postgres: Callable[[], PostgresTable], rows: int) -> None:
+    only_due, crowded, history = new_postgres(), new_postgres(), history_of(new_postgres())
+    plan_while_empty(only_due, crowded)
+    only_due.fill("due", DUE + SPREAD)
+    crowded.fill("finished", rows)
+    crowded.fill("due", DUE + SPREAD)
+    baseline = postgres_costs(only_due, history)
+    assert_independent(postgres_costs(crowded, history), baseline)
+    for kind in OTHERS:
+        crowded.fill(kind, rows)
+    assert_independent(postgres_costs(crowded, history), baseline)
 
 
 def plan_while_empty(*tables: PostgresTable) -> None:
