@@ -18,7 +18,7 @@ LAYERS = {
     ),
     "storage": "storage",
     "engine": "middleware submission twin waiting task_worker queue worker manage fluent default testing",
-    "front": "http cli contrib",
+    "front": "http cli contrib pytest_plugin",
     "root": "__init__ __main__",
 }
 RANK = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules.split()}

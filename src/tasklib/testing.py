@@ -1,0 +1,181 @@
+"""For tests of programs that use tasklib: a queue of their own for each test, run on demand, its clock moved by hand.
+
+    with isolated(queue) as tasks:
+        sign_up("ada")
+        tasks.assert_submitted(send_email, to="ada")
+        tasks.drain()
+
+The real storage and the real worker run, on a database in memory: what holds here holds in production.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from tasklib import default
+from tasklib.clock import ManualClock
+from tasklib.codec import plain
+from tasklib.errors import ConfigurationError, NotInitialized
+from tasklib.queue import TaskQueue
+from tasklib.queue.working import run_coroutine
+from tasklib.storage import connect
+from tasklib.submission import TaskFunction
+from tasklib.task import Task
+
+IN_MEMORY = "sqlite:///:memory:"
+MOST_TASKS = 10_000
+"""A drain that has run so many is taken for endless."""
+
+AnyTask = str | TaskFunction[..., Any] | Callable[..., Any]
+
+
+@contextmanager
+def isolated(
+    queue: TaskQueue | None = None, *, url: str = IN_MEMORY, clock: ManualClock | None = None, inline: bool = False
+) -> Generator[TestTasks]:
+    """Let a queue, or the default one, work on a database of its own inside the block; afterwards it is as before.
+
+    Its clock stands still until it is moved.  With `inline` every submitted task that is due has been run when its
+    submission returns.
+    """
+    chosen = _default_queue(url) if queue is None else queue
+    before = chosen.config, chosen.clock, chosen.database
+    chosen.config = chosen.config.with_(database_url=url, db_schema=None, retry_jitter=0.0)
+    chosen.clock = moved = clock or ManualClock()
+    chosen._database = connect(chosen.config)  # noqa: SLF001  nobody else may change it
+    tasks = TestTasks(chosen, moved)
+    try:
+        with _inline(chosen, tasks) if inline else _as_it_is():
+            yield tasks
+    finally:
+        chosen.database.close()
+        chosen.config, chosen.clock, chosen._database = before  # noqa: SLF001
+
+
+class TestTasks:
+    """What a test asks and does; made by `isolated`."""
+
+    __test__ = False  # pytest collects classes by such names
+
+    def __init__(self, queue: TaskQueue, clock: ManualClock) -> None:
+        self.queue = queue
+        self.clock = clock
+        self.draining = False
+
+    def drain(self, *, advance: bool = False) -> int:
+        """Run everything that is due in this process, and what that submits; returns how many attempts were run.
+
+        With `advance` the clock is moved on to delayed tasks and retries, one after the other, until nothing waits.
+        """
+        return run_coroutine(lambda: self.adrain(advance=advance))
+
+    async def adrain(self, *, advance: bool = False) -> int:
+        """The awaiting form of `drain`."""
+        done, self.draining = 0, True
+        try:
+            while done < MOST_TASKS:
+                ran = await self.queue.aprocess_batch(MOST_TASKS - done)
+                done += ran
+                if not ran and not (advance and await self._advance()):
+                    return done
+        finally:
+            self.draining = False
+        raise AssertionError(f"still not done after {done:,} attempts; does a task submit itself again and again?")
+
+    def submitted(self, task: AnyTask | None = None) -> list[Task]:
+        """Every task that was submitted, of all kinds or of one, in order; whatever became of it."""
+        found = self.queue.list(name=None if task is None else _name(task), limit=MOST_TASKS)
+        return sorted(found, key=lambda each: each.seq)
+
+    def assert_submitted(
+        self, task: AnyTask, arguments: Mapping[str, Any] | None = None, /, *, times: int | None = None, **more: Any
+    ) -> list[Task]:
+        """The tasks submitted with these arguments, other arguments left open; an AssertionError if there is none.
+
+        With `times` there must be exactly so many.  An argument of that name is given in the mapping.
+        """
+        wanted = plain({**(arguments or {}), **more}, what="arguments")
+        submitted = self.submitted(task)
+        found = [each for each in submitted if _holds(each.kwargs, wanted)]
+        if len(found) == times or (times is None and found):
+            return found
+        how_often = "never" if not found else f"{len(found)} times"
+        expected = "" if times is None else f" instead of {times} times"
+        others = "".join(f"\n  {each.name} {each.kwargs}" for each in submitted or self.submitted())
+        raise AssertionError(
+            f"{_name(task)} was submitted {how_often}{expected} with {wanted}; submitted were:{others or ' no tasks'}"
+        )
+
+    def assert_not_submitted(self, task: AnyTask, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """No task was submitted with these arguments."""
+        self.assert_submitted(task, {**(arguments or {}), **more}, times=0)
+
+    async def _advance(self) -> bool:
+        """Move the clock to the next task that is not due yet; False if there is none."""
+        waiting = await self.queue.alist(state=["pending", "retrying"], limit=MOST_TASKS)
+        now = self.clock.now()
+        later = [due for each in waiting if (due := each.due_at) is not None and due > now]
+        if later:
+            self.clock.advance(_seconds(min(later), now))
+        return bool(later)
+
+
+@contextmanager
+def _inline(queue: TaskQueue, tasks: TestTasks) -> Generator[None]:
+    """Drain after every submission, unless it is part of a transaction or of a drain."""
+    submit, asubmit = queue.submit_new, queue.asubmit_new
+
+    def submit_and_run(new: Any, connection: Any = None) -> Any:
+        ids = submit(new, connection)
+        if connection is None and not tasks.draining:
+            tasks.drain()
+        return ids
+
+    async def asubmit_and_run(new: Any, connection: Any = None) -> Any:
+        ids = await asubmit(new, connection)
+        if connection is None and not tasks.draining:
+            await asyncio.shield(tasks.adrain())
+        return ids
+
+    # On the object, before the methods of its class.
+    vars(queue).update(submit_new=submit_and_run, asubmit_new=asubmit_and_run)
+    vars(queue).pop("_merger", None)
+    try:
+        yield
+    finally:
+        for name in ("submit_new", "asubmit_new", "_merger"):
+            vars(queue).pop(name, None)
+
+
+@contextmanager
+def _as_it_is() -> Generator[None]:
+    yield
+
+
+def _default_queue(url: str) -> TaskQueue:
+    try:
+        return default.default_queue()
+    except NotInitialized:
+        default.init(url)
+        return default.default_queue()
+
+
+def _name(task: AnyTask) -> str:
+    if isinstance(task, str):
+        return task
+    name = getattr(task, "name", None)
+    if not isinstance(name, str):
+        raise ConfigurationError(f"{task!r} is not a task; give a decorated function or a name")
+    return name
+
+
+def _holds(given: Any, wanted: Mapping[str, Any]) -> bool:
+    return isinstance(given, dict) and all(key in given and given[key] == value for key, value in wanted.items())
+
+
+def _seconds(later: datetime, now: datetime) -> float:
+    return (later - now).total_seconds()

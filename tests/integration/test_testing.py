@@ -1,0 +1,146 @@
+"""The kit for users' tests: a queue of its own for each, drained on demand, with a clock moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import tasklib
+from tasklib import TaskQueue
+from tasklib.testing import TestTasks, isolated
+
+pytest_plugins = ["pytester"]
+queue = TaskQueue("postgresql://nobody@nowhere.invalid/production")
+sent: list[str] = []
+
+
+@queue.task(max_retries=1, retry_on=(OSError,))
+def send_email(to: str, at: datetime | None = None) -> str:
+    sent.append(to)
+    if to == "broken":
+        raise OSError("no route")
+    return f"sent to {to}"
+
+
+@queue.task
+def sign_up(name: str) -> None:
+    send_email.submit(name)
+    send_email.options(delay_seconds=3600).submit(f"{name}-later")
+
+
+@pytest.fixture(autouse=True)
+def nothing_sent() -> None:
+    sent.clear()
+
+
+def test_a_queue_is_isolated_inside_the_block_and_as_before_after_it() -> None:
+    before = queue.config, queue.clock, queue.database
+    with isolated(queue) as tasks:
+        assert (queue.config.is_sqlite, queue.clock) == (True, tasks.clock)
+        send_email.submit("ada")
+        assert tasks.drain() == 1
+    with isolated(queue) as tasks:
+        assert tasks.submitted() == []
+    assert (queue.config, queue.clock, queue.database) == before
+
+
+def test_draining_runs_what_tasks_submit_and_no_more_than_is_due() -> None:
+    with isolated(queue) as tasks:
+        sign_up.submit("ada")
+        assert (tasks.drain(), sent) == (2, ["ada"])
+        tasks.clock.advance(hours=1)
+        assert (tasks.drain(), sent) == (1, ["ada", "ada-later"])
+
+
+def test_draining_can_move_the_clock_to_delays_and_retries() -> None:
+    with isolated(queue) as tasks:
+        start = tasks.clock.now()
+        send_email.options(delay_seconds=60).submit("broken")
+        assert tasks.drain(advance=True) == 2
+        assert (tasks.clock.now() - start).total_seconds() == 65
+        [task] = tasks.submitted(send_email)
+        assert task.state == "failed"
+
+
+def test_what_was_submitted_is_found_by_some_of_its_arguments() -> None:
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    with isolated(queue) as tasks:
+        send_email.submit("ada", at=moment)
+        send_email.submit("bob")
+        [task] = tasks.assert_submitted(send_email, to="ada")
+        assert task.kwargs["to"] == "ada"
+        tasks.assert_submitted(send_email, at=moment)
+        tasks.assert_submitted("send_email", times=2)
+        tasks.assert_submitted(send_email, {"to": "bob"}, times=1)
+        tasks.assert_not_submitted(sign_up)
+        with pytest.raises(AssertionError, match=r"(?s)send_email was submitted never with .*'eve'.*'ada'.*'bob'"):
+            tasks.assert_submitted(send_email, to="eve")
+        with pytest.raises(AssertionError, match="2 times instead of 3 times"):
+            tasks.assert_submitted(send_email, times=3)
+        with pytest.raises(AssertionError, match="1 times instead of 0 times"):
+            tasks.assert_not_submitted(send_email, to="ada")
+
+
+def test_inline_tasks_have_run_when_their_submission_returns() -> None:
+    with isolated(queue, inline=True):
+        task_id = sign_up.submit("ada")
+        assert sent == ["ada"]
+        assert queue.get(task_id).state == "completed"  # type: ignore[union-attr]
+        send_email.submit_many([{"to": "bob"}, {"to": "eve"}])
+        assert sorted(sent) == ["ada", "bob", "eve"]
+
+
+def test_inline_tasks_of_asynchronous_code() -> None:
+    async def program() -> None:
+        await asyncio.gather(send_email.asubmit("ada"), send_email.asubmit("bob"))
+        assert sorted(sent) == ["ada", "bob"]
+
+    with isolated(queue, inline=True):
+        asyncio.run(program())
+
+
+def test_a_task_that_never_ends_is_told() -> None:
+    with isolated(queue) as tasks:
+
+        @queue.task(name="again")
+        def again() -> None:
+            queue.enqueue("again")
+
+        again.submit()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tasklib.testing.MOST_TASKS", 5)
+            with pytest.raises(AssertionError, match="submit itself again"):
+                tasks.drain()
+
+
+def test_the_fixture_isolates_any_queue(isolate_queue: Callable[..., TestTasks]) -> None:
+    tasks = isolate_queue(queue, inline=True)
+    send_email.submit("ada")
+    assert sent == ["ada"]
+    tasks.assert_submitted(send_email, times=1)
+
+
+def test_the_fixture_isolates_the_default_queue(tasklib_tasks: TestTasks) -> None:
+    @tasklib.task(name="testing.hello")
+    def hello(name: str) -> str:
+        return f"hello {name}"
+
+    task_id = hello.submit("ada")
+    assert tasklib_tasks.drain() == 1
+    assert tasklib.get_task(task_id).result == {"value": "hello ada"}  # type: ignore[union-attr]
+
+
+def test_the_plugin_is_found_by_pytest_itself(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_with_tasks(tasklib_tasks):
+            tasklib_tasks.queue.enqueue("job")
+            tasklib_tasks.assert_submitted("job")
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:randomly").assert_outcomes(passed=1)
+    assert Path(pytester.path).exists()
