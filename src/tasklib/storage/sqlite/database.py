@@ -157,6 +157,14 @@ class SqliteDatabase:
             self._writer = connection  # a database in memory would be gone with its connection
             return applied
 
+    def __del__(self) -> None:
+        # A queue that nobody closed: Python 3.13 and later warn of every connection left to the garbage collector.
+        with suppress(Exception):
+            if os.getpid() == self._process:
+                for connection in [*self._readers, self._writer]:
+                    if connection is not None:
+                        connection.close()
+
     def close(self) -> None:
         """Close every connection; a database in memory is gone with it."""
         self.watcher.close()
