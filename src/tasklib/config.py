@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from tasklib.errors import ConfigurationError
 from tasklib.redaction import DEFAULT_KEYS
+from tasklib.retention import is_retention
 from tasklib.retry import RETRY_CAP_SECONDS, Backoff
 
 SCHEMES = ("postgresql", "postgres", "sqlite")
@@ -88,6 +89,9 @@ class Config:
         None, lambda v: isinstance(v, str) and v.startswith("postgres"), "a PostgreSQL URL, or None"
     )
 
+    retention: str = _setting(
+        "", is_retention, "how long to keep finished tasks, such as completed=7d, failed=30d, report:completed=forever"
+    )
     redact_keys: str = _setting(DEFAULT_KEYS, lambda v: isinstance(v, str), "patterns of keys, separated by commas")
     submit_rate_limit: float = _setting(0.0, lambda v: _number(v) and v >= 0, "a number of tasks a second, or 0")
 

@@ -103,6 +103,16 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
                 "limit": BATCH,
             },
         ),
+        "sweep_tasks": Statement(
+            "sweep_tasks",
+            {
+                "rules": dumps([{"name": None, "state": "completed", "seconds": 60.0}]),
+                "after": 0,
+                "limit": BATCH,
+                "shortest": 60.0,
+                "now": None,
+            },
+        ),
         "claim_plain": lambda: attempts.claim_tasks(
             instance=instance,
             worker_id="worker-1",

@@ -18,6 +18,7 @@ from tasklib.definition import Definition
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.lifecycle import Ending, Event
 from tasklib.redaction import Redactor
+from tasklib.retention import parse_retention
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import Completion, summary
 from tasklib.storage.operations.workers import Registration
@@ -34,6 +35,7 @@ from tasklib.worker.hand import Hand
 from tasklib.worker.heartbeat import Heartbeat
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.importing import refuse_while_loading
+from tasklib.worker.janitor import Janitor
 from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
 from tasklib.worker.lanes import Ends, Lanes, SteppedExecution
 from tasklib.worker.meter import Bookkeeper, Meter, flush
@@ -207,7 +209,7 @@ class Worker:
             self._watch,
             reaper,
             guard,
-            *((self._bookkeeper(), self._scheduler) if work is Claimer.run else ()),
+            *(self._chores(self._scheduler) if work is Claimer.run else ()),
         )
         if self._stopping:
             claimer.stop()
@@ -482,6 +484,13 @@ class Worker:
             may_claim=lambda: guard.may_claim,
             now=self._queue.clock.now,
         )
+
+    def _chores(self, scheduler: Scheduler) -> list[Service]:
+        """What a worker that stays does beside its tasks."""
+        chores: list[Service] = [self._bookkeeper(), scheduler]
+        if rules := parse_retention(self._queue.config.retention):
+            chores.append(Janitor(self._database, rules, now=self._queue.clock.now))
+        return chores
 
     def _reaper(self, heartbeat: Heartbeat) -> Reaper:
         return Reaper(

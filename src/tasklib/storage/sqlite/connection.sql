@@ -4,3 +4,5 @@ PRAGMA temp_store = MEMORY;
 -- An index made for one statement is made by reading the whole table; every statement here has one to use.
 PRAGMA automatic_index = OFF;
 CREATE TEMPORARY TABLE IF NOT EXISTS tasklib_picked (ord INTEGER NOT NULL PRIMARY KEY, seq INTEGER NOT NULL);
+-- And the background removal of old tasks what it has looked at.
+CREATE TEMPORARY TABLE IF NOT EXISTS tasklib_swept (looked INTEGER, last INTEGER, fresh INTEGER);

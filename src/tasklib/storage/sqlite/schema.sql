@@ -12,6 +12,12 @@ CREATE TABLE tasklib_audit (
     request_id TEXT
 );
 
+CREATE TABLE tasklib_chores (
+    name     TEXT    NOT NULL PRIMARY KEY,
+    until    TEXT    NOT NULL,
+    position INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
 CREATE TABLE tasklib_claims (
     instance TEXT NOT NULL PRIMARY KEY,
     seqs     TEXT NOT NULL DEFAULT '[]',

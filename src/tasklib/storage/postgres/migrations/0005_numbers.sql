@@ -44,6 +44,13 @@ CREATE TABLE {schema}.tasklib_counted (
 ) WITH (fillfactor = 50);
 INSERT INTO {schema}.tasklib_counted DEFAULT VALUES;
 
+-- Chores that one worker at a time does: whose turn lasts until when, and how far it has come.
+CREATE TABLE {schema}.tasklib_chores (
+    name     text        COLLATE "C" NOT NULL PRIMARY KEY,
+    until    timestamptz NOT NULL,
+    position bigint      NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
 CREATE TABLE {schema}.tasklib_deleted (
     name text     COLLATE "C" NOT NULL,
     seqs bigint[] NOT NULL

@@ -42,3 +42,10 @@ CREATE TRIGGER tasks_deleted AFTER DELETE ON tasks WHEN old.seq <= (SELECT seq F
 BEGIN
     UPDATE tasklib_totals SET count = count - 1 WHERE name = old.name;
 END;
+
+-- Chores that one worker at a time does: whose turn lasts until when, and how far it has come.
+CREATE TABLE tasklib_chores (
+    name     TEXT    NOT NULL PRIMARY KEY,
+    until    TEXT    NOT NULL,
+    position INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;

@@ -1,0 +1,45 @@
+"""Removing finished tasks in the background: a page of rows at a time, by whichever worker has the turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tasklib.codec import dumps
+from tasklib.retention import Rule
+from tasklib.storage.statement import BEGIN, Operation, Statement
+
+PAGE = 1000
+"""Rows looked at in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one page gave."""
+
+    deleted: int
+    more: bool
+    """False at the end of what can be old enough: the next look begins at the oldest row again."""
+
+
+def sweep_tasks(rules: Sequence[Rule], turn_seconds: float, now: datetime | None) -> Operation[Swept | None]:
+    """Remove what is old enough among the next rows; None if it is another worker's turn.
+
+    Rows are looked at in the order of their insertion, from where the last look ended.  That needs no index on the time
+    of their end, which finishing a task would have to keep, and every look costs the same.
+    """
+    dated = [rule for rule in rules if rule.seconds is not None]
+    if not dated:
+        return None
+    yield BEGIN
+    turn = yield Statement("take_chore", {"name": "retention", "seconds": turn_seconds, "now": now})
+    if not turn:
+        return None
+    listed = [{"name": rule.name, "state": str(rule.state), "seconds": rule.seconds} for rule in rules]
+    shortest = min(rule.seconds for rule in dated if rule.seconds is not None)
+    looked = {"rules": dumps(listed), "after": turn[0]["position"], "limit": PAGE, "shortest": shortest, "now": now}
+    row = (yield Statement("sweep_tasks", looked))[0]
+    more = row["looked"] == PAGE and not row["fresh"]
+    yield Statement("note_chore", {"name": "retention", "position": row["last"] if more else 0})
+    return Swept(row["deleted"], more)

@@ -1,0 +1,41 @@
+-- name: take_chore
+-- Take the turn of a chore for some seconds; no row means that somebody has it.
+INSERT INTO tasklib_chores (name, until)
+SELECT :name, strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :seconds)) WHERE true
+ON CONFLICT (name) DO UPDATE SET until = excluded.until
+WHERE tasklib_chores.until <= :now
+RETURNING position;
+
+-- name: note_chore
+-- Note how far a chore has come, and let anybody go on with it.
+UPDATE tasklib_chores SET position = :position, until = '' WHERE name = :name;
+
+-- name: sweep_tasks
+-- Look at the next rows in the order of their insertion, and remove those that ended longer ago than their rule allows.
+DELETE FROM temp.tasklib_picked;
+INSERT INTO temp.tasklib_picked (ord, seq)
+SELECT t.seq, t.seq FROM tasks AS t WHERE t.seq > :after ORDER BY t.seq LIMIT :limit;
+DELETE FROM temp.tasklib_swept;
+INSERT INTO temp.tasklib_swept (looked, last, fresh)
+SELECT count(*), max(p.seq), coalesce(
+    max(t.created_at) > strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -:shortest)), 1
+)
+FROM temp.tasklib_picked AS p CROSS JOIN tasks AS t ON t.seq = p.seq;
+DELETE FROM tasks WHERE seq IN (
+    SELECT t.seq FROM temp.tasklib_picked AS p CROSS JOIN tasks AS t ON t.seq = p.seq
+    WHERE (julianday(:now) - julianday(t.completed_at)) * 86400.0 > coalesce(
+        (
+            SELECT coalesce(r.value ->> 'seconds', 1e300) FROM json_each(:rules) AS r
+            WHERE r.value ->> 'state' = t.state AND r.value ->> 'name' = t.name LIMIT 1
+        ),
+        (
+            SELECT coalesce(r.value ->> 'seconds', 1e300) FROM json_each(:rules) AS r
+            WHERE r.value ->> 'state' = t.state AND r.value ->> 'name' IS NULL LIMIT 1
+        ),
+        1e300
+    )
+);
+SELECT s.looked, s.last, s.fresh, (
+    SELECT count(*) FROM temp.tasklib_picked AS p WHERE NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.seq = p.seq)
+) AS deleted
+FROM temp.tasklib_swept AS s;

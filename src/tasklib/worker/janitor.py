@@ -1,0 +1,46 @@
+"""Removing finished tasks when their time is up.  Any worker does it, one at a time; there is no leader."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from tasklib.retention import Rule
+from tasklib.storage.database import Database
+from tasklib.storage.operations import retention
+from tasklib.worker.periodic import Periodic
+
+EVERY_SECONDS = 30.0
+TURN_SECONDS = 60.0
+"""A worker that dies in its turn is replaced after so long."""
+REST = 19.0
+"""After each page it rests so many times as long as that took, so that it takes a twentieth of one connection at most."""
+
+log = logging.getLogger("tasklib.worker")
+
+
+class Janitor(Periodic):
+    """Looks through the table for tasks that have been kept for long enough."""
+
+    def __init__(self, database: Database, rules: Sequence[Rule], *, now: Callable[[], datetime | None]) -> None:
+        super().__init__()
+        self.interval = EVERY_SECONDS
+        self._database = database
+        self._rules = rules
+        self._now = now
+
+    async def step(self) -> None:
+        """Go through the rows that can be old enough once, unless somebody else does."""
+        deleted, more = 0, True
+        while more:
+            began = time.monotonic()
+            swept = await self._database.arun(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS, self._now()))
+            if swept is None:
+                break
+            deleted, more = deleted + swept.deleted, swept.more
+            await asyncio.sleep(min(1.0, REST * (time.monotonic() - began)))
+        if deleted:
+            log.info("removed %d finished tasks whose retention has passed", deleted)
