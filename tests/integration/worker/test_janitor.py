@@ -8,6 +8,7 @@ import pytest
 
 from tasklib import Config, TaskQueue
 from tasklib.worker import janitor
+from tests.fixtures.waiting import eventually
 
 
 @pytest.mark.backends("sqlite-memory", "postgres-newest")
@@ -21,9 +22,7 @@ async def test_a_worker_removes_what_was_kept_for_long_enough(
         await queue.aenqueue("job")
         await queue.aenqueue("bad", max_attempts=1)
         worker = asyncio.ensure_future(queue.arun(signals=False))
-        async with asyncio.timeout(60):
-            while [str(task.state) for task in await queue.alist()] != ["failed"]:
-                await asyncio.sleep(0.02)
+        await asyncio.to_thread(eventually, lambda: [str(task.state) for task in queue.list()] == ["failed"], 60)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
 
