@@ -248,6 +248,21 @@ def test_an_id_that_nobody_registered_holds_nothing(queue: Face):
     assert stranger.holds() == []
 
 
+@pytest.mark.backends("postgres")
+def test_a_claim_goes_on_where_the_last_left_off_and_else_begins_anew(queue: Face, worker: Instance):
+    """Only PostgreSQL keeps claimed tasks in the index for a while."""
+    for n in range(5):
+        queue.enqueue("job", {"n": n})
+    first = worker.claim(2)
+    queue.enqueue("job", {"n": "urgent"}, priority=9)
+
+    second = worker.claim(2, after=first.last)
+    assert [task.kwargs["n"] for task in second.tasks] == [2, 3]
+    third = worker.claim(2, after=second.last)
+    assert ([task.kwargs["n"] for task in third.tasks], third.last) == ([4], None)
+    assert [task.kwargs["n"] for task in worker.claim(2, after=second.last).tasks] == ["urgent"]
+
+
 def _take_number(n: int) -> None: ...
 
 

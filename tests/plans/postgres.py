@@ -12,7 +12,7 @@ import psycopg
 from psycopg import ClientCursor
 
 from tasklib.storage.drive import run_blocking, steps
-from tasklib.storage.operations.attempts import claim_tasks
+from tasklib.storage.operations.attempts import Position, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.postgres.database import SESSION, _execute
 from tasklib.storage.postgres.dialect import PostgresDialect, translate
@@ -111,7 +111,9 @@ class PostgresTable:
     def fill(self, kind: str, rows: int) -> None:
         self.execute(POSTGRES, {**KINDS[kind].parameters, "rows": rows})
 
-    def claim(self, names: list[str], limit: int, *, keyed: bool = False) -> Operation[Any]:
+    def claim(
+        self, names: list[str], limit: int, *, keyed: bool = False, after: Position | None = None
+    ) -> Operation[Any]:
         return claim_tasks(
             instance=self.instance,
             worker_id="worker-1",
@@ -121,6 +123,7 @@ class PostgresTable:
             held=[],
             now=None,
             plain=not keyed,
+            after=after,
             keyed=keyed,
         )
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from tasklib import Config, TaskQueue
@@ -58,6 +59,19 @@ def test_a_finish_touches_few_pages_and_logs_few_bytes(table: PostgresTable) -> 
 def test_an_empty_claim_writes_nothing(table: PostgresTable) -> None:
     plan = table.explain(lambda: table.claim(["nobody"], BATCH))
     assert plan.logged == 0
+
+
+def test_a_claim_that_goes_on_does_not_walk_past_what_was_claimed(table: PostgresTable) -> None:
+    """Another session's snapshot keeps the entries of all that was claimed since in the index."""
+    with psycopg.connect(table.connection.info.dsn) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("SELECT pg_current_snapshot()")
+        last = None
+        for _ in range(5):
+            claimed = table.run(table.claim(names(1), BATCH, after=last))
+            assert len(claimed.tasks) == BATCH
+            last = claimed.last
+        assert table.explain(lambda: table.claim(names(1), BATCH, after=last)).buffers / BATCH <= CLAIM_PAGES
 
 
 async def test_a_drain_sends_few_statements(newest_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

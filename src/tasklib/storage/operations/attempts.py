@@ -21,6 +21,15 @@ SUMMARY_CHARACTERS = 500
 ERROR_CHARACTERS = 100_000
 
 
+class Position(NamedTuple):
+    """A place in the order in which tasks are claimed."""
+
+    name: str
+    priority: int
+    due: str
+    seq: int
+
+
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """The answer to a claim."""
@@ -38,6 +47,8 @@ class Claimed:
     """Nobody has switched anything: the next claim may try the smaller statement first."""
     hinted: bool
     """Tasks with a concurrency key may be able to start: the next claim should look at keys."""
+    last: Position | None = None
+    """Where this claim left off, if all it saw due were tasks of one name and one priority."""
 
 
 class Completion(NamedTuple):
@@ -61,6 +72,7 @@ def claim_tasks(
     now: datetime | None,
     caps: Mapping[str, int] | None = None,
     plain: bool = False,
+    after: Position | None = None,
     keyed: bool = True,
 ) -> Operation[Claimed]:
     """Lease up to `limit` due tasks, best first, and of a name in `caps` no more than that.
@@ -81,11 +93,9 @@ def claim_tasks(
         "now": now,
     }
     if plain and not caps:
-        (row,) = yield Statement("claim_plain", params)
-        if row["plain"]:
-            tasks = _claimed(row, limit, lease_seconds)
-            contended = not tasks and row["seen"] > 0 and row["registered"]
-            return Claimed(tasks, contended, row["registered"], False, row["next_due_in"], plain=True, hinted=False)
+        claimed = yield from _claim_plainly(params, after)
+        if claimed is not None:
+            return claimed
     turn = NOBODYS_TURN
     if keyed:
         yield BEGIN
@@ -159,6 +169,21 @@ def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]], now: datetime
         for (task_id, version), logged in sorted(lines.items())
     ]
     yield Statement("append_log", {"batch": dumps(batch), "now": now})
+
+
+def _claim_plainly(params: Mapping[str, Any], after: Position | None) -> Operation[Claimed | None]:
+    """The answer of the smaller statement, or None where it is not enough."""
+    name, priority, due, seq = after or (None, None, None, None)
+    place = {"after_name": name, "after_priority": priority, "after_due": due, "after_seq": seq}
+    (row,) = yield Statement("claim_plain", {**params, **place})
+    if not row["plain"]:
+        return None
+    tasks = _claimed(row, params["limit"], params["lease"])
+    if after is not None and not tasks:
+        return (yield from _claim_plainly(params, None))
+    last = Position(*loads(row["last"])) if len(tasks) == params["limit"] and row["last"] else None
+    contended = not tasks and row["seen"] > 0 and row["registered"]
+    return Claimed(tasks, contended, row["registered"], False, row["next_due_in"], plain=True, hinted=False, last=last)
 
 
 def _claimed(row: Row, limit: int, lease_seconds: float) -> list[ClaimedTask]:

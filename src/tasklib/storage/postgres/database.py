@@ -267,7 +267,8 @@ class PostgresDatabase:
         return await loop_pools[purpose].opened()
 
     def _pool_options(self, purpose: Purpose) -> dict[str, Any]:
-        threshold = 5 if self._config.prepare_statements else None
+        # From the second time on: planning our larger statements takes longer than running them.
+        threshold = 1 if self._config.prepare_statements else None
         return {
             "kwargs": {**self._options, "autocommit": True, "prepare_threshold": threshold},
             "min_size": 1 if purpose == "queue" else 0,

@@ -15,7 +15,7 @@ pair AS (
         WHERE t.name = n.name COLLATE "C" AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
-    WHERE NOT EXISTS (SELECT FROM control)
+    WHERE NOT EXISTS (SELECT FROM control) AND :after_seq::bigint IS NULL
     UNION ALL
     SELECT p.name, head.priority, head.due_at
     FROM pair AS p CROSS JOIN LATERAL (
@@ -25,8 +25,13 @@ pair AS (
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
 ),
+-- Where the last claim left off, or else from the beginning: what it and those before it took is still in the index for
+-- a while, and to walk past all of that again and again would cost more than the claim itself.
 due_pair AS MATERIALIZED (
     SELECT p.name COLLATE "C" AS name, p.priority FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now
+    UNION ALL
+    SELECT :after_name::text COLLATE "C", :after_priority::integer
+    WHERE NOT EXISTS (SELECT FROM control) AND :after_seq::bigint IS NOT NULL
 ),
 -- One pair alone needs no comparison with others, which costs as much as reading its rows once more.
 candidate AS MATERIALIZED (
@@ -53,6 +58,7 @@ picked AS MATERIALIZED (
     FROM me CROSS JOIN quota AS q CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.seq, t.ctid AS tid, t.due_at, t.expires_at <= clock.now AS expired FROM {schema}.tasks AS t
         WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
+            AND (t.due_at, t.seq) > (coalesce(:after_due::timestamptz, '-infinity'), coalesce(:after_seq::bigint, 0))
         ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
     ) AS due
     LIMIT :limit::integer
@@ -74,6 +80,10 @@ SELECT
     ) AS tasks,
     NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM picked AS p WHERE p.expired) AS plain,
     (SELECT count(*) FROM quota) AS seen,
+    (
+        SELECT json_build_array(q.name, q.priority, p.due_at, p.seq)::text FROM quota AS q CROSS JOIN picked AS p
+        WHERE (SELECT count(*) FROM due_pair) = 1 ORDER BY p.due_at DESC, p.seq DESC LIMIT 1
+    ) AS last,
     EXISTS (SELECT FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid) AS registered,
     (
         SELECT extract(epoch FROM min(p.due_at) - min(c.now))::float8 FROM pair AS p CROSS JOIN clock AS c
