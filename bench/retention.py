@@ -59,8 +59,7 @@ class Removal:
     async def _work(self) -> None:
         janitor = Janitor(self._queue.database, parse_retention("completed=1d"), now=self._queue.clock.now)
         sweep = asyncio.ensure_future(janitor.step())
-        while not self._stop.is_set() and not sweep.done():
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(self._stop.wait)
         sweep.cancel()
         await asyncio.gather(sweep, return_exceptions=True)
         await self._queue.aclose()

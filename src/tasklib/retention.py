@@ -34,10 +34,13 @@ def parse_retention(text: str) -> Sequence[Rule]:
 
 def is_retention(value: object) -> bool:
     """Whether it can be parsed."""
+    if not isinstance(value, str):
+        return False
     try:
-        return isinstance(value, str) and parse_retention(value) is not None
+        parse_retention(value)
     except ConfigurationError:
         return False
+    return True
 
 
 def _rule(text: str) -> Rule:
