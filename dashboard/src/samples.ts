@@ -19,19 +19,25 @@ interface Heard {
   snapshot: Snapshot;
 }
 
-/** Note the numbers every second; what ended is the difference to those of the second before. */
+const QUIET = 2500;
+
+/** Note the numbers as they come; what ended is the difference to those before. */
 export function keepSamples(): void {
   let last: Heard | null = null;
-  // After a gap nobody knows in which second things happened.
+  const note = (current: Snapshot) => {
+    const next = { at: Date.now(), snapshot: current };
+    if (last) samples.value = [...samples.peek().slice(-LIVE_SECONDS), between(last, next)];
+    last = next;
+  };
   effect(() => {
-    if (connection.value !== "live") last = null;
+    // After a gap nobody knows in which second things happened.
+    if (connection.value !== "live" || !snapshot.value) last = null;
+    else note(snapshot.value);
   });
+  // Where nothing happens nothing is told, and that is worth a point too.
   setInterval(() => {
     const current = snapshot.peek();
-    if (!current || document.hidden || connection.peek() !== "live") return;
-    const next = { at: Date.now(), snapshot: current };
-    if (last) samples.value = [...samples.value.slice(-LIVE_SECONDS), between(last, next)];
-    last = next;
+    if (current && last && !document.hidden && Date.now() - last.at > QUIET) note(current);
   }, 1000);
 }
 

@@ -129,7 +129,7 @@ function options(element: HTMLElement, lines: Line[], format: ChartProps["format
     scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, Number.EPSILON)] } },
     axes: [
       { ...axis, size: 26, space: 70, values: (_, marks) => marks.map((mark) => moment(mark, marks)) },
-      { ...axis, size: 58, values: (_, values) => values.map((value) => (value === null ? "" : format(value))) },
+      { ...axis, size: 58, values: (_, values) => values.map((value) => (value ? format(value) : value === null ? "" : "0")) },
     ],
     series: [
       {},
