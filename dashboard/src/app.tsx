@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Stats } from "./api/client";
 import { lazily } from "./lazily";
 import { helpShown, KEYS } from "./keys";
 import { short, timeOfDay } from "./format";
@@ -30,10 +31,12 @@ interface Place {
   number?: () => number | undefined;
 }
 
+const gaveUp = (stats: Stats | undefined) => stats && stats.failed - stats.retrying + stats.buried;
+
 const PLACES: Place[] = [
   { to: "/", name: "Overview", page: () => <OverviewPage /> },
   { to: "/tasks", name: "Tasks", page: () => <TasksPage />, number: () => snapshot.value?.stats.pending },
-  { to: "/errors", name: "Errors", page: () => <ErrorsPage />, number: () => snapshot.value?.stats.failed },
+  { to: "/errors", name: "Errors", page: () => <ErrorsPage />, number: () => gaveUp(snapshot.value?.stats) },
   { to: "/workers", name: "Workers", page: () => <WorkersPage />, number: () => snapshot.value?.workersAlive },
   { to: "/schedules", name: "Schedules", page: () => <SchedulesPage /> },
   { to: "/types", name: "Types", page: () => <TypesPage /> },

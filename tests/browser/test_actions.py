@@ -293,3 +293,25 @@ def test_a_schedule_is_made_changed_run_paused_and_deleted(page: Page, site: Sit
     confirm(page, "Delete 1 schedule")
     expect(page.get_by_text("Nothing runs by itself yet.")).to_be_visible()
     assert queue.schedules() == []
+
+
+def test_a_group_of_errors_is_counted_then_run_again(page: Page, site: Site, queue: TaskQueue) -> None:
+    def charge(payload: dict[str, int]) -> None:
+        raise ValueError(f"order {payload['order']} has no card")
+
+    queue.register_handler("charge", charge)
+    for order in range(3):
+        queue.enqueue("charge", {"order": order}, max_attempts=1)
+    queue.process_batch()
+    queue.unregister_handler("charge")
+    page.goto(f"{site.url}/errors")
+    page.get_by_role("link", name="ValueError").click()
+    expect(page.locator("tr[data-row]")).to_have_count(3)
+    expect(page.get_by_role("button", name="Remove the error ValueError")).to_be_visible()
+    page.go_back()
+    page.get_by_role("button", name="Run again: ValueError in charge").click()
+    expect(page.get_by_role("dialog")).to_contain_text("3 tasks of type charge run again")
+    page.get_by_label("Tasks in a second").fill("0.1")
+    page.get_by_role("dialog").get_by_role("button", name="Run again").click()
+    expect(page.get_by_text("Nothing has failed for good.")).to_be_visible()
+    assert (queue.count(state="pending"), queue.count(state="delayed")) == (3, 2)

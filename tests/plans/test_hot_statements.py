@@ -35,6 +35,7 @@ WHOLE_TABLE = {
     "count_quickly": "counts what waits and what failed in their indexes, and what was inserted lately",
     "fold_totals": "counts what was inserted since the last time, once",
     "list_retrying": "looks through the index of failures",
+    "count_errors_by_hour": "looks through the index of what failed for good",
     "find_oldest_waiting": "looks at the head of each name and priority that waits",
     "list_errors": "counts what failed for good, by an index of those alone",
     "count_ahead": "counts what waits before one task, when a person asks why",

@@ -22,6 +22,7 @@ export type Action = Schemas["BulkAction"]["action"];
 export type CreateTask = Schemas["CreateTask"];
 export type PutSchedule = Schemas["PutSchedule"];
 export type Token = Schemas["TokenInfo"];
+export type ErrorGroup = Schemas["ErrorInfo"];
 export type AuditEntry = Schemas["Entry"];
 
 export const api = createClient<paths>({ baseUrl: root, credentials: "same-origin" });

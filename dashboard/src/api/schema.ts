@@ -744,6 +744,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/errors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Errors
+         * @description What failed for good or was buried, by type and kind of error, the latest first.
+         */
+        get: operations["list_errors_api_errors_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/errors/{group_id}/redrive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Redrive
+         * @description Start every task of the group anew, from zero attempts; with `dryRun` only count them.
+         */
+        post: operations["redrive_api_errors__group_id__redrive_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tasks": {
         parameters: {
             query?: never;
@@ -962,6 +1002,11 @@ export interface components {
             uniqueKey?: string | null;
             /** Concurrencykey */
             concurrencyKey?: string | null;
+            /**
+             * Fingerprint
+             * @description Failed for good in this way, as `/api/errors` names it.
+             */
+            fingerprint?: string | null;
             /** Createdafter */
             createdAfter?: string | null;
             /** Createdbefore */
@@ -1359,6 +1404,57 @@ export interface components {
             requestId: string | null;
         };
         /**
+         * ErrorInfo
+         * @description Tasks of one type that failed for good in the same way.
+         */
+        ErrorInfo: {
+            /** Id */
+            id: string;
+            /** Type */
+            type: string;
+            /**
+             * Fingerprint
+             * @description The exception, and the function in which it was raised.
+             */
+            fingerprint: string | null;
+            /** Count */
+            count: number;
+            /**
+             * Firstseen
+             * Format: date-time
+             */
+            firstSeen: string;
+            /**
+             * Lastseen
+             * Format: date-time
+             */
+            lastSeen: string;
+            /**
+             * Exampleid
+             * Format: uuid
+             * @description The task that failed last.
+             */
+            exampleId: string;
+            /**
+             * Message
+             * @description What its error said.
+             */
+            message: string;
+            /**
+             * Hours
+             * @description How many failed in each of the last 24 hours, the oldest first.
+             */
+            hours: number[];
+        };
+        /**
+         * ErrorInfos
+         * @description Groups of failures, the latest first.
+         */
+        ErrorInfos: {
+            /** Groups */
+            groups: components["schemas"]["ErrorInfo"][];
+        };
+        /**
          * Explained
          * @description Why a task is not running, the reason that binds first in front.
          */
@@ -1664,6 +1760,32 @@ export interface components {
             };
             /** Remedy */
             remedy: string | null;
+        };
+        /**
+         * Redrive
+         * @description How to start a group anew.
+         */
+        Redrive: {
+            /**
+             * Rate
+             * @description Tasks that come due in a second; all at once if left out.
+             */
+            rate?: number | null;
+            /**
+             * Dryrun
+             * @default false
+             */
+            dryRun?: boolean;
+        };
+        /**
+         * Redriven
+         * @description How many tasks it was, or would be.
+         */
+        Redriven: {
+            /** Changed */
+            changed: number;
+            /** Dryrun */
+            dryRun: boolean;
         };
         /**
          * Register
@@ -2817,6 +2939,8 @@ export interface operations {
                 search?: string | null;
                 uniqueKey?: string | null;
                 concurrencyKey?: string | null;
+                /** @description Failed for good in this way, as `/api/errors` names it. */
+                fingerprint?: string | null;
                 createdAfter?: string | null;
                 createdBefore?: string | null;
                 /** @description `key=value`; may be repeated. */
@@ -5011,6 +5135,136 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_errors_api_errors_get: {
+        parameters: {
+            query?: {
+                type?: string | null;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorInfos"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    redrive_api_errors__group_id__redrive_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Redrive"] | null;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Redriven"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
             };
             /** @description Unauthorized */
             401: {

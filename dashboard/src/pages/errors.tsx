@@ -1,99 +1,141 @@
 /** Errors: failures that are alike stand together, with what they have in common and a way to run them again. */
 
-import { actOnMatching } from "../actions";
-import { api, take, type Task } from "../api/client";
-import { lastLine, plural } from "../format";
+import { useState } from "preact/hooks";
+import { changed } from "../actions";
+import { api, type ErrorGroup, take } from "../api/client";
+import { plural, short, verb } from "../format";
 import { href } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
+import { attempt, say } from "../toasts";
 import { Ago, Button, Empty, Loading, PageHead, Trouble } from "../ui/basic";
+import { Dialog } from "../ui/dialog";
+import { Spark } from "../ui/spark";
 
-interface Group {
-  key: string;
-  type: string;
-  exception: string;
-  message: string;
-  count: number;
-  first: string;
-  last: string;
-  example: string;
-}
-
-const LOOKED_AT = 100;
+const READING = 5000;
 
 export function ErrorsPage() {
-  const failures = useResource(
-    "failures",
-    (signal) => take(api.GET("/api/tasks", { params: { query: { status: ["failed", "buried"], limit: LOOKED_AT, total: false } }, signal })),
-    { live: true },
-  );
-  const groups = grouped(failures.data?.tasks ?? []);
+  const errors = useResource("errors", (signal) => take(api.GET("/api/errors", { signal })), { live: true, every: READING });
+  const [chosen, setChosen] = useState<ErrorGroup | null>(null);
+  const groups = errors.data?.groups ?? [];
+  const sum = groups.reduce((total, group) => total + group.count, 0);
   return (
     <>
       <PageHead title="Errors">
-        {groups.length > 0 && <span class="soft">of the newest {plural(failures.data?.tasks.length ?? 0, "failure")}</span>}
+        {groups.length > 0 && (
+          <span class="soft">
+            {plural(sum, "task")} in {plural(groups.length, "group")}
+          </span>
+        )}
       </PageHead>
-      {failures.problem && <Trouble problem={failures.problem} retry={failures.refresh} />}
-      {failures.loading ? (
+      {errors.problem && <Trouble problem={errors.problem} retry={errors.refresh} />}
+      {errors.loading ? (
         <Loading />
       ) : groups.length ? (
         <ul class="groups">
           {groups.map((group) => (
-            <GroupCard key={group.key} group={group} />
+            <GroupCard key={group.id} group={group} redrive={() => setChosen(group)} />
           ))}
         </ul>
       ) : (
-        !failures.problem && (
-          <Empty title="No failures.">
-            <p>Tasks that fail are grouped here by what went wrong.</p>
+        !errors.problem && (
+          <Empty title="Nothing has failed for good.">
+            <p>Tasks that gave up are grouped here by what went wrong, and where.</p>
           </Empty>
         )
+      )}
+      {chosen && (
+        <RedriveDialog
+          group={chosen}
+          close={() => {
+            setChosen(null);
+            errors.refresh();
+          }}
+        />
       )}
     </>
   );
 }
 
-function grouped(tasks: Task[]): Group[] {
-  const groups = new Map<string, Group>();
-  for (const task of tasks) {
-    const message = lastLine(task.error ?? "");
-    const exception = /^[\w.]+/.exec(message)?.[0] ?? "Error";
-    const key = `${task.type} ${exception}`;
-    const at = task.completedAt ?? task.updatedAt;
-    const group = groups.get(key);
-    if (!group) groups.set(key, { key, type: task.type, exception, message, count: 1, first: at, last: at, example: task.id });
-    else {
-      group.count++;
-      if (at < group.first) group.first = at;
-      if (at > group.last) group.last = at;
-    }
-  }
-  return [...groups.values()].sort((a, b) => b.count - a.count);
-}
-
-function GroupCard({ group }: { group: Group }) {
+function GroupCard({ group, redrive }: { group: ErrorGroup; redrive: () => void }) {
+  const [exception = "Unknown error", place] = (group.fingerprint ?? "").split(" in ");
+  const tasks = {
+    type: group.type,
+    status: ["failed", "buried"],
+    ...(group.fingerprint ? { fingerprint: group.fingerprint } : {}),
+  };
   return (
     <li class="panel group" data-row>
-      <div class="group-count">{group.count}</div>
+      <div class="group-count" title={plural(group.count, "task")}>
+        {short(group.count)}
+      </div>
       <div class="group-what">
-        <a class="row-link" href={href("/tasks", { type: group.type, status: ["failed", "buried"], search: group.exception })}>
-          {group.exception}
+        <a class="row-link" href={href("/tasks", tasks)}>
+          {exception || "Unknown error"}
         </a>{" "}
         in <a href={href("/tasks", { type: group.type })}>{group.type}</a>
+        {place && <code class="id"> {place}</code>}
         <div class="preview bad">{group.message}</div>
         <div class="hint">
-          last <Ago at={group.last} /> · first <Ago at={group.first} /> · <a href={href(`/tasks/${group.example}`)}>an example</a>
+          last <Ago at={group.lastSeen} /> · first <Ago at={group.firstSeen} /> ·{" "}
+          <a href={href(`/tasks/${group.exampleId}`)}>the latest</a>
         </div>
       </div>
+      <figure class="group-hours">
+        <Spark values={group.hours} label={`In the last 24 hours: ${group.hours.reduce((a, b) => a + b, 0)}`} />
+        <figcaption class="hint">24 h</figcaption>
+      </figure>
       {can("operate") && (
-        <Button
-          kind="small"
-          onClick={() => actOnMatching("retry", { type: group.type, status: ["failed", "buried"], search: group.exception }, `of type ${group.type} that failed with ${group.exception}`)}
-          label={`Retry all ${group.exception} in ${group.type}`}
-        >
-          Retry all
+        <Button kind="small" onClick={redrive} label={`Run again: ${exception} in ${group.type}`}>
+          Run again …
         </Button>
       )}
     </li>
+  );
+}
+
+function RedriveDialog({ group, close }: { group: ErrorGroup; close: () => void }) {
+  const params = { path: { group_id: group.id } };
+  const dry = useResource(`redrive ${group.id}`, (signal) =>
+    take(api.POST("/api/errors/{group_id}/redrive", { params, body: { dryRun: true }, signal })),
+  );
+  const send = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const rate = Number(new FormData(event.currentTarget as HTMLFormElement).get("rate"));
+    const body = rate > 0 ? { rate } : {};
+    await attempt(async () => {
+      const done = await take(api.POST("/api/errors/{group_id}/redrive", { params, body }));
+      say(`${plural(done.changed, "task")} ${verb(done.changed, "was", "were")} started anew.`);
+      changed();
+    });
+    close();
+  };
+  const number = dry.data?.changed;
+  return (
+    <Dialog title="Run this group again?" onClose={close}>
+      <form onSubmit={(event) => void send(event)}>
+        <div class="dialog-body">
+          {dry.problem && <Trouble problem={dry.problem} />}
+          {number === undefined ? (
+            <p class="soft">Counting …</p>
+          ) : (
+            <p>
+              <strong class="big">{plural(number, "task")}</strong> of type {group.type} {verb(number, "runs", "run")} again from
+              the first attempt.
+            </p>
+          )}
+          <label class="field stacked">
+            Tasks in a second (empty: all at once)
+            <input name="rate" type="number" min="0.001" step="any" placeholder="all at once" />
+          </label>
+        </div>
+        <footer>
+          <Button onClick={close}>Cancel</Button>
+          <Button kind="primary" type="submit" disabled={!number}>
+            Run again
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
   );
 }

@@ -24,6 +24,7 @@ export interface Filter {
   type: string;
   statuses: StatusName[];
   search: string;
+  fingerprint: string;
   tags: string[];
   since: string;
   after: string;
@@ -36,6 +37,7 @@ export function filterOf(query: URLSearchParams): Filter {
     type: query.get("type") ?? "",
     statuses: known,
     search: query.get("search") ?? "",
+    fingerprint: query.get("fingerprint") ?? "",
     tags: query.getAll("tag").filter((each) => each.indexOf("=") > 0),
     since: query.get("since") ?? "",
     after: query.get("after") ?? "",
@@ -53,6 +55,7 @@ export function criteria(filter: Filter): BulkFilter {
     ...(filter.type ? { type: filter.type } : {}),
     ...(filter.statuses.length ? { status: filter.statuses } : {}),
     ...(filter.search ? { search: filter.search } : {}),
+    ...(filter.fingerprint ? { fingerprint: filter.fingerprint } : {}),
     ...(after ? { createdAfter: after } : {}),
     ...(before ? { createdBefore: before } : {}),
     ...(filter.tags.length ? { tags } : {}),
@@ -69,7 +72,7 @@ export const isEmpty = (filter: Filter): boolean => Object.keys(criteria(filter)
 
 /** How many match, if the live numbers say so; null if the service has to count. */
 export function countFrom(stats: Stats | null, filter: Filter): number | null {
-  if (!stats || filter.search || filter.tags.length || filter.since || filter.after || filter.before) return null;
+  if (!stats || filter.search || filter.fingerprint || filter.tags.length || filter.since || filter.after || filter.before) return null;
   const numbers = (filter.type ? (stats.byType[filter.type] ?? {}) : stats) as Record<string, number>;
   const wanted = new Set<string>(filter.statuses.length ? filter.statuses : ["pending", "processing", "completed", "failed", "cancelled", "buried"]);
   // Delayed tasks are pending ones too, and those that wait for a retry are failed.

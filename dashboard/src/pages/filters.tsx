@@ -17,8 +17,18 @@ export function Filters({ filter }: { filter: Filter }) {
         <TypeField value={filter.type} />
         <Tags values={filter.tags} />
         <Period filter={filter} />
+        {filter.fingerprint && (
+          <button
+            class="tag"
+            type="button"
+            aria-label={`Remove the error ${filter.fingerprint}`}
+            onClick={() => setQuery({ fingerprint: null, at: null })}
+          >
+            {filter.fingerprint} ×
+          </button>
+        )}
         {!isEmpty(filter) && (
-          <Button kind="plain" onClick={() => setQuery({ type: null, status: null, search: null, tag: null, since: null, after: null, before: null, at: null })}>
+          <Button kind="plain" onClick={() => setQuery({ type: null, status: null, search: null, fingerprint: null, tag: null, since: null, after: null, before: null, at: null })}>
             Clear
           </Button>
         )}

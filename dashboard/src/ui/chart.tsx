@@ -124,7 +124,7 @@ function options(element: HTMLElement, lines: Line[], format: ChartProps["format
     width: element.clientWidth,
     height: HEIGHT,
     legend: { show: false },
-    padding: [10, 10, 0, 0],
+    padding: [10, 24, 0, 0],
     cursor: { y: false, sync: { key: "charts" }, points: { size: 6 } },
     scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, Number.EPSILON)] } },
     axes: [

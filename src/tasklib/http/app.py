@@ -16,6 +16,7 @@ from tasklib.http import (
     dashboard,
     errors,
     events,
+    groups,
     health,
     metrics,
     schedules,
@@ -72,6 +73,7 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
         audit,
         session,
         token_routes,
+        groups,
     ):
         app.include_router(part.router)
     app.include_router(dashboard.router)

@@ -97,6 +97,7 @@ class Criteria(Input):
     search: Text | None = Field(None, description="Found in payload, tags or error, in capitals or not.")
     unique_key: Text | None = None
     concurrency_key: Text | None = None
+    fingerprint: Text | None = Field(None, description="Failed for good in this way, as `/api/errors` names it.")
     created_after: Moment | None = None
     created_before: Moment | None = None
 
@@ -105,7 +106,7 @@ class Criteria(Input):
         states = states_of(self.status)
         same = {
             name: getattr(self, name)
-            for name in ("search", "unique_key", "concurrency_key", "created_after", "created_before")
+            for name in ("search", "unique_key", "concurrency_key", "fingerprint", "created_after", "created_before")
         }
         return task_filter(states or None, self.type, {**same, "tags": tags or None, "ids": ids})  # type: ignore[typeddict-item]
 

@@ -27,6 +27,7 @@ EXAMPLES = {
     "task_id": "550e8400-e29b-41d4-a716-446655440000",
     "instance": "550e8400-e29b-41d4-a716-446655440000",
     "name": "nightly",
+    "group_id": "0123456789abcdef",
     "token_id": "550e8400-e29b-41d4-a716-446655440000",
 }
 

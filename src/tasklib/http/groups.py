@@ -1,0 +1,114 @@
+"""Errors: what failed for good, grouped by what went wrong, and started again together."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BeforeValidator, Field
+
+from tasklib.http.audit import AuditedRoute, note
+from tasklib.http.auth import Permission, needs
+from tasklib.http.errors import Refused, problems
+from tasklib.http.fields import Answer, Input, Name, check_number
+from tasklib.http.service import Queue, Service
+from tasklib.manage import Manage
+from tasklib.storage.operations.attempts import summary
+from tasklib.storage.operations.error_times import HOURS, count_errors_by_hour
+from tasklib.storage.operations.errors import MOST_GROUPS, ErrorGroup
+from tasklib.task import TaskFilter
+
+router = APIRouter(prefix="/api/errors", tags=["errors"], route_class=AuditedRoute)
+
+MAX_GROUPS = 100
+
+
+class ErrorsQuery(Input):
+    """Which groups."""
+
+    type: Name | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_GROUPS)] = MAX_GROUPS
+
+
+class ErrorInfo(Answer):
+    """Tasks of one type that failed for good in the same way."""
+
+    id: str
+    type: str
+    fingerprint: str | None = Field(description="The exception, and the function in which it was raised.")
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    example_id: UUID = Field(description="The task that failed last.")
+    message: str = Field(description="What its error said.")
+    hours: list[int] = Field(description="How many failed in each of the last 24 hours, the oldest first.")
+
+
+class ErrorInfos(Answer):
+    """Groups of failures, the latest first."""
+
+    groups: list[ErrorInfo]
+
+
+class Redrive(Input):
+    """How to start a group anew."""
+
+    rate: Annotated[float, BeforeValidator(check_number), Field(gt=0, lt=1e9)] | None = Field(
+        default=None, description="Tasks that come due in a second; all at once if left out."
+    )
+    dry_run: bool = False
+
+
+class Redriven(Answer):
+    """How many tasks it was, or would be."""
+
+    changed: int
+    dry_run: bool
+
+
+@router.get("", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
+async def list_errors(query: Annotated[ErrorsQuery, Query()], service: Service) -> ErrorInfos:
+    """What failed for good or was buried, by type and kind of error, the latest first."""
+    queue = service.queue
+    groups = await queue.aerrors(query.type, limit=query.limit)
+    hours = await queue.database.arun(lambda: count_errors_by_hour(queue.clock.now()))
+    messages = await _messages(service, [each.example for each in groups])
+    return ErrorInfos(
+        groups=[_shown(each, messages.get(each.example, ""), hours.get(each.id, [0] * HOURS)) for each in groups]
+    )
+
+
+@router.post("/{group_id}/redrive", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+async def redrive(group_id: str, request: Request, queue: Queue, body: Redrive | None = None) -> Redriven:
+    """Start every task of the group anew, from zero attempts; with `dryRun` only count them."""
+    body = body or Redrive()
+    group = next((each for each in await queue.aerrors(limit=MOST_GROUPS) if each.id == group_id), None)
+    if group is None:
+        raise Refused(404, "error-group-not-found", f"there is no group of errors {group_id!r}; see GET /api/errors")
+    changed = await queue.aredrive(group, rate=body.rate, dry_run=body.dry_run)
+    note(request, type=group.name, fingerprint=group.fingerprint, changed=changed, dryRun=body.dry_run)
+    return Redriven(changed=changed, dry_run=body.dry_run)
+
+
+async def _messages(service: Manage, ids: list[UUID]) -> dict[UUID, str]:
+    """What each task's error said, without its secrets: those can be told only beside its payload."""
+    if not ids:
+        return {}
+    found = await service.alisting(TaskFilter(ids=tuple(ids)), limit=len(ids), counted=False)
+    return {task.id: summary(task.error or "") for task in found.tasks}
+
+
+def _shown(group: ErrorGroup, message: str, hours: list[int]) -> ErrorInfo:
+    return ErrorInfo(
+        id=group.id,
+        type=group.name,
+        fingerprint=group.fingerprint,
+        count=group.count,
+        first_seen=group.first_seen,
+        last_seen=group.last_seen,
+        example_id=group.example,
+        message=message,
+        hours=hours,
+    )

@@ -1,0 +1,55 @@
+"""Errors over HTTP: groups of what failed for good, their hours, their tasks, and starting them anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fixtures.queues import Face
+from tests.integration.http.conftest import Client
+
+pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+
+
+def fail(queue: Face, number: int, name: str = "charge") -> None:
+    """Let tasks fail for good, each with another message."""
+
+    def handler(payload: dict[str, object]) -> None:
+        raise ValueError(f"order {payload['order']} has no card, token=hunter2")
+
+    queue.plain.register_handler(name, handler)
+    for order in range(number):
+        queue.enqueue(name, {"order": order, "password": "hunter2"}, max_attempts=1)
+    assert queue.process_batch() == number
+
+
+def test_failures_that_are_alike_are_one_group(queue: Face, http: Client) -> None:
+    fail(queue, 3)
+    (group,) = http.get("/api/errors").json()["groups"]
+
+    assert (group["type"], group["count"], group["hours"][-1]) == ("charge", 3, 3)
+    assert group["fingerprint"].startswith("ValueError in ")
+    assert len(group["hours"]) == 24
+    assert "has no card" in group["message"]
+    assert "hunter2" not in group["message"]
+    assert http.get(f"/api/tasks/{group['exampleId']}").json()["type"] == "charge"
+    listed = http.get("/api/tasks", params={"fingerprint": group["fingerprint"]}).json()
+    assert listed["total"] == 3
+    assert http.get("/api/errors", params={"type": "other"}).json() == {"groups": []}
+
+
+def test_a_group_is_counted_then_started_anew_at_a_rate(queue: Face, http: Client) -> None:
+    fail(queue, 3)
+    (group,) = http.get("/api/errors").json()["groups"]
+
+    dry = http.post(f"/api/errors/{group['id']}/redrive", {"dryRun": True}).json()
+    assert (dry, queue.count(state="failed")) == ({"changed": 3, "dryRun": True}, 3)
+    done = http.post(f"/api/errors/{group['id']}/redrive", {"rate": 0.5}).json()
+    assert done == {"changed": 3, "dryRun": False}
+    assert queue.count(state="delayed") == 2
+    assert http.post(f"/api/errors/{group['id']}/redrive").status_code == 404
+    assert http.post("/api/errors/nothing/redrive").status_code == 404
+
+
+@pytest.mark.parametrize("body", [{"rate": 0}, {"rate": -1}, {"rate": True}, {"rate": "fast"}, {"unknown": 1}])
+def test_a_bad_redrive_is_refused(http: Client, body: dict[str, object]) -> None:
+    assert http.post("/api/errors/any/redrive", body).status_code == 400
