@@ -52,6 +52,7 @@ class Plan:
             moment = getattr(self, what)
             if moment is not None:
                 require_aware(moment, what)
+        zone(self.tz)  # an interval needs none, but one that does not exist is a mistake all the same
         if not _is_seconds(self.jitter, 0):
             raise ConfigurationError(f"schedule {self.name!r}: jitter is a number of seconds, got {self.jitter!r}")
         if self.every is not None:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tasklib.explain import MAX_AHEAD, KeySeen
+from tasklib.storage.operations.explain import gather_evidence
 from tests.plans.crowd import DUE, SPREAD, names
 from tests.plans.postgres import PostgresTable
 from tests.plans.sqlite import SqliteTable
@@ -70,6 +72,20 @@ def test_postgres_does_not_notice_full_keys(new_postgres: Callable[[], PostgresT
     (plain, keyed), (crowded_plain, crowded_keyed) = costs
     assert max(crowded_plain) <= ALLOWED * min(plain), costs
     assert max(crowded_keyed) <= ALLOWED * min(keyed), costs
+    assert_explained(table)
+
+
+def assert_explained(table: PostgresTable) -> None:
+    """Why the last of a million waiting tasks does not run is told by looking at no more than are counted."""
+    last = table.value(
+        "SELECT id FROM tasks WHERE concurrency_key = 'big' AND due_at IS NOT NULL ORDER BY seq DESC LIMIT 1"
+    )
+    with table.undone():
+        before = table.value(PAGES)
+        seen = table.run(gather_evidence(last, None))
+        pages = table.value(PAGES) - before
+    assert (seen.ahead, seen.key) == (MAX_AHEAD + 1, KeySeen("big", 1, seen.key.holders if seen.key else ()))
+    assert pages <= 3 * MAX_AHEAD
 
 
 PAGES = """

@@ -141,6 +141,7 @@ class TestMissedTicks:
         ({"cron": "61 * * * *"}, "no cron expression"),
         ({"cron": "nonsense"}, "no cron expression"),
         ({"cron": "* * * * *", "tz": "Mars/Olympus"}, "no such time zone: 'Mars/Olympus'"),
+        ({"every": 1, "tz": "Mars/Olympus"}, "no such time zone: 'Mars/Olympus'"),
         ({"every": 0}, "0.1 or more, got 0"),
         ({"every": "10"}, "0.1 or more, got '10'"),
         ({"every": 1, "misfire": "maybe"}, "misfire is one of one, skip, all, got 'maybe'"),
