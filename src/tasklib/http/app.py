@@ -30,8 +30,10 @@ from tasklib.http import (
 from tasklib.http.audit import AuditLog
 from tasklib.http.auth import Auth, Permission, authorize, identifier, needs, refuse_repeated
 from tasklib.http.counts import Counts
+from tasklib.http.creation import Creator
 from tasklib.http.errors import Problem
 from tasklib.http.guard import LOOPBACK_HOSTS, Guard
+from tasklib.http.quick import QuickCreate
 from tasklib.http.throttle import Throttle
 from tasklib.manage import Manage
 from tasklib.queue import TaskQueue
@@ -57,8 +59,10 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.audit = AuditLog(queue)
     app.state.counts = Counts(queue)
     app.state.pulse = events.Pulse(app.state.manage, app.state.counts)
+    app.state.creator = Creator(queue)
     app.state.throttle = Throttle(queue.config.submit_rate_limit)
     app.state.caretaker = workers.Caretaker(queue)
+    app.include_router(tasks.creating_router)
     for part in (
         health,
         bulk,
@@ -87,6 +91,7 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     if hosts is None and auth == "local":
         hosts = LOOPBACK_HOSTS
     limit = queue.config.max_payload_bytes + BODY_BYTES_BESIDE_PAYLOAD
+    app.add_middleware(QuickCreate)
     app.add_middleware(Guard, max_body_bytes=limit, hosts=hosts)
     return app
 

@@ -37,8 +37,9 @@ class AuditedRoute(APIRoute):
 
         async def audited(request: Request) -> Response:
             response = await handle(request)
-            log: AuditLog = request.app.state.audit
-            await log.write(_entry(request, self.name))
+            if not getattr(request.state, "is_in_log", False):
+                log: AuditLog = request.app.state.audit
+                await log.write(entry_of(request, self.name))
             return response
 
         return audited
@@ -47,6 +48,13 @@ class AuditedRoute(APIRoute):
 def note(request: Request, **detail: Any) -> None:
     """Add what is worth knowing to the entry of this request."""
     request.state.audit_detail = {name: value for name, value in detail.items() if value is not None}
+
+
+def note_at_once(request: Request, action: str, **detail: Any) -> AuditEntry:
+    """The entry of this request, for a route that writes it itself, in the transaction of the change."""
+    note(request, **detail)
+    request.state.is_in_log = True
+    return entry_of(request, action)
 
 
 class AuditLog:
@@ -114,7 +122,8 @@ async def read_audit(query: Annotated[AuditQuery, Query()], request: Request) ->
     )
 
 
-def _entry(request: Request, action: str) -> AuditEntry:
+def entry_of(request: Request, action: str) -> AuditEntry:
+    """What the log says of this request."""
     principal = principal_of(request)
     noted = plain(getattr(request.state, "audit_detail", {}), what="audit")
     detail = request.app.state.manage.redactor.value(noted)

@@ -81,6 +81,8 @@ def permission_of(route: Any) -> Permission | None:
 
 async def refuse_repeated(request: Request) -> None:
     """Refuse a request that gives a parameter twice where one is meant: which of them counts is not for us to guess."""
+    if not request.scope["query_string"]:
+        return
     given = [name for name, _ in request.query_params.multi_items() if name not in REPEATABLE]
     for name in set(given):
         if given.count(name) > 1:

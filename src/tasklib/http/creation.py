@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from tasklib.codec import dumps
 from tasklib.http.errors import Refused
@@ -15,8 +16,10 @@ from tasklib.http.schedule_schemas import CreatedSchedule
 from tasklib.http.schemas import Created
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import tasks
+from tasklib.storage.operations.audit import AuditEntry, entries_text
 from tasklib.storage.operations.idempotency import Once, do_once
 from tasklib.storage.statement import Operation
+from tasklib.submission import Merger
 from tasklib.task import NewTask, TaskFilter, TaskId
 
 
@@ -29,12 +32,43 @@ class Outcome:
     repeated: bool = False
 
 
+class Creator:
+    """Stores single tasks with their entries in the audit log: those of the same moment in one transaction."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+        self._merger = Merger(self._send)
+        self._entries: dict[UUID, AuditEntry] = {}
+        self._created_at: dict[UUID, datetime] = {}
+
+    async def create(self, body: CreateTask, entry: Callable[[UUID], AuditEntry]) -> Outcome:
+        """Store one task and say so in the log, or neither."""
+        new = _new(self._queue, body)
+        self._entries[new.id] = entry(new.id)
+        try:
+            task_id = await self._merger.submit(new)
+            created_at = self._created_at.get(new.id)
+        finally:
+            self._entries.pop(new.id, None)
+            self._created_at.pop(new.id, None)
+        if created_at is not None:
+            return Outcome(True, [Created(id=new.id, type=new.name, status="pending", created_at=created_at)])
+        found = await self._queue.database.arun(lambda: _read([new], [task_id], self._queue.clock.now()))
+        return Outcome(task_id.created, found)
+
+    async def _send(self, new: Sequence[NewTask]) -> list[TaskId]:
+        now, entries = self._queue.clock.now(), entries_text([self._entries[task.id] for task in new])
+        return await self._queue.database.arun(
+            lambda: tasks.submit_tasks(new, now, created_at=self._created_at, entries=entries)
+        )
+
+
 async def create_tasks(queue: TaskQueue, bodies: Sequence[CreateTask], key: str | None = None) -> Outcome:
     """Store tasks, all or none."""
     new = [_new(queue, body) for body in bodies]
     if key is not None:
         return await _create_once(queue, new, key, bodies)
-    ids = [await queue.asubmit_one(new[0])] if len(new) == 1 else await queue.asubmit_new(new)
+    ids = await queue.asubmit_new(new)
     found = await queue.database.arun(lambda: _read(new, ids, queue.clock.now()))
     return Outcome(any(each.created for each in ids), found)
 

@@ -85,6 +85,11 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_unexpected)
 
 
+async def answer(request: Request, error: Exception) -> JSONResponse:
+    """How an error ends that was raised outside of the routes."""
+    return await (_on_http if isinstance(error, HTTPException) else _on_tasklib)(request, error)
+
+
 async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first: Mapping[str, Any] = error.errors()[0]

@@ -53,7 +53,7 @@ class CreateOptions(Input):
 
     def submission(self) -> dict[str, Any]:
         """The same as keywords of `TaskQueue.enqueue`."""
-        return {name: getattr(self, name) for name in type(self).model_fields if name != "repeat"}
+        return {name: getattr(self, name) for name in self.model_fields_set if name != "repeat"}
 
 
 class CreateTask(Input):

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from tasklib.errors import InvalidTransition
-from tasklib.http.audit import AuditedRoute, note
+from tasklib.http.audit import AuditedRoute, note, note_at_once
 from tasklib.http.auth import Permission, needs, principal_of
-from tasklib.http.creation import Outcome, create_schedule, create_tasks
+from tasklib.http.creation import Creator, Outcome, create_schedule, create_tasks
 from tasklib.http.errors import problems
 from tasklib.http.inputs import CleanupQuery, CreateTask, ListQuery, Resubmit
 from tasklib.http.schedule_schemas import CreatedSchedule
@@ -25,12 +25,15 @@ from tasklib.http.schemas import (
     TaskPage,
     status_of,
 )
-from tasklib.http.service import NOT_MODIFIED, Counts, Queue, Service, conditional
+from tasklib.http.service import NOT_MODIFIED, Counts, Service, conditional
 from tasklib.http.throttle import allow_submission
 from tasklib.manage import Action
+from tasklib.queue import TaskQueue
 from tasklib.task import TaskState
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
+creating_router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
+"""The busiest route, looked at before the others."""
 plain_router = APIRouter(tags=["tasks"], route_class=AuditedRoute)
 """`POST /tasks`, as the executor's specification has it."""
 
@@ -49,29 +52,38 @@ ALREADY: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post(
+@creating_router.post(
     "",
     status_code=201,
     responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
     **needs(Permission.SUBMIT),
 )
-async def create_task(
-    body: CreateTask, request: Request, response: Response, queue: Queue, idempotency_key: IdempotencyKey = None
-) -> Created | CreatedSchedule:
+async def create_task(body: CreateTask, request: Request, idempotency_key: IdempotencyKey = None) -> Response:
     """Store a task; with `options.repeat`, one that runs again and again."""
+    if body.options.repeat is None and idempotency_key is None:
+        return await store_task(body, request)
     allow_submission(request)
+    queue: TaskQueue = request.app.state.manage.queue
     if body.options.repeat is not None:
-        outcome = await create_schedule(queue, body)
-    else:
-        scoped = None if idempotency_key is None else f"{principal_of(request).name}/{idempotency_key}"
-        outcome = await create_tasks(queue, [body], scoped)
-    return _created(outcome, request, response)
+        return _created(await create_schedule(queue, body), request)
+    key = f"{principal_of(request).name}/{idempotency_key}"
+    return _created(await create_tasks(queue, [body], key), request)
+
+
+async def store_task(body: CreateTask, request: Request) -> Response:
+    """Store one task."""
+    allow_submission(request)
+    creator: Creator = request.app.state.creator
+    return _created(
+        await creator.create(body, lambda made: note_at_once(request, "create_task", id=str(made))), request
+    )
 
 
 plain_router.post(
     "/tasks",
     status_code=201,
     operation_id="create_task_plain",
+    response_model=Created | CreatedSchedule,
     responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
     **needs(Permission.SUBMIT),
 )(create_task)
@@ -171,14 +183,14 @@ async def resubmit_task(task_id: str, body: Resubmit, request: Request, service:
     return Created.of(await service.aget(made.id))
 
 
-def _created(outcome: Outcome, request: Request, response: Response) -> Created | CreatedSchedule:
-    if outcome.repeated:
-        response.headers["Idempotent-Replayed"] = "true"
+def _created(outcome: Outcome, request: Request) -> Response:
+    """The answer, written here: checking it again would cost as much as storing the task."""
+    headers = {"Idempotent-Replayed": "true"} if outcome.repeated else {}
     if isinstance(outcome.body, CreatedSchedule):
         note(request, schedule=outcome.body.schedule)
-        return outcome.body
+        return Response(outcome.body.model_dump_json(by_alias=True), 201, headers, "application/json")
     (created,) = outcome.body
     note(request, id=str(created.id))
-    response.headers["Location"] = f"{request.scope.get('root_path', '')}/api/tasks/{created.id}"
-    response.status_code = 201 if outcome.made else 200
-    return created
+    headers["Location"] = f"{request.scope.get('root_path', '')}/api/tasks/{created.id}"
+    status = 201 if outcome.made else 200
+    return Response(created.model_dump_json(by_alias=True), status, headers, "application/json")

@@ -36,8 +36,12 @@ class StoredEntry:
 
 def write_audit(entries: Sequence[AuditEntry], now: datetime | None) -> Operation[None]:
     """Add entries to the log."""
-    batch = [{name: getattr(entry, name) for name in AuditEntry.__slots__} for entry in entries]
-    yield Statement("write_audit", {"batch": dumps(batch), "now": now})
+    yield Statement("write_audit", {"entries": entries_text(entries), "now": now})
+
+
+def entries_text(entries: Sequence[AuditEntry]) -> str:
+    """The entries as a statement takes them."""
+    return dumps([{name: getattr(entry, name) for name in AuditEntry.__slots__} for entry in entries])
 
 
 def list_audit(*, limit: int, before: int | None = None) -> Operation[list[StoredEntry]]:

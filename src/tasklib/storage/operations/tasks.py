@@ -9,7 +9,7 @@ from uuid import UUID
 
 from tasklib.codec import dumps
 from tasklib.errors import UniqueConflict
-from tasklib.storage.rows import moment_text, task_from_row, uuid
+from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 from tasklib.task import NewTask, QueueStats, Task, TaskFilter, TaskId, TaskState
 
@@ -22,18 +22,34 @@ RESUBMITS = 5
 _TROUBLES = frozenset({"failed", "cancelled", "buried"})
 
 
-def submit_tasks(new: Sequence[NewTask], now: datetime | None) -> Operation[list[TaskId]]:
+def submit_tasks(
+    new: Sequence[NewTask],
+    now: datetime | None,
+    *,
+    created_at: dict[UUID, datetime] | None = None,
+    entries: str | None = None,
+) -> Operation[list[TaskId]]:
     """Store the tasks, all or none, and answer an id for each in the same order.
+
+    `created_at` is filled with when each new row was made; `entries` go to the audit log in the same statement.
 
     A task whose unique key is held by a live task follows its own `on_conflict`.  A task whose id is stored already
     counts as created: it is a submission repeated after a lost reply.
     """
     answers: dict[UUID, TaskId] = {}
-    if len(new) > 1:
+    # A single statement is a transaction by itself, unless it may have to be followed by others.
+    if (len(new) > 1 and entries is None) or (entries is not None and any(n.unique_key is not None for n in new)):
         yield BEGIN
     waiting = list(new)
     for _ in range(RESUBMITS):
-        rows = yield Statement("insert_tasks", {"batch": dumps([_columns(n) for n in waiting]), "now": now})
+        params = {"batch": dumps([_columns(n) for n in waiting]), "now": now}
+        if entries is None:
+            rows = yield Statement("insert_tasks", params)
+        else:
+            rows = yield Statement("insert_tasks_audited", {**params, "entries": entries})
+            entries = None  # once, however often the tasks are tried
+        if created_at is not None:
+            created_at.update((uuid(row["id"]), at) for row in rows if (at := moment(row["created_at"])) is not None)
         if len(rows) == len(waiting):
             break
         inserted = {uuid(row["id"]) for row in rows}

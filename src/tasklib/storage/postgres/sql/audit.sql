@@ -1,10 +1,13 @@
--- name: write_audit
--- Add entries to the audit log.
+-- fragment: audit_entries
 INSERT INTO {schema}.tasklib_audit (at, actor, role, action, target, detail, remote, request_id)
 SELECT coalesce(:now::timestamptz, now()), e.actor, e.role, e.action, e.target, e.detail, e.remote, e.request_id
-FROM jsonb_to_recordset(:batch::jsonb) AS e (
+FROM jsonb_to_recordset(:entries::jsonb) AS e (
     actor text, role text, action text, target text, detail jsonb, remote text, request_id text
-);
+)
+
+-- name: write_audit
+-- Add entries to the audit log.
+{audit_entries};
 
 -- name: list_audit
 -- Entries of the audit log, the newest first, from before a position on.

@@ -25,8 +25,7 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     AND (:created_before::timestamptz IS NULL OR t.created_at < :created_before::timestamptz)
     AND (:completed_before::timestamptz IS NULL OR t.completed_at < :completed_before::timestamptz)
 
--- name: insert_tasks
--- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
+-- fragment: inserted
 INSERT INTO {schema}.tasks (
     id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
     unique_key, concurrency_key, headers, expires_at
@@ -43,18 +42,29 @@ FROM
         headers jsonb, expires_at timestamp
     )
 ON CONFLICT DO NOTHING
-RETURNING id;
+RETURNING id, created_at
+
+-- name: insert_tasks
+-- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
+{inserted};
+
+-- name: insert_tasks_audited
+-- The same, and the entries of the audit log about it, in one statement.
+WITH stored AS ({inserted}),
+entries AS ({audit_entries})
+SELECT s.id, s.created_at FROM stored AS s;
 
 -- name: find_live_keys
 -- The live task holding each unique key asked for, and the task of each id, whichever exists.
 SELECT t.id, t.name, t.live_key, t.state, k.id AS asked
 FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
-CROSS JOIN LATERAL (SELECT x.* FROM {schema}.tasks AS x WHERE x.id = k.id LIMIT 1) AS t
+CROSS JOIN LATERAL (SELECT x.id, x.name, x.live_key, x.state FROM {schema}.tasks AS x WHERE x.id = k.id LIMIT 1) AS t
 UNION
 SELECT t.id, t.name, t.live_key, t.state, k.id AS asked
 FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
 CROSS JOIN LATERAL (
-    SELECT x.* FROM {schema}.tasks AS x WHERE x.name = k.name AND x.live_key = k.unique_key LIMIT 1
+    SELECT x.id, x.name, x.live_key, x.state FROM {schema}.tasks AS x
+    WHERE x.name = k.name AND x.live_key = k.unique_key LIMIT 1
 ) AS t;
 
 -- name: replace_task

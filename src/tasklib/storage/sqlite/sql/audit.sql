@@ -1,10 +1,13 @@
--- name: write_audit
--- Add entries to the audit log.
+-- fragment: audit_entries
 INSERT INTO tasklib_audit (at, actor, role, action, target, detail, remote, request_id)
 SELECT
     :now, e.value ->> 'actor', e.value ->> 'role', e.value ->> 'action', e.value ->> 'target', e.value -> 'detail',
     e.value ->> 'remote', e.value ->> 'request_id'
-FROM json_each(:batch) AS e;
+FROM json_each(:entries) AS e
+
+-- name: write_audit
+-- Add entries to the audit log.
+{audit_entries};
 
 -- name: list_audit
 -- Entries of the audit log, the newest first, from before a position on.

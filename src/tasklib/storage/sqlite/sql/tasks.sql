@@ -26,8 +26,7 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     AND (:created_before IS NULL OR t.created_at < :created_before)
     AND (:completed_before IS NULL OR t.completed_at < :completed_before)
 
--- name: insert_tasks
--- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
+-- fragment: inserted
 INSERT INTO tasks (
     id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
     unique_key, concurrency_key, headers, expires_at
@@ -44,7 +43,16 @@ SELECT
 FROM json_each(:batch) AS n
 WHERE true
 ON CONFLICT DO NOTHING
-RETURNING id;
+RETURNING id, created_at
+
+-- name: insert_tasks
+-- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
+{inserted};
+
+-- name: insert_tasks_audited
+-- The same, and the entries of the audit log about it.
+{audit_entries};
+{inserted};
 
 -- name: find_live_keys
 -- The live task holding each unique key asked for, and the task of each id, whichever exists.
