@@ -10,7 +10,22 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from tasklib.cli import acting, bench, database, demo, errors, queue, schedules, serve, submit, tasks, token, worker
+from tasklib.cli import (
+    acting,
+    bench,
+    database,
+    demo,
+    doctor,
+    errors,
+    moving,
+    queue,
+    schedules,
+    serve,
+    submit,
+    tasks,
+    token,
+    worker,
+)
 from tasklib.cli.command import DatabaseUrl, Given, Json
 from tasklib.cli.exits import Exit, code_for
 from tasklib.cli.help import HelpfulGroup
@@ -24,7 +39,8 @@ app = typer.Typer(
     invoke_without_command=True,
     epilog="tasklib demo\ntasklib submit send_email to=ada@example.com\ntasklib worker app.tasks",
 )
-for group in (demo, worker, submit, tasks, acting, errors, queue, schedules, serve, token, database, bench):
+GROUPS = (demo, worker, submit, tasks, acting, errors, queue, doctor, schedules, serve, token, database, moving, bench)
+for group in GROUPS:
     app.registered_commands += group.app.registered_commands
 
 # Typer has no name of its own for "the command was not understood".

@@ -24,6 +24,7 @@ from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.drive import ROLLBACK, run_awaiting, run_blocking, steps
 from tasklib.storage.postgres.cancellable import CancellablePool
 from tasklib.storage.postgres.dialect import PostgresDialect, is_conflict, translate
+from tasklib.storage.postgres.grants import Duty, grants
 from tasklib.storage.postgres.listener import PostgresListener
 from tasklib.storage.postgres.patience import RECONNECT_SECONDS, AsyncLent, Lent
 from tasklib.storage.postgres.schema import current_schema, ensure_schema
@@ -170,6 +171,18 @@ class PostgresDatabase:
                 return ensure_schema(connection, dialect, migrate=True)
             except psycopg.Error as error:
                 raise translate(error) from error
+
+    def grant(self, duty: Duty, role: str, *, apply: bool) -> list[str]:
+        """The statements that give a role what its duty needs; with `apply` they are run, all or none."""
+        with self._connect() as connection:
+            statements = grants(current_schema(connection, self._config), duty, role)
+            try:
+                with connection.transaction():
+                    for statement in statements if apply else ():
+                        connection.execute(statement.encode())
+            except psycopg.Error as error:
+                raise translate(error) from error
+        return statements
 
     def close(self) -> None:
         """Close the listener and the blocking pools; those of an event loop close with it."""

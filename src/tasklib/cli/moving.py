@@ -1,0 +1,143 @@
+"""Between databases and roles: copy, and grants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasklib.cli.command import Cli, command
+from tasklib.cli.exits import CommandFailed, Exit
+from tasklib.cli.person import person
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tasklib.queue import TaskQueue
+
+GROUP = "Set-up"
+
+app = typer.Typer()
+
+
+@command(
+    app,
+    "copy",
+    group=GROUP,
+    examples="""
+    tasklib copy sqlite:///tasks.db postgresql://localhost/app
+    tasklib copy sqlite:///tasks.db 'postgresql://localhost/app?schema=jobs' --force
+    """,
+)
+def copy(
+    cli: Cli,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The database to copy from.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The database to copy to; its tables are made.")],
+    force: Annotated[bool, typer.Option("--force", help="Copy although workers are alive on the source.")] = False,
+) -> None:
+    """Move a queue to another database: waiting, delayed and finished tasks, schedules, pauses and limits.
+
+    The source is paused first and stays so, and nothing is removed from it. Tasks keep their ids, so that it can be
+    run again, for what was submitted meanwhile or after a failure: what was copied before is left as it is.
+    """
+    from tasklib.queue import TaskQueue
+
+    with TaskQueue(source) as old, TaskQueue(target) as new:
+        alive = [worker.worker_id for worker in old.workers() if worker.alive]
+        if alive and not force:
+            names = ", ".join(alive)
+            raise CommandFailed(f"workers are alive on the source ({names}): stop them, or copy by --force")
+        was_paused = old.is_paused()
+        if not was_paused:
+            old.pause(by=person(), reason="copied by tasklib copy")
+        with cli.out.progress("Copying", old.count()) as progress:
+            seen, copied = _copy_tasks(old, new, progress)
+        others = _copy_rest(old, new, was_paused=was_paused)
+    data = {"seen": seen, "copied": copied, **others}
+
+    def say() -> None:
+        cli.out.line(f"Copied {copied:,} of {seen:,} tasks; the others were there already.")
+        cli.out.line(f"Schedules: {others['schedules']}, pauses: {others['pauses']}, limits: {others['limits']}.")
+        cli.out.line("The source is paused; start workers on the target.")
+
+    cli.out.answer(data, say)
+
+
+def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None]) -> tuple[int, int]:
+    from tasklib.storage.operations import copying
+
+    seen = copied = after = 0
+    while True:
+        found = old.database.run(lambda after=after: copying.export_tasks(after, None))  # type: ignore[misc]
+        if not found.rows:
+            return seen, copied
+        copied += new.database.run(lambda rows=found.rows: copying.import_tasks(rows, None))  # type: ignore[misc]
+        seen, after = seen + len(found.rows), found.last
+        progress(seen)
+
+
+def _copy_rest(old: TaskQueue, new: TaskQueue, *, was_paused: bool) -> dict[str, int]:
+    schedules, limits = old.schedules(), old.limits()
+    pauses = [pause for pause in old.pauses() if was_paused or pause.name is not None]
+    for schedule in schedules:
+        plan = schedule.plan
+        decided = {name: getattr(plan, name) for name in _DECIDED}
+        new.add_schedule(plan.name, **decided)
+        if schedule.paused_at is not None:
+            new.pause_schedule(plan.name, by=schedule.paused_by)
+    for pause in pauses:
+        new.pause(pause.name, by=pause.by, reason=pause.reason)
+    for limit in limits:
+        if limit.rate is not None:
+            new.set_rate_limit(limit.rate, limit.name)
+        if limit.max_running is not None:
+            new.set_concurrency_limit(limit.max_running, limit.name)
+    return {"schedules": len(schedules), "pauses": len(pauses), "limits": len(limits)}
+
+
+_DECIDED = (
+    *("task", "cron", "every", "tz", "kwargs", "misfire", "overlap", "jitter"),
+    *("starts_at", "ends_at", "options"),
+)
+
+
+@command(
+    app,
+    "grants",
+    group=GROUP,
+    examples="""
+    tasklib grants producer web --database-url postgresql://localhost/app
+    tasklib grants worker jobs --apply
+    """,
+)
+def grants(
+    cli: Cli,
+    duty: Annotated[str, typer.Argument(metavar="producer|worker|viewer|admin", help="What the role is for.")],
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="A role that exists in PostgreSQL.")],
+    apply: Annotated[bool, typer.Option("--apply", help="Run them, all or none, instead of printing them.")] = False,
+) -> None:
+    """Give a PostgreSQL role what it needs and no more: prints the GRANTs, or applies them.
+
+    A producer stores tasks and reads none of their arguments; a worker runs them and deletes none; a viewer changes
+    nothing; an admin does all that the service does, and cannot change the audit log.
+    """
+    if cli.config.is_sqlite:
+        raise CommandFailed("SQLite has no roles: whoever may write the file may do everything", Exit.USAGE)
+    from tasklib.storage.postgres.database import PostgresDatabase
+    from tasklib.storage.postgres.grants import Duty
+
+    if duty not in set(Duty):
+        raise CommandFailed(f"a role is for one of {', '.join(Duty)}; got {duty!r}", Exit.USAGE)
+    database = cli.manage.queue.database
+    assert isinstance(database, PostgresDatabase)
+    database.migrate()
+    statements = database.grant(Duty(duty), role, apply=apply)
+    data: dict[str, Any] = {"duty": duty, "role": role, "applied": apply, "statements": statements}
+
+    def say() -> None:
+        for statement in statements:
+            cli.out.line(statement)
+        if apply:
+            cli.out.line(f"-- applied: {role} is a {duty} now")
+
+    cli.out.answer(data, say)

@@ -1,0 +1,80 @@
+"""The least a role needs on PostgreSQL to produce, to work, to look, or to administer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from psycopg import sql
+
+
+class Duty(StrEnum):
+    """What a role is for."""
+
+    PRODUCER = "producer"
+    WORKER = "worker"
+    VIEWER = "viewer"
+    ADMIN = "admin"
+
+
+ALL: Final = "SELECT, INSERT, UPDATE, DELETE"
+_BOOKS: Final = {
+    "tasklib_metrics": "SELECT, INSERT, DELETE",
+    "tasklib_depths": "SELECT, INSERT, DELETE",
+    "tasklib_totals": "SELECT, INSERT, UPDATE",
+    "tasklib_counted": "SELECT, INSERT, UPDATE",
+    "tasklib_deleted": "SELECT, INSERT, DELETE",
+    "tasklib_chores": ALL,
+}
+_READABLE: Final = (
+    *("tasks", "tasklib_workers", "tasklib_claims", "tasklib_idle", "tasklib_hints", "tasklib_controls"),
+    "tasklib_key_limits",
+    *("tasklib_schedules", *_BOOKS, "tasklib_migrations"),
+)
+RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
+    # Stores tasks and finds the holder of a unique key; reads no arguments, results or errors.
+    Duty.PRODUCER: {
+        "tasks": "INSERT, SELECT (id, seq, name, state, created_at, live_key, unique_key, due_at)",
+        "tasklib_idle": "SELECT",
+        "tasklib_migrations": "SELECT",
+    },
+    # Runs tasks, and those that tasks and schedules make; deletes none.
+    Duty.WORKER: {
+        "tasks": "SELECT, INSERT, UPDATE",
+        "tasklib_workers": ALL,
+        "tasklib_claims": ALL,
+        "tasklib_idle": ALL,
+        "tasklib_hints": ALL,
+        "tasklib_key_limits": ALL,
+        "tasklib_controls": "SELECT, UPDATE",
+        "tasklib_schedules": ALL,
+        **_BOOKS,
+        "tasklib_migrations": "SELECT",
+    },
+    # Sees everything but tokens, idempotency keys and the audit log.
+    Duty.VIEWER: dict.fromkeys(_READABLE, "SELECT"),
+    # Everything that the HTTP service and the command line do; the audit log is only added to.
+    Duty.ADMIN: {
+        **dict.fromkeys(_READABLE, ALL),
+        "tasklib_migrations": "SELECT",
+        "tasklib_tokens": ALL,
+        "tasklib_idempotency": ALL,
+        "tasklib_audit": "SELECT, INSERT",
+    },
+}
+"""What each duty may do to each table; whatever is not named is denied."""
+
+
+def grants(schema: str, duty: Duty, role: str) -> list[str]:
+    """The statements that give a role what its duty needs, and take away what it had before."""
+    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+    first = [
+        "REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {role}",
+        "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    ]
+    texts = [sql.SQL(each).format(**names) for each in first]  # pyright: ignore[reportArgumentType]
+    for table, rights in RIGHTS[duty].items():
+        template = f"GRANT {rights} ON {{schema}}.{{table}} TO {{role}}"
+        texts.append(sql.SQL(template).format(**names, table=sql.Identifier(table)))  # pyright: ignore[reportArgumentType]
+    return [text.as_string(None) + ";" for text in texts]

@@ -1,0 +1,109 @@
+"""Copying a queue from SQLite to PostgreSQL, and watching one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasklib import TaskQueue
+from tasklib.cli.main import main
+from tasklib.lifecycle import Phase, phase_of
+from tests.fixtures.queues import Face, open_queue
+from tests.integration.cli.conftest import CommandLine
+
+
+@pytest.fixture
+def source(sqlite_url: str) -> Iterator[Face]:
+    """A queue with a task in every phase, a delayed one, a schedule, a pause and a limit."""
+    with open_queue(sqlite_url) as queue:
+        for phase in (Phase.BURIED, Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED, Phase.RETRYING, Phase.RUNNING):
+            queue.task_in(phase, payload={"ö": [1, None, "x"]}, tags={"a": "b"})
+        queue.enqueue("job", {"n": 1}, unique_key="k", priority=7)
+        queue.enqueue("job", delay_seconds=3600)
+        queue.add_schedule("nightly", task="job", cron="0 3 * * *", kwargs={"x": 1})
+        queue.pause("other", by="ada")
+        queue.set_rate_limit(5, "job")
+        yield queue
+
+
+@pytest.mark.backends("postgres-newest")
+def test_a_queue_moves_with_everything_in_it(
+    source: Face, database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {task.id: task for task in source.list()}
+
+    assert main(["copy", source.url, database_url, "--force"]) == 0
+    assert "Copied 8 of 8 tasks" in capsys.readouterr().out
+    with TaskQueue(database_url) as target:
+        after = {task.id: task for task in target.list()}
+        assert list(after) == list(before)
+        for task_id, old in before.items():
+            new = after[task_id]
+            expected = Phase.PENDING if phase_of(old) is Phase.RUNNING else phase_of(old)
+            assert (phase_of(new), new.kwargs, new.tags) == (expected, old.kwargs, old.tags)
+            assert (new.result, new.error, new.created_at) == (old.result, old.error, old.created_at)
+            assert (new.scheduled_at, new.unique_key, new.priority) == (old.scheduled_at, old.unique_key, old.priority)
+            assert [each.outcome for each in new.history] == [each.outcome for each in old.history]
+        assert [each.plan.kwargs for each in target.schedules()] == [{"x": 1}]
+        assert [pause.name for pause in target.pauses()] == ["other"]
+        assert target.get_rate_limit("job") == 5
+        assert target.stats().total == 8
+    assert source.is_paused()
+
+
+@pytest.mark.backends("postgres-newest")
+def test_copying_again_adds_only_what_is_new(
+    source: Face, database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["copy", source.url, database_url, "--force"]) == 0
+    source.enqueue("job")
+    capsys.readouterr()
+    assert main(["copy", source.url, database_url, "--force"]) == 0
+    assert "Copied 1 of 9 tasks" in capsys.readouterr().out
+
+
+def test_a_source_with_live_workers_is_refused(
+    sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_queue(sqlite_url) as queue:
+        queue.sql("SELECT 1")
+        queue.worker(timeout_seconds=1e9)
+        assert main(["copy", sqlite_url, f"sqlite:///{tmp_path}/new.db"]) == 1
+        assert "workers are alive" in capsys.readouterr().err
+        assert not queue.is_paused()
+
+
+@pytest.mark.backends("sqlite-file")
+def test_top_shows_the_queue_once_where_there_is_no_terminal(tasklib: CommandLine) -> None:
+    with TaskQueue(tasklib.url) as queue:
+
+        @queue.task(name="job", max_retries=0)
+        def job(fails: bool = False) -> None:
+            if fails:
+                raise ValueError
+
+        job.submit()
+        job.submit(fails=True)
+        queue.process_batch()
+        queue.enqueue("other")
+    seen = tasklib.json("top")
+    assert (seen["stats"]["pending"], seen["stats"]["completed"], seen["stats"]["failed"]) == (1, 1, 1)
+    assert [each["name"] for each in seen["failing"]] == ["job"]
+    assert sum(each.get("completed", 0) for each in seen["per_minute"]) == 1
+    text = tasklib.ok("top")
+    assert "Slowest types" in text
+    assert "job" in text
+
+
+@pytest.mark.backends("sqlite-file")
+def test_doctor_says_what_is_wrong_and_ends_so(tasklib: CommandLine) -> None:
+    tasklib.ok("migrate")
+    assert "Nothing is wrong" in tasklib.ok("doctor")
+    with TaskQueue(tasklib.url) as queue:
+        queue.enqueue("job")
+    ran = tasklib.run("doctor")
+    assert ran.code == 1
+    assert "no live worker knows it" in ran.out
+    assert tasklib.run("doctor", "--json").json["findings"][0]["code"] == "no-worker"
