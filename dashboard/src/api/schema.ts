@@ -1138,6 +1138,11 @@ export interface components {
             pauses: components["schemas"]["PauseInfo"][];
             /** Limits */
             limits: components["schemas"]["LimitInfo"][];
+            /**
+             * Retention
+             * @description How long finished tasks are kept, as this service is set; null keeps them forever.
+             */
+            retention: string | null;
         };
         /**
          * CreateOptions

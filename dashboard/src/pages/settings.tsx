@@ -27,6 +27,7 @@ export function SettingsPage() {
           <Button onClick={() => void attempt(signOut)}>Sign out</Button>
         </div>
       </Panel>
+      <Retention />
       {who && !can("admin") && (
         <Panel title="Tokens and audit log">
           <Empty title="For administrators.">
@@ -37,6 +38,31 @@ export function SettingsPage() {
       {can("admin") && <Tokens />}
       {can("admin") && <Audit />}
     </>
+  );
+}
+
+/** What the workers remove by themselves; it is set where they are started. */
+function Retention() {
+  const control = useResource("retention", (signal) => take(api.GET("/api/control", { signal })));
+  return (
+    <Panel title="Retention">
+      <div class="you">
+        {control.problem ? (
+          <Trouble problem={control.problem} retry={control.refresh} />
+        ) : !control.data ? (
+          <Loading rows={1} />
+        ) : control.data.retention ? (
+          <p>
+            Workers remove finished tasks by themselves: <code>{control.data.retention}</code>
+          </p>
+        ) : (
+          <p>
+            Finished tasks are kept forever. <code>TASKLIB_RETENTION=&quot;completed=7d, failed=30d&quot;</code> lets workers remove old
+            ones; by hand it is done on the <a href={href("/")}>overview</a>.
+          </p>
+        )}
+      </div>
+    </Panel>
   );
 }
 

@@ -86,6 +86,9 @@ class Control(Answer):
     paused: bool
     pauses: list[PauseInfo]
     limits: list[LimitInfo]
+    retention: str | None = Field(
+        description="How long finished tasks are kept, as this service is set; null keeps them forever."
+    )
 
 
 @router.post("/tasks/pause", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
@@ -132,4 +135,5 @@ async def get_control(queue: Queue) -> Control:
         LimitInfo(type=each.name, tasks_per_second=number(each.rate), max_running=each.max_running)
         for each in await queue.alimits()
     ]
-    return Control(paused=any(each.type is None for each in pauses), pauses=pauses, limits=limits)
+    paused = any(each.type is None for each in pauses)
+    return Control(paused=paused, pauses=pauses, limits=limits, retention=queue.config.retention or None)
