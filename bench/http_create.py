@@ -2,8 +2,8 @@
 
     python -m bench.http_create [--callers 16] [--seconds 5]
 
-The callers of the service are raw connections that are kept open, in a process of their own, so that a slow client is not
-taken for a slow service.  Each way runs in turn; the ratio is that of the same round.
+The callers of the service are raw connections that are kept open, in a process of their own, so that a slow client is
+not taken for a slow service.  Each way runs in turn; the ratio is that of the same round.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -17,7 +17,7 @@ from tasklib.storage.operations.controls import Limit, Pause
 from tasklib.storage.statement import Operation, Row, Statement
 from tasklib.task import WorkerInfo
 
-OBJECTS: Final = {
+OBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "postgres": (
         "tasks_pkey",
         "tasks_claim",

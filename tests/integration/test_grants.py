@@ -19,7 +19,8 @@ from tests.fixtures.backends import libpq_url
 pytestmark = pytest.mark.backends("postgres-newest")
 DENIED = {
     "producer": [
-        "SELECT kwargs FROM tasks", "UPDATE tasks SET priority = 1", "DELETE FROM tasks", "SELECT * FROM tasklib_tokens",
+        "SELECT kwargs FROM tasks", "UPDATE tasks SET priority = 1", "DELETE FROM tasks",
+        "SELECT * FROM tasklib_tokens",
         "SELECT * FROM tasklib_audit", "UPDATE tasklib_controls SET paused_at = now()", "SELECT result FROM tasks",
     ],
     "worker": [

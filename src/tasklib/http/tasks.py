@@ -55,6 +55,7 @@ ALREADY: dict[int | str, dict[str, Any]] = {
 @creating_router.post(
     "",
     status_code=201,
+    response_model=Created | CreatedSchedule,
     responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
     **needs(Permission.SUBMIT),
 )
