@@ -16,24 +16,24 @@ DELETE FROM temp.tasklib_picked;
 INSERT INTO temp.tasklib_picked (ord, seq)
 SELECT t.seq, t.seq FROM tasks AS t WHERE t.seq > :after ORDER BY t.seq LIMIT :limit;
 DELETE FROM temp.tasklib_swept;
+-- Looked up one by one: for a join SQLite may read the whole table first, to make a Bloom filter.
 INSERT INTO temp.tasklib_swept (looked, last, fresh)
 SELECT count(*), max(p.seq), coalesce(
-    max(t.created_at) > strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -:shortest)), 1
+    max((SELECT t.created_at FROM tasks AS t WHERE t.seq = p.seq))
+        > strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -:shortest)), 1
 )
-FROM temp.tasklib_picked AS p CROSS JOIN tasks AS t ON t.seq = p.seq;
-DELETE FROM tasks WHERE seq IN (
-    SELECT t.seq FROM temp.tasklib_picked AS p CROSS JOIN tasks AS t ON t.seq = p.seq
-    WHERE (julianday(:now) - julianday(t.completed_at)) * 86400.0 > coalesce(
-        (
-            SELECT coalesce(r.value ->> 'seconds', 1e300) FROM json_each(:rules) AS r
-            WHERE r.value ->> 'state' = t.state AND r.value ->> 'name' = t.name LIMIT 1
-        ),
-        (
-            SELECT coalesce(r.value ->> 'seconds', 1e300) FROM json_each(:rules) AS r
-            WHERE r.value ->> 'state' = t.state AND r.value ->> 'name' IS NULL LIMIT 1
-        ),
-        1e300
-    )
+FROM temp.tasklib_picked AS p;
+DELETE FROM tasks
+WHERE seq IN (SELECT p.seq FROM temp.tasklib_picked AS p) AND (julianday(:now) - julianday(completed_at)) * 86400.0 > coalesce(
+    (
+        SELECT coalesce(r.value ->> 'seconds', 1e300) FROM json_each(:rules) AS r
+        WHERE r.value ->> 'state' = tasks.state AND r.value ->> 'name' = tasks.name LIMIT 1
+    ),
+    (
+        SELECT coalesce(r.value ->> 'seconds', 1e300) FROM json_each(:rules) AS r
+        WHERE r.value ->> 'state' = tasks.state AND r.value ->> 'name' IS NULL LIMIT 1
+    ),
+    1e300
 );
 SELECT s.looked, s.last, s.fresh, (
     SELECT count(*) FROM temp.tasklib_picked AS p WHERE NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.seq = p.seq)
