@@ -34,8 +34,8 @@ def generated() -> str:
     with tempfile.TemporaryDirectory() as folder:
         description, types = Path(folder) / "openapi.json", Path(folder) / "schema.ts"
         description.write_text(json.dumps(queue.asgi(auth=None).openapi()))
-        # A field with a default may be left out of a request.
-        options = ["--default-non-nullable=false", "--output", str(types)]
+        # A field with a default may be left out of a request; the order of routes in the app does not matter.
+        options = ["--alphabetize", "--default-non-nullable=false", "--output", str(types)]
         dashboard.npm("exec", "--", "openapi-typescript", str(description), *options)
         return types.read_text()
 

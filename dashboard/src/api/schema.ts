@@ -4,7 +4,7 @@
  */
 
 export interface paths {
-    "/api/tasks": {
+    "/api/audit": {
         parameters: {
             query?: never;
             header?: never;
@@ -12,180 +12,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List Tasks
-         * @description Tasks that match, newest first.
+         * Read Audit
+         * @description The audit log, the newest entry first.
          */
-        get: operations["list_tasks_api_tasks_get"];
-        put?: never;
-        /**
-         * Create Task
-         * @description Store a task; with `options.repeat`, one that runs again and again.
-         */
-        post: operations["create_task_api_tasks_post"];
-        /**
-         * Clean Up
-         * @description Remove tasks that ended before a moment: completed ones, unless `status` says more.
-         */
-        delete: operations["clean_up_api_tasks_delete"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/healthz": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Is Alive
-         * @description The service runs.
-         */
-        get: operations["is_alive_healthz_get"];
+        get: operations["read_audit_api_audit_get"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/readyz": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Is Ready
-         * @description The service runs and its database answers.
-         */
-        get: operations["is_ready_readyz_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/batch": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Create Many
-         * @description Store up to 1000 tasks, all or none.
-         */
-        post: operations["create_many_api_tasks_batch_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/bulk": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Act On Matching
-         * @description Retry, cancel or delete every task that matches; with `dryRun` only count them.
-         */
-        post: operations["act_on_matching_api_tasks_bulk_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/pause": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Pause
-         * @description Stop starting tasks on every worker; running ones finish.  It holds until resumed.
-         */
-        post: operations["pause_api_tasks_pause_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/resume": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Resume
-         * @description Start tasks again.
-         */
-        post: operations["resume_api_tasks_resume_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/rate-limit": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Set Rate Limit
-         * @description Let at most so many tasks start in a second, exact over all workers.
-         */
-        post: operations["set_rate_limit_api_tasks_rate_limit_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/concurrency-limit": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Set Concurrency Limit
-         * @description Let at most so many tasks run at once over all workers.
-         */
-        post: operations["set_concurrency_limit_api_tasks_concurrency_limit_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -212,7 +44,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/tasks/stats": {
+    "/api/errors": {
         parameters: {
             query?: never;
             header?: never;
@@ -220,10 +52,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get Stats
-         * @description How many tasks stand where, in all and by type; at most five seconds old.
+         * List Errors
+         * @description What failed for good or was buried, by type and kind of error, the latest first.
          */
-        get: operations["get_stats_api_tasks_stats_get"];
+        get: operations["list_errors_api_errors_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -232,31 +64,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/tasks/{task_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Task
-         * @description One task with its attempts and what it logged.
-         */
-        get: operations["get_task_api_tasks__task_id__get"];
-        put?: never;
-        post?: never;
-        /**
-         * Delete Task
-         * @description Remove a finished task for good.
-         */
-        delete: operations["delete_task_api_tasks__task_id__delete"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/{task_id}/retry": {
+    "/api/errors/{group_id}/redrive": {
         parameters: {
             query?: never;
             header?: never;
@@ -266,37 +74,17 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Retry Task
-         * @description Start a failed, cancelled or buried task anew, from zero attempts; with `force` a completed one too.
+         * Redrive
+         * @description Start every task of the group anew, from zero attempts; with `dryRun` only count them.
          */
-        post: operations["retry_task_api_tasks__task_id__retry_post"];
+        post: operations["redrive_api_errors__group_id__redrive_post"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/tasks/{task_id}/cancel": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Cancel Task
-         * @description Cancel a waiting task at once, or ask the worker of a running one to stop it.
-         */
-        post: operations["cancel_task_api_tasks__task_id__cancel_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/{task_id}/explain": {
+    "/api/events": {
         parameters: {
             query?: never;
             header?: never;
@@ -304,10 +92,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Explain Task
-         * @description Why the task is not running, with the evidence and what to do.
+         * Listen
+         * @description Live numbers as server-sent events; after a lost connection the first event is a fresh snapshot.
          */
-        get: operations["explain_task_api_tasks__task_id__explain_get"];
+        get: operations["listen_api_events_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -316,20 +104,60 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/tasks/{task_id}/resubmit": {
+    "/api/metrics/oldest": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        get?: never;
-        put?: never;
         /**
-         * Resubmit Task
-         * @description Store a new task like this one with another payload; a `**********` left in it stands for the stored secret.
+         * Get Oldest Waiting
+         * @description Which task has been due the longest, paused and limited ones included.
          */
-        post: operations["resubmit_task_api_tasks__task_id__resubmit_post"];
+        get: operations["get_oldest_waiting_api_metrics_oldest_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/metrics/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Series
+         * @description What ended how, how long it waited and ran, and how deep the queue was, step by step.
+         */
+        get: operations["get_series_api_metrics_series_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/metrics/types": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Types Work
+         * @description What ended how and how long it took, by type: the slowest and the failing ones.
+         */
+        get: operations["get_types_work_api_metrics_types_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -448,230 +276,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/types": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List Types
-         * @description Every kind of task that is stored or that a worker knows.
-         */
-        get: operations["list_types_api_types_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/workers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List Workers
-         * @description Every worker instance known.
-         */
-        get: operations["list_workers_api_workers_get"];
-        put?: never;
-        /**
-         * Register Worker
-         * @description Make a worker known; it may claim from now on.
-         */
-        post: operations["register_worker_api_workers_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/workers/{instance}/claim": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Claim
-         * @description Lease tasks that are due, waiting a little for the first if none is.
-         */
-        post: operations["claim_api_workers__instance__claim_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/workers/{instance}/heartbeat": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Beat
-         * @description Say that the worker is alive; its leases move forward.  404: it was declared dead, register anew.
-         */
-        post: operations["beat_api_workers__instance__heartbeat_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/workers/{instance}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /**
-         * Stop Worker
-         * @description Stop in order: what the worker holds goes back, and no attempt is spent.
-         */
-        delete: operations["stop_worker_api_workers__instance__delete"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/events": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Listen
-         * @description Live numbers as server-sent events; after a lost connection the first event is a fresh snapshot.
-         */
-        get: operations["listen_api_events_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/metrics": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Metrics
-         * @description Tasks by type and status, workers, pauses and limits.
-         */
-        get: operations["get_metrics_metrics_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/metrics/oldest": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Oldest Waiting
-         * @description Which task has been due the longest, paused and limited ones included.
-         */
-        get: operations["get_oldest_waiting_api_metrics_oldest_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/metrics/series": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Series
-         * @description What ended how, how long it waited and ran, and how deep the queue was, step by step.
-         */
-        get: operations["get_series_api_metrics_series_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/metrics/types": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Types Work
-         * @description What ended how and how long it took, by type: the slowest and the failing ones.
-         */
-        get: operations["get_types_work_api_metrics_types_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/audit": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Read Audit
-         * @description The audit log, the newest entry first.
-         */
-        get: operations["read_audit_api_audit_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/session": {
         parameters: {
             query?: never;
@@ -695,6 +299,378 @@ export interface paths {
          * @description Forget the cookie.
          */
         delete: operations["log_out_api_session_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Tasks
+         * @description Tasks that match, newest first.
+         */
+        get: operations["list_tasks_api_tasks_get"];
+        put?: never;
+        /**
+         * Create Task
+         * @description Store a task; with `options.repeat`, one that runs again and again.
+         */
+        post: operations["create_task_api_tasks_post"];
+        /**
+         * Clean Up
+         * @description Remove tasks that ended before a moment: completed ones, unless `status` says more.
+         */
+        delete: operations["clean_up_api_tasks_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Task
+         * @description One task with its attempts and what it logged.
+         */
+        get: operations["get_task_api_tasks__task_id__get"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete Task
+         * @description Remove a finished task for good.
+         */
+        delete: operations["delete_task_api_tasks__task_id__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel Task
+         * @description Cancel a waiting task at once, or ask the worker of a running one to stop it.
+         */
+        post: operations["cancel_task_api_tasks__task_id__cancel_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Complete
+         * @description The attempt succeeded.  409: it no longer holds the task, and nothing changed.
+         */
+        post: operations["complete_api_tasks__task_id__complete_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Explain Task
+         * @description Why the task is not running, with the evidence and what to do.
+         */
+        get: operations["explain_task_api_tasks__task_id__explain_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/fail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fail
+         * @description The attempt failed; another follows by the retry policy, while there are attempts left.
+         */
+        post: operations["fail_api_tasks__task_id__fail_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Report
+         * @description Keep how far the attempt has come, from 0 to 1.
+         */
+        post: operations["report_api_tasks__task_id__progress_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Release
+         * @description Give the task back; the attempt is not spent.
+         */
+        post: operations["release_api_tasks__task_id__release_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/resubmit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resubmit Task
+         * @description Store a new task like this one with another payload; a `**********` left in it stands for the stored secret.
+         */
+        post: operations["resubmit_task_api_tasks__task_id__resubmit_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Retry Task
+         * @description Start a failed, cancelled or buried task anew, from zero attempts; with `force` a completed one too.
+         */
+        post: operations["retry_task_api_tasks__task_id__retry_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/stopped": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stopped
+         * @description The attempt was stopped because a person asked to cancel it.
+         */
+        post: operations["stopped_api_tasks__task_id__stopped_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create Many
+         * @description Store up to 1000 tasks, all or none.
+         */
+        post: operations["create_many_api_tasks_batch_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Act On Matching
+         * @description Retry, cancel or delete every task that matches; with `dryRun` only count them.
+         */
+        post: operations["act_on_matching_api_tasks_bulk_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/concurrency-limit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Set Concurrency Limit
+         * @description Let at most so many tasks run at once over all workers.
+         */
+        post: operations["set_concurrency_limit_api_tasks_concurrency_limit_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause
+         * @description Stop starting tasks on every worker; running ones finish.  It holds until resumed.
+         */
+        post: operations["pause_api_tasks_pause_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/rate-limit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Set Rate Limit
+         * @description Let at most so many tasks start in a second, exact over all workers.
+         */
+        post: operations["set_rate_limit_api_tasks_rate_limit_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume
+         * @description Start tasks again.
+         */
+        post: operations["resume_api_tasks_resume_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Stats
+         * @description How many tasks stand where, in all and by type; at most five seconds old.
+         */
+        get: operations["get_stats_api_tasks_stats_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -744,7 +720,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/errors": {
+    "/api/types": {
         parameters: {
             query?: never;
             header?: never;
@@ -752,10 +728,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List Errors
-         * @description What failed for good or was buried, by type and kind of error, the latest first.
+         * List Types
+         * @description Every kind of task that is stored or that a worker knows.
          */
-        get: operations["list_errors_api_errors_get"];
+        get: operations["list_types_api_types_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -764,7 +740,51 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/errors/{group_id}/redrive": {
+    "/api/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Workers
+         * @description Every worker instance known.
+         */
+        get: operations["list_workers_api_workers_get"];
+        put?: never;
+        /**
+         * Register Worker
+         * @description Make a worker known; it may claim from now on.
+         */
+        post: operations["register_worker_api_workers_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/workers/{instance}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Stop Worker
+         * @description Stop in order: what the worker holds goes back, and no attempt is spent.
+         */
+        delete: operations["stop_worker_api_workers__instance__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/workers/{instance}/claim": {
         parameters: {
             query?: never;
             header?: never;
@@ -774,10 +794,90 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Redrive
-         * @description Start every task of the group anew, from zero attempts; with `dryRun` only count them.
+         * Claim
+         * @description Lease tasks that are due, waiting a little for the first if none is.
          */
-        post: operations["redrive_api_errors__group_id__redrive_post"];
+        post: operations["claim_api_workers__instance__claim_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/workers/{instance}/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Beat
+         * @description Say that the worker is alive; its leases move forward.  404: it was declared dead, register anew.
+         */
+        post: operations["beat_api_workers__instance__heartbeat_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/healthz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Is Alive
+         * @description The service runs.
+         */
+        get: operations["is_alive_healthz_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Metrics
+         * @description Tasks by type and status, workers, pauses and limits.
+         */
+        get: operations["get_metrics_metrics_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Is Ready
+         * @description The service runs and its database answers.
+         */
+        get: operations["is_ready_readyz_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -804,106 +904,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/tasks/{task_id}/complete": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Complete
-         * @description The attempt succeeded.  409: it no longer holds the task, and nothing changed.
-         */
-        post: operations["complete_api_tasks__task_id__complete_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/{task_id}/fail": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Fail
-         * @description The attempt failed; another follows by the retry policy, while there are attempts left.
-         */
-        post: operations["fail_api_tasks__task_id__fail_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/{task_id}/stopped": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Stopped
-         * @description The attempt was stopped because a person asked to cancel it.
-         */
-        post: operations["stopped_api_tasks__task_id__stopped_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/{task_id}/release": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Release
-         * @description Give the task back; the attempt is not spent.
-         */
-        post: operations["release_api_tasks__task_id__release_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/tasks/{task_id}/progress": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Report
-         * @description Keep how far the attempt has come, from 0 to 1.
-         */
-        post: operations["report_api_tasks__task_id__progress_post"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -919,35 +919,35 @@ export interface components {
          * @description One past attempt.
          */
         Attempt: {
-            /** Number */
-            number: number;
-            /** Startedat */
-            startedAt: string | null;
             /** Endedat */
             endedAt: string | null;
-            /** Workerid */
-            workerId: string | null;
-            /** Outcome */
-            outcome: string;
             /** Error */
             error: string | null;
+            /** Number */
+            number: number;
+            /** Outcome */
+            outcome: string;
+            /** Startedat */
+            startedAt: string | null;
+            /** Workerid */
+            workerId: string | null;
         };
         /**
          * AttemptEnded
          * @description The task after the attempt.
          */
         AttemptEnded: {
+            /** Attempts */
+            attempts: number;
             /**
              * Id
              * Format: uuid
              */
             id: string;
-            /** Status */
-            status: string;
-            /** Attempts */
-            attempts: number;
             /** Nextretryat */
             nextRetryAt: string | null;
+            /** Status */
+            status: string;
         };
         /**
          * Beat
@@ -963,12 +963,12 @@ export interface components {
          */
         BulkAction: {
             action: components["schemas"]["Action"];
-            filter: components["schemas"]["BulkFilter"];
             /**
              * Dryrun
              * @default false
              */
             dryRun?: boolean;
+            filter: components["schemas"]["BulkFilter"];
         };
         /**
          * BulkDone
@@ -986,43 +986,45 @@ export interface components {
          * @description Which tasks are meant; at least one condition.
          */
         BulkFilter: {
-            /** Type */
-            type?: string | null;
-            /**
-             * Status
-             * @default []
-             */
-            status?: ("pending" | "delayed" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
-            /**
-             * Search
-             * @description Found in payload, tags or error, in capitals or not.
-             */
-            search?: string | null;
-            /** Uniquekey */
-            uniqueKey?: string | null;
             /** Concurrencykey */
             concurrencyKey?: string | null;
+            /** Createdafter */
+            createdAfter?: string | null;
+            /** Createdbefore */
+            createdBefore?: string | null;
             /**
              * Fingerprint
              * @description Failed for good in this way, as `/api/errors` names it.
              */
             fingerprint?: string | null;
-            /** Createdafter */
-            createdAfter?: string | null;
-            /** Createdbefore */
-            createdBefore?: string | null;
             /** Ids */
             ids?: string[] | null;
+            /**
+             * Search
+             * @description Found in payload, tags or error, in capitals or not.
+             */
+            search?: string | null;
+            /**
+             * Status
+             * @default []
+             */
+            status?: ("pending" | "delayed" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
             /** Tags */
             tags?: {
                 [key: string]: unknown;
             } | null;
+            /** Type */
+            type?: string | null;
+            /** Uniquekey */
+            uniqueKey?: string | null;
         };
         /**
          * Cancelled
          * @description A task that was cancelled, or will be when its worker has stopped it.
          */
         Cancelled: {
+            /** Cancelrequestedat */
+            cancelRequestedAt: string | null;
             /**
              * Id
              * Format: uuid
@@ -1033,8 +1035,6 @@ export interface components {
              * @enum {string}
              */
             status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
-            /** Cancelrequestedat */
-            cancelRequestedAt: string | null;
         };
         /**
          * Claim
@@ -1057,36 +1057,36 @@ export interface components {
          * @description A task to work on now.
          */
         ClaimedTask: {
+            /** Attempt */
+            attempt: number;
+            /** Headers */
+            headers: {
+                [key: string]: unknown;
+            };
             /**
              * Id
              * Format: uuid
              */
             id: string;
-            /** Type */
-            type: string;
+            /** Lockeduntil */
+            lockedUntil: string | null;
+            /** Maxattempts */
+            maxAttempts: number;
             /** Payload */
             payload: unknown;
+            /** Tags */
+            tags: {
+                [key: string]: unknown;
+            };
+            /** Timeoutseconds */
+            timeoutSeconds: number | null;
+            /** Type */
+            type: string;
             /**
              * Version
              * @description The fencing token: send it with everything about this attempt.
              */
             version: number;
-            /** Attempt */
-            attempt: number;
-            /** Maxattempts */
-            maxAttempts: number;
-            /** Timeoutseconds */
-            timeoutSeconds: number | null;
-            /** Tags */
-            tags: {
-                [key: string]: unknown;
-            };
-            /** Headers */
-            headers: {
-                [key: string]: unknown;
-            };
-            /** Lockeduntil */
-            lockedUntil: string | null;
         };
         /**
          * ClaimedTasks
@@ -1101,13 +1101,13 @@ export interface components {
          * @description An attempt that succeeded.
          */
         Complete: {
+            /** Result */
+            result?: unknown;
             /**
              * Version
              * @description The fencing token of the attempt, as the claim gave it.
              */
             version: number;
-            /** Result */
-            result?: unknown;
         };
         /**
          * ConcurrencyInput
@@ -1132,12 +1132,12 @@ export interface components {
          * @description What holds now.
          */
         Control: {
+            /** Limits */
+            limits: components["schemas"]["LimitInfo"][];
             /** Paused */
             paused: boolean;
             /** Pauses */
             pauses: components["schemas"]["PauseInfo"][];
-            /** Limits */
-            limits: components["schemas"]["LimitInfo"][];
             /**
              * Retention
              * @description How long finished tasks are kept, as this service is set; null keeps them forever.
@@ -1145,16 +1145,87 @@ export interface components {
             retention: string | null;
         };
         /**
+         * Created
+         * @description A task that was accepted.
+         */
+        Created: {
+            /**
+             * Createdat
+             * Format: date-time
+             */
+            createdAt: string;
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
+            /** Type */
+            type: string;
+        };
+        /**
+         * CreatedMany
+         * @description Tasks accepted together, in the order in which they were sent.
+         */
+        CreatedMany: {
+            /** Tasks */
+            tasks: components["schemas"]["Created"][];
+        };
+        /**
+         * CreatedSchedule
+         * @description A repeated task that was accepted.
+         */
+        CreatedSchedule: {
+            /**
+             * Createdat
+             * Format: date-time
+             */
+            createdAt: string;
+            /** Nextrunat */
+            nextRunAt: string | null;
+            /**
+             * Schedule
+             * @description The schedule's name.
+             */
+            schedule: string;
+            /** Type */
+            type: string;
+        };
+        /**
+         * CreatedToken
+         * @description A token just made; its secret is told this once and kept nowhere.
+         */
+        CreatedToken: {
+            /** Secret */
+            secret: string;
+            token: components["schemas"]["TokenInfo"];
+        };
+        /**
          * CreateOptions
          * @description How the task is to be run.
          */
         CreateOptions: {
+            /** Concurrencykey */
+            concurrencyKey?: string | null;
+            /** Expiresat */
+            expiresAt?: string | null;
             /** Maxattempts */
             maxAttempts?: number | null;
-            /** Runafter */
-            runAfter?: string | null;
+            /**
+             * Onconflict
+             * @default return
+             * @enum {string}
+             */
+            onConflict?: "return" | "raise" | "replace";
             /** Priority */
             priority?: number | null;
+            repeat?: components["schemas"]["Repeat"] | null;
+            /** Runafter */
+            runAfter?: string | null;
             /** Tags */
             tags?: {
                 [key: string]: unknown;
@@ -1163,61 +1234,50 @@ export interface components {
             timeoutSeconds?: number | null;
             /** Uniquekey */
             uniqueKey?: string | null;
-            /**
-             * Onconflict
-             * @default return
-             * @enum {string}
-             */
-            onConflict?: "return" | "raise" | "replace";
-            /** Concurrencykey */
-            concurrencyKey?: string | null;
-            /** Expiresat */
-            expiresAt?: string | null;
-            repeat?: components["schemas"]["Repeat"] | null;
         };
         /**
          * CreateSchedule
          * @description A schedule to be made.
          */
         CreateSchedule: {
-            /** Type */
-            type: string;
             /** Cron */
             cron?: string | null;
+            /** Endsat */
+            endsAt?: string | null;
             /** Every */
             every?: number | null;
             /**
-             * Tz
-             * @default UTC
+             * Jitter
+             * @default 0
              */
-            tz?: string;
-            /** Payload */
-            payload?: unknown;
+            jitter?: number;
             /**
              * Misfire
              * @default one
              * @enum {string}
              */
             misfire?: "one" | "skip" | "all";
+            /** Name */
+            name: string;
+            /** @default {} */
+            options?: components["schemas"]["ScheduleOptions"];
             /**
              * Overlap
              * @default allow
              * @enum {string}
              */
             overlap?: "allow" | "skip";
-            /**
-             * Jitter
-             * @default 0
-             */
-            jitter?: number;
+            /** Payload */
+            payload?: unknown;
             /** Startsat */
             startsAt?: string | null;
-            /** Endsat */
-            endsAt?: string | null;
-            /** @default {} */
-            options?: components["schemas"]["ScheduleOptions"];
-            /** Name */
-            name: string;
+            /** Type */
+            type: string;
+            /**
+             * Tz
+             * @default UTC
+             */
+            tz?: string;
         };
         /**
          * CreateTask
@@ -1235,16 +1295,16 @@ export interface components {
          *     }
          */
         CreateTask: {
-            /** Type */
-            type: string;
-            /** Payload */
-            payload?: unknown;
             /**
              * @default {
              *       "onConflict": "return"
              *     }
              */
             options?: components["schemas"]["CreateOptions"];
+            /** Payload */
+            payload?: unknown;
+            /** Type */
+            type: string;
         };
         /**
          * CreateTasks
@@ -1259,72 +1319,12 @@ export interface components {
          * @description A token to be made.
          */
         CreateToken: {
+            /** Expiresat */
+            expiresAt?: string | null;
             /** Name */
             name: string;
             /** @default viewer */
             role?: components["schemas"]["Role"];
-            /** Expiresat */
-            expiresAt?: string | null;
-        };
-        /**
-         * Created
-         * @description A task that was accepted.
-         */
-        Created: {
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
-            /** Type */
-            type: string;
-            /**
-             * Status
-             * @enum {string}
-             */
-            status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
-            /**
-             * Createdat
-             * Format: date-time
-             */
-            createdAt: string;
-        };
-        /**
-         * CreatedMany
-         * @description Tasks accepted together, in the order in which they were sent.
-         */
-        CreatedMany: {
-            /** Tasks */
-            tasks: components["schemas"]["Created"][];
-        };
-        /**
-         * CreatedSchedule
-         * @description A repeated task that was accepted.
-         */
-        CreatedSchedule: {
-            /**
-             * Schedule
-             * @description The schedule's name.
-             */
-            schedule: string;
-            /** Type */
-            type: string;
-            /** Nextrunat */
-            nextRunAt: string | null;
-            /**
-             * Createdat
-             * Format: date-time
-             */
-            createdAt: string;
-        };
-        /**
-         * CreatedToken
-         * @description A token just made; its secret is told this once and kept nowhere.
-         */
-        CreatedToken: {
-            token: components["schemas"]["TokenInfo"];
-            /** Secret */
-            secret: string;
         };
         /**
          * Deleted
@@ -1339,10 +1339,10 @@ export interface components {
          * @description How many tasks waited and ran at the deepest moment.
          */
         Depth: {
-            /** Due */
-            due: number;
             /** Delayed */
             delayed: number;
+            /** Due */
+            due: number;
             /** Retrying */
             retrying: number;
             /** Running */
@@ -1384,21 +1384,15 @@ export interface components {
          * @description One change.
          */
         Entry: {
-            /** Seq */
-            seq: number;
+            /** Action */
+            action: string;
+            /** Actor */
+            actor: string;
             /**
              * At
              * Format: date-time
              */
             at: string;
-            /** Actor */
-            actor: string;
-            /** Role */
-            role: string;
-            /** Action */
-            action: string;
-            /** Target */
-            target: string | null;
             /** Detail */
             detail: {
                 [key: string]: unknown;
@@ -1407,33 +1401,20 @@ export interface components {
             remote: string | null;
             /** Requestid */
             requestId: string | null;
+            /** Role */
+            role: string;
+            /** Seq */
+            seq: number;
+            /** Target */
+            target: string | null;
         };
         /**
          * ErrorInfo
          * @description Tasks of one type that failed for good in the same way.
          */
         ErrorInfo: {
-            /** Id */
-            id: string;
-            /** Type */
-            type: string;
-            /**
-             * Fingerprint
-             * @description The exception, and the function in which it was raised.
-             */
-            fingerprint: string | null;
             /** Count */
             count: number;
-            /**
-             * Firstseen
-             * Format: date-time
-             */
-            firstSeen: string;
-            /**
-             * Lastseen
-             * Format: date-time
-             */
-            lastSeen: string;
             /**
              * Exampleid
              * Format: uuid
@@ -1441,15 +1422,34 @@ export interface components {
              */
             exampleId: string;
             /**
-             * Message
-             * @description What its error said.
+             * Fingerprint
+             * @description The exception, and the function in which it was raised.
              */
-            message: string;
+            fingerprint: string | null;
+            /**
+             * Firstseen
+             * Format: date-time
+             */
+            firstSeen: string;
             /**
              * Hours
              * @description How many failed in each of the last 24 hours, the oldest first.
              */
             hours: number[];
+            /** Id */
+            id: string;
+            /**
+             * Lastseen
+             * Format: date-time
+             */
+            lastSeen: string;
+            /**
+             * Message
+             * @description What its error said.
+             */
+            message: string;
+            /** Type */
+            type: string;
         };
         /**
          * ErrorInfos
@@ -1469,13 +1469,13 @@ export interface components {
              * Format: uuid
              */
             id: string;
+            /** Reasons */
+            reasons: components["schemas"]["Reason"][];
             /**
              * Status
              * @enum {string}
              */
             status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
-            /** Reasons */
-            reasons: components["schemas"]["Reason"][];
         };
         /**
          * Fail
@@ -1483,10 +1483,10 @@ export interface components {
          */
         Fail: {
             /**
-             * Version
-             * @description The fencing token of the attempt, as the claim gave it.
+             * Delayseconds
+             * @description When; by the retry policy if left out.
              */
-            version: number;
+            delaySeconds?: number | null;
             /** Error */
             error: string;
             /**
@@ -1496,10 +1496,10 @@ export interface components {
              */
             retry?: boolean;
             /**
-             * Delayseconds
-             * @description When; by the retry policy if left out.
+             * Version
+             * @description The fencing token of the attempt, as the claim gave it.
              */
-            delaySeconds?: number | null;
+            version: number;
         };
         /**
          * Health
@@ -1518,6 +1518,8 @@ export interface components {
          * @description A task that the worker holds.
          */
         Held: {
+            /** Cancelrequested */
+            cancelRequested: boolean;
             /**
              * Id
              * Format: uuid
@@ -1525,20 +1527,18 @@ export interface components {
             id: string;
             /** Version */
             version: number;
-            /** Cancelrequested */
-            cancelRequested: boolean;
         };
         /**
          * LimitInfo
          * @description A limit in force; `type` is null for the one over everything.
          */
         LimitInfo: {
-            /** Type */
-            type: string | null;
-            /** Taskspersecond */
-            tasksPerSecond: number | null;
             /** Maxrunning */
             maxRunning: number | null;
+            /** Taskspersecond */
+            tasksPerSecond: number | null;
+            /** Type */
+            type: string | null;
         };
         /**
          * LogLine
@@ -1562,18 +1562,28 @@ export interface components {
          * @description The task that has been due the longest; all null if none is due.
          */
         OldestWaiting: {
+            /** Dueat */
+            dueAt?: string | null;
             /** Id */
             id?: string | null;
             /** Type */
             type?: string | null;
-            /** Dueat */
-            dueAt?: string | null;
         };
         /**
          * Outcomes
          * @description How many attempts ended how.
          */
         Outcomes: {
+            /**
+             * Buried
+             * @default 0
+             */
+            buried?: number;
+            /**
+             * Cancelled
+             * @default 0
+             */
+            cancelled?: number;
             /**
              * Completed
              * @default 0
@@ -1591,43 +1601,6 @@ export interface components {
              * @default 0
              */
             retried?: number;
-            /**
-             * Cancelled
-             * @default 0
-             */
-            cancelled?: number;
-            /**
-             * Buried
-             * @default 0
-             */
-            buried?: number;
-        };
-        /**
-         * PauseInfo
-         * @description Something that is paused; `type` is null for everything.
-         */
-        PauseInfo: {
-            /** Type */
-            type: string | null;
-            /**
-             * Since
-             * Format: date-time
-             */
-            since: string;
-            /** By */
-            by: string | null;
-            /** Reason */
-            reason: string | null;
-        };
-        /**
-         * PauseInput
-         * @description What to pause, and why.
-         */
-        PauseInput: {
-            /** Type */
-            type?: string | null;
-            /** Reason */
-            reason?: string | null;
         };
         /**
          * Paused
@@ -1636,6 +1609,33 @@ export interface components {
         Paused: {
             /** Paused */
             paused: boolean;
+        };
+        /**
+         * PauseInfo
+         * @description Something that is paused; `type` is null for everything.
+         */
+        PauseInfo: {
+            /** By */
+            by: string | null;
+            /** Reason */
+            reason: string | null;
+            /**
+             * Since
+             * Format: date-time
+             */
+            since: string;
+            /** Type */
+            type: string | null;
+        };
+        /**
+         * PauseInput
+         * @description What to pause, and why.
+         */
+        PauseInput: {
+            /** Reason */
+            reason?: string | null;
+            /** Type */
+            type?: string | null;
         };
         /**
          * Permission
@@ -1654,69 +1654,102 @@ export interface components {
              * @description When it began.
              */
             at: string;
-            ended: components["schemas"]["Outcomes"];
-            /** @description From due to started, of first attempts. */
-            wait: components["schemas"]["Durations"];
-            run: components["schemas"]["Durations"];
             /** @description Null if nobody looked. */
             depth: components["schemas"]["Depth"] | null;
+            ended: components["schemas"]["Outcomes"];
+            run: components["schemas"]["Durations"];
+            /** @description From due to started, of first attempts. */
+            wait: components["schemas"]["Durations"];
+        };
+        /**
+         * Problem
+         * @description What went wrong, for a program and for a person (RFC 9457).
+         * @example {
+         *       "detail": "limit: Input should be less than or equal to 100",
+         *       "field": "limit",
+         *       "status": 400,
+         *       "title": "Bad Request",
+         *       "type": "urn:tasklib:problem:invalid-request"
+         *     }
+         */
+        Problem: {
+            /**
+             * Detail
+             * @description What was wrong, with which value, and what to do.
+             */
+            detail: string;
+            /**
+             * Field
+             * @description The field at fault, if there is one.
+             * @default null
+             */
+            field?: string | null;
+            /** Status */
+            status: number;
+            /** Title */
+            title: string;
+            /**
+             * Type
+             * @description Names the kind of problem; stable.
+             */
+            type: string;
         };
         /**
          * Progress
          * @description How far an attempt has come.
          */
         Progress: {
+            /** Message */
+            message?: string | null;
+            /** Progress */
+            progress: number;
             /**
              * Version
              * @description The fencing token of the attempt, as the claim gave it.
              */
             version: number;
-            /** Progress */
-            progress: number;
-            /** Message */
-            message?: string | null;
         };
         /**
          * PutSchedule
          * @description What a person decides about a schedule.
          */
         PutSchedule: {
-            /** Type */
-            type: string;
             /** Cron */
             cron?: string | null;
+            /** Endsat */
+            endsAt?: string | null;
             /** Every */
             every?: number | null;
             /**
-             * Tz
-             * @default UTC
+             * Jitter
+             * @default 0
              */
-            tz?: string;
-            /** Payload */
-            payload?: unknown;
+            jitter?: number;
             /**
              * Misfire
              * @default one
              * @enum {string}
              */
             misfire?: "one" | "skip" | "all";
+            /** @default {} */
+            options?: components["schemas"]["ScheduleOptions"];
             /**
              * Overlap
              * @default allow
              * @enum {string}
              */
             overlap?: "allow" | "skip";
-            /**
-             * Jitter
-             * @default 0
-             */
-            jitter?: number;
+            /** Payload */
+            payload?: unknown;
             /** Startsat */
             startsAt?: string | null;
-            /** Endsat */
-            endsAt?: string | null;
-            /** @default {} */
-            options?: components["schemas"]["ScheduleOptions"];
+            /** Type */
+            type: string;
+            /**
+             * Tz
+             * @default UTC
+             */
+            tz?: string;
         };
         /**
          * Ran
@@ -1757,14 +1790,14 @@ export interface components {
         Reason: {
             /** Code */
             code: string;
-            /** Text */
-            text: string;
             /** Evidence */
             evidence: {
                 [key: string]: unknown;
             };
             /** Remedy */
             remedy: string | null;
+            /** Text */
+            text: string;
         };
         /**
          * Redrive
@@ -1772,15 +1805,15 @@ export interface components {
          */
         Redrive: {
             /**
-             * Rate
-             * @description Tasks that come due in a second; all at once if left out.
-             */
-            rate?: number | null;
-            /**
              * Dryrun
              * @default false
              */
             dryRun?: boolean;
+            /**
+             * Rate
+             * @description Tasks that come due in a second; all at once if left out.
+             */
+            rate?: number | null;
         };
         /**
          * Redriven
@@ -1797,10 +1830,6 @@ export interface components {
          * @description A worker that wants to work.
          */
         Register: {
-            /** Workerid */
-            workerId: string;
-            /** Types */
-            types: string[];
             /**
              * Concurrency
              * @default 1
@@ -1816,6 +1845,10 @@ export interface components {
              * @description Without a heartbeat for this long it counts as dead and its tasks run elsewhere.
              */
             timeoutSeconds?: number | null;
+            /** Types */
+            types: string[];
+            /** Workerid */
+            workerId: string;
         };
         /**
          * Registered
@@ -1823,19 +1856,19 @@ export interface components {
          */
         Registered: {
             /**
-             * Instance
-             * Format: uuid
-             */
-            instance: string;
-            /**
              * Heartbeatseconds
              * @description How often to send a heartbeat.
              */
             heartbeatSeconds: number;
-            /** Timeoutseconds */
-            timeoutSeconds: number;
+            /**
+             * Instance
+             * Format: uuid
+             */
+            instance: string;
             /** Leaseseconds */
             leaseSeconds: number;
+            /** Timeoutseconds */
+            timeoutSeconds: number;
         };
         /**
          * Repeat
@@ -1844,29 +1877,29 @@ export interface components {
         Repeat: {
             /** Cron */
             cron?: string | null;
+            /** Endsat */
+            endsAt?: string | null;
             /** Every */
             every?: number | null;
-            /**
-             * Tz
-             * @default UTC
-             */
-            tz?: string;
-            /** Name */
-            name?: string | null;
             /**
              * Misfire
              * @default one
              * @enum {string}
              */
             misfire?: "one" | "skip" | "all";
+            /** Name */
+            name?: string | null;
             /**
              * Overlap
              * @default allow
              * @enum {string}
              */
             overlap?: "allow" | "skip";
-            /** Endsat */
-            endsAt?: string | null;
+            /**
+             * Tz
+             * @default UTC
+             */
+            tz?: string;
         };
         /**
          * Resubmit
@@ -1894,20 +1927,20 @@ export interface components {
          * @description A task that starts anew.
          */
         Retried: {
+            /** Attempts */
+            attempts: number;
             /**
              * Id
              * Format: uuid
              */
             id: string;
+            /** Nextretryat */
+            nextRetryAt: string | null;
             /**
              * Status
              * @enum {string}
              */
             status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
-            /** Attempts */
-            attempts: number;
-            /** Nextretryat */
-            nextRetryAt: string | null;
         };
         /**
          * Role
@@ -1920,57 +1953,57 @@ export interface components {
          * @description A task that runs again and again.
          */
         Schedule: {
-            /** Name */
-            name: string;
-            /** Type */
-            type: string;
-            /** Cron */
-            cron: string | null;
-            /**
-             * Every
-             * @description Seconds between runs.
-             */
-            every: number | null;
-            /** Tz */
-            tz: string;
-            /** Payload */
-            payload: unknown;
-            /** Misfire */
-            misfire: string;
-            /** Overlap */
-            overlap: string;
-            /** Jitter */
-            jitter: number;
-            /** Startsat */
-            startsAt: string | null;
-            /** Endsat */
-            endsAt: string | null;
-            /** Options */
-            options: {
-                [key: string]: unknown;
-            };
-            /** Nextrunat */
-            nextRunAt: string | null;
-            /** Nextruns */
-            nextRuns: string[];
-            /** Lastrunat */
-            lastRunAt: string | null;
-            /** Lasttaskid */
-            lastTaskId: string | null;
-            /** Pausedat */
-            pausedAt: string | null;
-            /** Pausedby */
-            pausedBy: string | null;
-            /**
-             * Declared
-             * @description Declared in code, and changed and removed with it.
-             */
-            declared: boolean;
             /**
              * Createdat
              * Format: date-time
              */
             createdAt: string;
+            /** Cron */
+            cron: string | null;
+            /**
+             * Declared
+             * @description Declared in code, and changed and removed with it.
+             */
+            declared: boolean;
+            /** Endsat */
+            endsAt: string | null;
+            /**
+             * Every
+             * @description Seconds between runs.
+             */
+            every: number | null;
+            /** Jitter */
+            jitter: number;
+            /** Lastrunat */
+            lastRunAt: string | null;
+            /** Lasttaskid */
+            lastTaskId: string | null;
+            /** Misfire */
+            misfire: string;
+            /** Name */
+            name: string;
+            /** Nextrunat */
+            nextRunAt: string | null;
+            /** Nextruns */
+            nextRuns: string[];
+            /** Options */
+            options: {
+                [key: string]: unknown;
+            };
+            /** Overlap */
+            overlap: string;
+            /** Pausedat */
+            pausedAt: string | null;
+            /** Pausedby */
+            pausedBy: string | null;
+            /** Payload */
+            payload: unknown;
+            /** Startsat */
+            startsAt: string | null;
+            /** Type */
+            type: string;
+            /** Tz */
+            tz: string;
             /**
              * Updatedat
              * Format: date-time
@@ -1982,6 +2015,8 @@ export interface components {
          * @description Options of each task that the schedule makes.
          */
         ScheduleOptions: {
+            /** Concurrencykey */
+            concurrencyKey?: string | null;
             /** Maxattempts */
             maxAttempts?: number | null;
             /** Priority */
@@ -1992,8 +2027,6 @@ export interface components {
             } | null;
             /** Timeoutseconds */
             timeoutSeconds?: number | null;
-            /** Concurrencykey */
-            concurrencyKey?: string | null;
         };
         /**
          * Schedules
@@ -2008,12 +2041,12 @@ export interface components {
          * @description The time asked for, the oldest step first; the last one is still going on.
          */
         Series: {
+            /** Points */
+            points: components["schemas"]["Point"][];
             /** Stepseconds */
             stepSeconds: number;
             /** Type */
             type: string | null;
-            /** Points */
-            points: components["schemas"]["Point"][];
         };
         /**
          * Session
@@ -2022,226 +2055,235 @@ export interface components {
         Session: {
             /** Name */
             name: string;
-            role: components["schemas"]["Role"];
             /** Permissions */
             permissions: components["schemas"]["Permission"][];
+            role: components["schemas"]["Role"];
         };
         /**
          * Stats
          * @description How many tasks stand where; `delayed` are among the pending, `retrying` among the failed.
          */
         Stats: {
-            /** Pending */
-            pending: number;
-            /** Processing */
-            processing: number;
-            /** Completed */
-            completed: number;
-            /** Failed */
-            failed: number;
-            /** Cancelled */
-            cancelled: number;
             /** Buried */
             buried: number;
-            /** Delayed */
-            delayed: number;
-            /** Retrying */
-            retrying: number;
             /** Bytype */
             byType: {
                 [key: string]: {
                     [key: string]: number;
                 };
             };
+            /** Cancelled */
+            cancelled: number;
+            /** Completed */
+            completed: number;
+            /** Delayed */
+            delayed: number;
+            /** Failed */
+            failed: number;
+            /** Pending */
+            pending: number;
+            /** Processing */
+            processing: number;
+            /** Retrying */
+            retrying: number;
         };
         /**
          * Task
          * @description A task as it stands.
          */
         Task: {
+            /** Attempts */
+            attempts: number;
+            /** Cancelrequestedat */
+            cancelRequestedAt: string | null;
+            /**
+             * Completedat
+             * @description Set once nothing will happen to the task by itself.
+             */
+            completedAt: string | null;
+            /** Concurrencykey */
+            concurrencyKey: string | null;
+            /**
+             * Createdat
+             * Format: date-time
+             */
+            createdAt: string;
+            /** Error */
+            error: string | null;
+            /** Expiresat */
+            expiresAt: string | null;
             /**
              * Id
              * Format: uuid
              */
             id: string;
-            /** Type */
-            type: string;
+            /** Lastattemptat */
+            lastAttemptAt: string | null;
+            /** Maxattempts */
+            maxAttempts: number;
+            /** Nextretryat */
+            nextRetryAt: string | null;
             /**
              * Payload
              * @description What the task works on.
              */
             payload: unknown;
-            /**
-             * Status
-             * @enum {string}
-             */
-            status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
-            /** Attempts */
-            attempts: number;
-            /** Maxattempts */
-            maxAttempts: number;
-            /** Lastattemptat */
-            lastAttemptAt: string | null;
-            /** Nextretryat */
-            nextRetryAt: string | null;
+            /** Priority */
+            priority: number;
+            /** Progress */
+            progress: number | null;
+            /** Progressmessage */
+            progressMessage: string | null;
             /**
              * Result
              * @description What the task returned; null while there is nothing.
              */
             result: unknown;
-            /** Error */
-            error: string | null;
             /**
              * Runafter
              * @description Null if the task was not delayed.
              */
             runAfter: string | null;
             /**
-             * Createdat
-             * Format: date-time
+             * Status
+             * @enum {string}
              */
-            createdAt: string;
-            /**
-             * Updatedat
-             * Format: date-time
-             */
-            updatedAt: string;
-            /**
-             * Completedat
-             * @description Set once nothing will happen to the task by itself.
-             */
-            completedAt: string | null;
-            /** Priority */
-            priority: number;
+            status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
             /** Tags */
             tags: {
                 [key: string]: unknown;
             };
             /** Timeoutseconds */
             timeoutSeconds: number | null;
+            /** Type */
+            type: string;
             /** Uniquekey */
             uniqueKey: string | null;
-            /** Concurrencykey */
-            concurrencyKey: string | null;
-            /** Expiresat */
-            expiresAt: string | null;
-            /** Cancelrequestedat */
-            cancelRequestedAt: string | null;
-            /** Progress */
-            progress: number | null;
-            /** Progressmessage */
-            progressMessage: string | null;
-            /** Workerid */
-            workerId: string | null;
+            /**
+             * Updatedat
+             * Format: date-time
+             */
+            updatedAt: string;
             /**
              * Version
              * @description The fencing token: grows with every claim.
              */
             version: number;
+            /** Workerid */
+            workerId: string | null;
         };
         /**
          * TaskDetail
          * @description A task with its past.
          */
         TaskDetail: {
+            /** Attempts */
+            attempts: number;
+            /** Cancelrequestedat */
+            cancelRequestedAt: string | null;
+            /**
+             * Completedat
+             * @description Set once nothing will happen to the task by itself.
+             */
+            completedAt: string | null;
+            /** Concurrencykey */
+            concurrencyKey: string | null;
+            /**
+             * Createdat
+             * Format: date-time
+             */
+            createdAt: string;
+            /** Error */
+            error: string | null;
+            /** Expiresat */
+            expiresAt: string | null;
+            /** Headers */
+            headers: {
+                [key: string]: unknown;
+            };
+            /** History */
+            history: components["schemas"]["Attempt"][];
             /**
              * Id
              * Format: uuid
              */
             id: string;
-            /** Type */
-            type: string;
+            /** Lastattemptat */
+            lastAttemptAt: string | null;
+            /** Log */
+            log: components["schemas"]["LogLine"][];
+            /**
+             * Lostcount
+             * @description How many workers vanished while they ran it.
+             */
+            lostCount: number;
+            /** Maxattempts */
+            maxAttempts: number;
+            /** Nextretryat */
+            nextRetryAt: string | null;
             /**
              * Payload
              * @description What the task works on.
              */
             payload: unknown;
-            /**
-             * Status
-             * @enum {string}
-             */
-            status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
-            /** Attempts */
-            attempts: number;
-            /** Maxattempts */
-            maxAttempts: number;
-            /** Lastattemptat */
-            lastAttemptAt: string | null;
-            /** Nextretryat */
-            nextRetryAt: string | null;
+            /** Priority */
+            priority: number;
+            /** Progress */
+            progress: number | null;
+            /** Progressmessage */
+            progressMessage: string | null;
             /**
              * Result
              * @description What the task returned; null while there is nothing.
              */
             result: unknown;
-            /** Error */
-            error: string | null;
             /**
              * Runafter
              * @description Null if the task was not delayed.
              */
             runAfter: string | null;
             /**
-             * Createdat
-             * Format: date-time
+             * Status
+             * @enum {string}
              */
-            createdAt: string;
-            /**
-             * Updatedat
-             * Format: date-time
-             */
-            updatedAt: string;
-            /**
-             * Completedat
-             * @description Set once nothing will happen to the task by itself.
-             */
-            completedAt: string | null;
-            /** Priority */
-            priority: number;
+            status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
             /** Tags */
             tags: {
                 [key: string]: unknown;
             };
             /** Timeoutseconds */
             timeoutSeconds: number | null;
+            /** Type */
+            type: string;
             /** Uniquekey */
             uniqueKey: string | null;
-            /** Concurrencykey */
-            concurrencyKey: string | null;
-            /** Expiresat */
-            expiresAt: string | null;
-            /** Cancelrequestedat */
-            cancelRequestedAt: string | null;
-            /** Progress */
-            progress: number | null;
-            /** Progressmessage */
-            progressMessage: string | null;
-            /** Workerid */
-            workerId: string | null;
+            /**
+             * Updatedat
+             * Format: date-time
+             */
+            updatedAt: string;
             /**
              * Version
              * @description The fencing token: grows with every claim.
              */
             version: number;
-            /** Headers */
-            headers: {
-                [key: string]: unknown;
-            };
-            /**
-             * Lostcount
-             * @description How many workers vanished while they ran it.
-             */
-            lostCount: number;
-            /** History */
-            history: components["schemas"]["Attempt"][];
-            /** Log */
-            log: components["schemas"]["LogLine"][];
+            /** Workerid */
+            workerId: string | null;
         };
         /**
          * TaskPage
          * @description Some tasks, newest first.
          */
         TaskPage: {
+            /** Limit */
+            limit: number;
+            /**
+             * Nextcursor
+             * @description Give it as `cursor` for the next page; null on the last one.
+             */
+            nextCursor: string | null;
+            /** Offset */
+            offset: number;
             /** Tasks */
             tasks: components["schemas"]["Task"][];
             /**
@@ -2249,29 +2291,12 @@ export interface components {
              * @description How many match in all; null if it was not asked for.
              */
             total: number | null;
-            /** Limit */
-            limit: number;
-            /** Offset */
-            offset: number;
-            /**
-             * Nextcursor
-             * @description Give it as `cursor` for the next page; null on the last one.
-             */
-            nextCursor: string | null;
         };
         /**
          * TokenInfo
          * @description A token without its secret.
          */
         TokenInfo: {
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
-            /** Name */
-            name: string;
-            role: components["schemas"]["Role"];
             /** Begins */
             begins: string;
             /**
@@ -2281,10 +2306,18 @@ export interface components {
             createdAt: string;
             /** Expiresat */
             expiresAt: string | null;
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
             /** Lastusedat */
             lastUsedAt: string | null;
+            /** Name */
+            name: string;
             /** Revokedat */
             revokedAt: string | null;
+            role: components["schemas"]["Role"];
             /** Valid */
             valid: boolean;
         };
@@ -2301,39 +2334,28 @@ export interface components {
          * @description One kind of task: how many stand where, and who works on it.
          */
         TypeInfo: {
-            /** Type */
-            type: string;
-            /** Pending */
-            pending: number;
-            /** Delayed */
-            delayed: number;
-            /** Processing */
-            processing: number;
-            /** Completed */
-            completed: number;
-            /** Failed */
-            failed: number;
-            /** Retrying */
-            retrying: number;
-            /** Cancelled */
-            cancelled: number;
             /** Buried */
             buried: number;
-            /** Workers */
-            workers: number;
+            /** Cancelled */
+            cancelled: number;
+            /** Completed */
+            completed: number;
+            /** Delayed */
+            delayed: number;
+            /** Failed */
+            failed: number;
             /** Paused */
             paused: boolean;
-        };
-        /**
-         * TypeWork
-         * @description What was done of one type.
-         */
-        TypeWork: {
+            /** Pending */
+            pending: number;
+            /** Processing */
+            processing: number;
+            /** Retrying */
+            retrying: number;
             /** Type */
             type: string;
-            ended: components["schemas"]["Outcomes"];
-            wait: components["schemas"]["Durations"];
-            run: components["schemas"]["Durations"];
+            /** Workers */
+            workers: number;
         };
         /**
          * Types
@@ -2354,41 +2376,52 @@ export interface components {
             types: components["schemas"]["TypeWork"][];
         };
         /**
+         * TypeWork
+         * @description What was done of one type.
+         */
+        TypeWork: {
+            ended: components["schemas"]["Outcomes"];
+            run: components["schemas"]["Durations"];
+            /** Type */
+            type: string;
+            wait: components["schemas"]["Durations"];
+        };
+        /**
          * Worker
          * @description A worker as it last reported itself.
          */
         Worker: {
-            /**
-             * Instance
-             * Format: uuid
-             */
-            instance: string;
-            /** Workerid */
-            workerId: string;
-            /** Host */
-            host: string;
-            /** Pid */
-            pid: number;
-            /**
-             * Startedat
-             * Format: date-time
-             */
-            startedAt: string;
+            /** Alive */
+            alive: boolean;
+            /** Concurrency */
+            concurrency: number;
             /**
              * Heartbeatat
              * Format: date-time
              */
             heartbeatAt: string;
-            /** Types */
-            types: string[];
-            /** Concurrency */
-            concurrency: number;
-            /** Running */
-            running: number;
+            /** Host */
+            host: string;
             /** Idle */
             idle: boolean;
-            /** Alive */
-            alive: boolean;
+            /**
+             * Instance
+             * Format: uuid
+             */
+            instance: string;
+            /** Pid */
+            pid: number;
+            /** Running */
+            running: number;
+            /**
+             * Startedat
+             * Format: date-time
+             */
+            startedAt: string;
+            /** Types */
+            types: string[];
+            /** Workerid */
+            workerId: string;
         };
         /**
          * Workers
@@ -2397,39 +2430,6 @@ export interface components {
         Workers: {
             /** Workers */
             workers: components["schemas"]["Worker"][];
-        };
-        /**
-         * Problem
-         * @description What went wrong, for a program and for a person (RFC 9457).
-         * @example {
-         *       "detail": "limit: Input should be less than or equal to 100",
-         *       "field": "limit",
-         *       "status": 400,
-         *       "title": "Bad Request",
-         *       "type": "urn:tasklib:problem:invalid-request"
-         *     }
-         */
-        Problem: {
-            /**
-             * Type
-             * @description Names the kind of problem; stable.
-             */
-            type: string;
-            /** Title */
-            title: string;
-            /** Status */
-            status: number;
-            /**
-             * Detail
-             * @description What was wrong, with which value, and what to do.
-             */
-            detail: string;
-            /**
-             * Field
-             * @description The field at fault, if there is one.
-             * @default null
-             */
-            field?: string | null;
         };
     };
     responses: never;
@@ -2440,27 +2440,12 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
-    list_tasks_api_tasks_get: {
+    read_audit_api_audit_get: {
         parameters: {
             query?: {
-                type?: string | null;
-                status?: ("pending" | "delayed" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
-                /** @description Found in payload, tags or error, in capitals or not. */
-                search?: string | null;
-                uniqueKey?: string | null;
-                concurrencyKey?: string | null;
-                /** @description Failed for good in this way, as `/api/errors` names it. */
-                fingerprint?: string | null;
-                createdAfter?: string | null;
-                createdBefore?: string | null;
-                /** @description `key=value`; may be repeated. */
-                tag?: string[];
+                /** @description `seq` of the last entry seen. */
+                before?: number | null;
                 limit?: number;
-                offset?: number;
-                /** @description `nextCursor` of the page before; steadier and faster than `offset`. */
-                cursor?: string | null;
-                /** @description Whether to count all that match. */
-                total?: boolean;
             };
             header?: never;
             path?: never;
@@ -2474,622 +2459,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TaskPage"];
-                };
-            };
-            /** @description Nothing changed since the ETag given by If-None-Match. */
-            304: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_task_api_tasks_post: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The same key with the same request makes no second task, for 24 hours. */
-                "Idempotency-Key"?: string | null;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["CreateTask"];
-            };
-        };
-        responses: {
-            /** @description A live task holds the unique key: this is that one. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Created"];
-                };
-            };
-            /** @description Successful Response */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Created"] | components["schemas"]["CreatedSchedule"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too Many Requests */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    clean_up_api_tasks_delete: {
-        parameters: {
-            query: {
-                olderThan: string;
-                status?: ("completed" | "failed" | "cancelled" | "buried")[];
-                type?: string | null;
-                dryRun?: boolean;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Deleted"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    is_alive_healthz_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Health"];
-                };
-            };
-        };
-    };
-    is_ready_readyz_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Health"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    create_many_api_tasks_batch_post: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The same key with the same request makes no second task, for 24 hours. */
-                "Idempotency-Key"?: string | null;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["CreateTasks"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["CreatedMany"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too Many Requests */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    act_on_matching_api_tasks_bulk_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["BulkAction"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["BulkDone"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    pause_api_tasks_pause_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["PauseInput"] | null;
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Paused"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    resume_api_tasks_resume_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["ResumeInput"] | null;
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Paused"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    set_rate_limit_api_tasks_rate_limit_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["RateLimitInput"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RateLimit"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    set_concurrency_limit_api_tasks_concurrency_limit_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ConcurrencyInput"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ConcurrencyLimit"];
+                    "application/json": components["schemas"]["Entries"];
                 };
             };
             /** @description Bad Request */
@@ -3177,7 +2547,184 @@ export interface operations {
             };
         };
     };
-    get_stats_api_tasks_stats_get: {
+    list_errors_api_errors_get: {
+        parameters: {
+            query?: {
+                limit?: number;
+                type?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorInfos"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    redrive_api_errors__group_id__redrive_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Redrive"] | null;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Redriven"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listen_api_events_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events named `snapshot`: the numbers now, and again whenever they have changed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_oldest_waiting_api_metrics_oldest_get: {
         parameters: {
             query?: never;
             header?: never;
@@ -3192,7 +2739,60 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Stats"];
+                    "application/json": components["schemas"]["OldestWaiting"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_series_api_metrics_series_get: {
+        parameters: {
+            query?: {
+                /** @description How far back. */
+                seconds?: number;
+                /** @description Seconds in a point, whole minutes; about 60 points if left out. */
+                step?: number | null;
+                type?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Series"];
                 };
             };
             /** @description Nothing changed since the ETag given by If-None-Match. */
@@ -3202,6 +2802,15 @@ export interface operations {
                 };
                 content?: never;
             };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Unauthorized */
             401: {
                 headers: {
@@ -3231,13 +2840,14 @@ export interface operations {
             };
         };
     };
-    get_task_api_tasks__task_id__get: {
+    get_types_work_api_metrics_types_get: {
         parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                task_id: string;
+            query?: {
+                /** @description How far back. */
+                seconds?: number;
             };
+            header?: never;
+            path?: never;
             cookie?: never;
         };
         requestBody?: never;
@@ -3248,60 +2858,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TaskDetail"];
+                    "application/json": components["schemas"]["TypesWork"];
                 };
             };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    delete_task_api_tasks__task_id__delete: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            204: {
+            /** @description Nothing changed since the ETag given by If-None-Match. */
+            304: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3327,307 +2888,6 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    retry_task_api_tasks__task_id__retry_post: {
-        parameters: {
-            query?: {
-                force?: boolean;
-            };
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Retried"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    cancel_task_api_tasks__task_id__cancel_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Cancelled"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    explain_task_api_tasks__task_id__explain_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Explained"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    resubmit_task_api_tasks__task_id__resubmit_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Resubmit"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Created"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Too Many Requests */
-            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4139,735 +3399,6 @@ export interface operations {
             };
         };
     };
-    list_types_api_types_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Types"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    list_workers_api_workers_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Workers"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    register_worker_api_workers_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Register"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Registered"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    claim_api_workers__instance__claim_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                instance: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["Claim"] | null;
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ClaimedTasks"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    beat_api_workers__instance__heartbeat_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                instance: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Beat"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    stop_worker_api_workers__instance__delete: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                instance: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    listen_api_events_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Events named `snapshot`: the numbers now, and again whenever they have changed. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/event-stream": string;
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    get_metrics_metrics_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Prometheus text format. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/plain": string;
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    get_oldest_waiting_api_metrics_oldest_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["OldestWaiting"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    get_series_api_metrics_series_get: {
-        parameters: {
-            query?: {
-                /** @description How far back. */
-                seconds?: number;
-                /** @description Seconds in a point, whole minutes; about 60 points if left out. */
-                step?: number | null;
-                type?: string | null;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Series"];
-                };
-            };
-            /** @description Nothing changed since the ETag given by If-None-Match. */
-            304: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    get_types_work_api_metrics_types_get: {
-        parameters: {
-            query?: {
-                /** @description How far back. */
-                seconds?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TypesWork"];
-                };
-            };
-            /** @description Nothing changed since the ETag given by If-None-Match. */
-            304: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    read_audit_api_audit_get: {
-        parameters: {
-            query?: {
-                limit?: number;
-                /** @description `seq` of the last entry seen. */
-                before?: number | null;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Entries"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     get_session_api_session_get: {
         parameters: {
             query?: never;
@@ -4973,6 +3504,1559 @@ export interface operations {
         responses: {
             /** @description Successful Response */
             204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_tasks_api_tasks_get: {
+        parameters: {
+            query?: {
+                concurrencyKey?: string | null;
+                createdAfter?: string | null;
+                createdBefore?: string | null;
+                /** @description `nextCursor` of the page before; steadier and faster than `offset`. */
+                cursor?: string | null;
+                /** @description Failed for good in this way, as `/api/errors` names it. */
+                fingerprint?: string | null;
+                limit?: number;
+                offset?: number;
+                /** @description Found in payload, tags or error, in capitals or not. */
+                search?: string | null;
+                status?: ("pending" | "delayed" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
+                /** @description `key=value`; may be repeated. */
+                tag?: string[];
+                /** @description Whether to count all that match. */
+                total?: boolean;
+                type?: string | null;
+                uniqueKey?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskPage"];
+                };
+            };
+            /** @description Nothing changed since the ETag given by If-None-Match. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_task_api_tasks_post: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same request makes no second task, for 24 hours. */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateTask"];
+            };
+        };
+        responses: {
+            /** @description A live task holds the unique key: this is that one. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Created"];
+                };
+            };
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Created"] | components["schemas"]["CreatedSchedule"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    clean_up_api_tasks_delete: {
+        parameters: {
+            query: {
+                dryRun?: boolean;
+                olderThan: string;
+                status?: ("completed" | "failed" | "cancelled" | "buried")[];
+                type?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_task_api_tasks__task_id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskDetail"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_task_api_tasks__task_id__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_task_api_tasks__task_id__cancel_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cancelled"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    complete_api_tasks__task_id__complete_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Complete"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttemptEnded"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    explain_task_api_tasks__task_id__explain_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explained"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    fail_api_tasks__task_id__fail_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Fail"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttemptEnded"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    report_api_tasks__task_id__progress_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Progress"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    release_api_tasks__task_id__release_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Ended"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttemptEnded"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resubmit_task_api_tasks__task_id__resubmit_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Resubmit"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Created"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    retry_task_api_tasks__task_id__retry_post: {
+        parameters: {
+            query?: {
+                force?: boolean;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Retried"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stopped_api_tasks__task_id__stopped_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Ended"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttemptEnded"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_many_api_tasks_batch_post: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same request makes no second task, for 24 hours. */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateTasks"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedMany"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    act_on_matching_api_tasks_bulk_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkAction"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkDone"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_concurrency_limit_api_tasks_concurrency_limit_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ConcurrencyInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConcurrencyLimit"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pause_api_tasks_pause_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PauseInput"] | null;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Paused"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_rate_limit_api_tasks_rate_limit_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RateLimitInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimit"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resume_api_tasks_resume_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ResumeInput"] | null;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Paused"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_stats_api_tasks_stats_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stats"];
+                };
+            };
+            /** @description Nothing changed since the ETag given by If-None-Match. */
+            304: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5179,12 +5263,9 @@ export interface operations {
             };
         };
     };
-    list_errors_api_errors_get: {
+    list_types_api_types_get: {
         parameters: {
-            query?: {
-                type?: string | null;
-                limit?: number;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -5197,16 +5278,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErrorInfos"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
+                    "application/json": components["schemas"]["Types"];
                 };
             };
             /** @description Unauthorized */
@@ -5238,18 +5310,208 @@ export interface operations {
             };
         };
     };
-    redrive_api_errors__group_id__redrive_post: {
+    list_workers_api_workers_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Workers"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    register_worker_api_workers_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Register"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Registered"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stop_worker_api_workers__instance__delete: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                group_id: string;
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    claim_api_workers__instance__claim_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                instance: string;
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Redrive"] | null;
+                "application/json": components["schemas"]["Claim"] | null;
             };
         };
         responses: {
@@ -5259,7 +5521,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Redriven"];
+                    "application/json": components["schemas"]["ClaimedTasks"];
                 };
             };
             /** @description Bad Request */
@@ -5296,6 +5558,187 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    beat_api_workers__instance__heartbeat_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Beat"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    is_alive_healthz_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Health"];
+                };
+            };
+        };
+    };
+    get_metrics_metrics_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Prometheus text format. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    is_ready_readyz_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Health"];
                 };
             };
             /** @description Service Unavailable */
@@ -5390,449 +5833,6 @@ export interface operations {
             };
             /** @description Too Many Requests */
             429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    complete_api_tasks__task_id__complete_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Complete"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AttemptEnded"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    fail_api_tasks__task_id__fail_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Fail"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AttemptEnded"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    stopped_api_tasks__task_id__stopped_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Ended"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AttemptEnded"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    release_api_tasks__task_id__release_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Ended"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AttemptEnded"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    report_api_tasks__task_id__progress_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["Progress"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Conflict */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Request Entity Too Large */
-            413: {
                 headers: {
                     [name: string]: unknown;
                 };
