@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -129,3 +130,34 @@ def _draw(parts: list[str], top: float, workload: Workload, values: dict[str, li
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def markdown(results: Results) -> str:
+    """The same tables for a document: `python -m bench.results FILE.json`."""
+    lines: list[str] = []
+    for workload in WORKLOADS:
+        if workload.key in results.runs:
+            lines += [f"**{workload.key}: {workload.title}**", "", *_markdown_table(results, workload), ""]
+    lines += ["| | goal | measured | |", "|---|---|---:|---|"]
+    for goal in GOALS:
+        ratio = goal_ratio(results, goal)
+        if ratio is not None:
+            lines.append(f"| {goal.key} | {goal.says} | {ratio:,.2f} | {'met' if is_met(goal, ratio) else 'missed'} |")
+    return "\n".join(lines)
+
+
+def _markdown_table(results: Results, workload: Workload) -> list[str]:
+    columns = [workload.figure, *_columns(workload)]
+    names = [column.replace("_us", " µs").replace("_ms", " ms").replace("_", " ") for column in columns]
+    lines = ["| | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for name, runs in results.runs[workload.key].items():
+        found = [[run[column] for run in runs if column in run] for column in columns]
+        cells = [f"{_short(middle(each))}" if each else "" for each in found]
+        cells[0] += f" ±{spread(found[0]):.0%}"
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+if __name__ == "__main__":
+    for file in sys.argv[1:]:
+        print(markdown(Results.load(Path(file))))

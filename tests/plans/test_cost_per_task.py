@@ -25,7 +25,7 @@ BATCH = 200
 CLAIM_PAGES, CLAIM_BYTES = 13, 510
 """For each task; measured 11.2 and 462."""
 FINISH_PAGES, FINISH_BYTES = 7, 270
-"""Measured 6.1 (3.1 from PostgreSQL 17 on) and 246."""
+"""Measured 6.1 (3.1 on PostgreSQL 18) and 246."""
 TASKS_PER_STATEMENT = 5
 """Measured 23; a busy machine may cut a drain into smaller pieces."""
 
