@@ -22,7 +22,6 @@ class TokenCheck:
         self._queue = queue
         self._good: OrderedDict[str, tuple[Token, float]] = OrderedDict()
         self._seen_any = False
-        self._looked_at = -1e9
 
     async def find(self, secret: str) -> Token | None:
         """The token, if it exists, has not expired and was not revoked."""
@@ -43,9 +42,8 @@ class TokenCheck:
     async def any_exists(self) -> bool:
         """Whether a token was ever made: from then on one is needed, also after the last one has expired.
 
-        The first one is noticed at the latest after a second.
+        Only a yes is remembered: the first token closes the service at once.
         """
-        if not self._seen_any and time.monotonic() - self._looked_at > REMEMBER_SECONDS:
+        if not self._seen_any:
             self._seen_any = await self._queue.database.arun(tokens.any_token)
-            self._looked_at = time.monotonic()
         return self._seen_any

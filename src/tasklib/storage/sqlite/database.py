@@ -159,11 +159,13 @@ class SqliteDatabase:
 
     def __del__(self) -> None:
         # A queue that nobody closed: Python 3.13 and later warn of every connection left to the garbage collector.
-        with suppress(Exception):
-            if os.getpid() == self._process:
-                for connection in [*self._readers, self._writer]:
-                    if connection is not None:
-                        connection.close()
+        try:
+            connections = [*self._readers, self._writer] if os.getpid() == self._process else []
+            for connection in connections:
+                if connection is not None:
+                    connection.close()
+        except Exception:  # noqa: BLE001  half-made, or the interpreter is going and has taken our modules away
+            pass
 
     def close(self) -> None:
         """Close every connection; a database in memory is gone with it."""
