@@ -15,8 +15,8 @@ from tests.browser.site import Site
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Open to this machine until the first token exists."""
-    with Site(f"sqlite:///{tmp_path_factory.mktemp('site') / 'tasks.db'}", auth="local", works=False) as site:
+    """Open to nobody without a token."""
+    with Site(f"sqlite:///{tmp_path_factory.mktemp('site') / 'tasks.db'}", auth="tokens", works=False) as site:
         site.queue.enqueue("email.send", {"to": "ada"})
         yield site
 
@@ -31,7 +31,15 @@ def sign_in(page: Page, site: Site, role: Role, path: str = "/tasks") -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_the_first_token_closes_the_door_and_keeps_its_maker_inside(page: Page, site: Site) -> None:
+@pytest.fixture
+def open_site(tmp_path: Path) -> Iterator[Site]:
+    """Open to this machine until the first token exists."""
+    with Site(f"sqlite:///{tmp_path / 'tasks.db'}", auth="local", works=False) as site:
+        yield site
+
+
+def test_the_first_token_closes_the_door_and_keeps_its_maker_inside(page: Page, open_site: Site) -> None:
+    site = open_site
     page.goto(f"{site.url}/settings")
     expect(page.get_by_text("local with the role admin")).to_be_visible()
     page.get_by_role("button", name="New token").click()
