@@ -19,8 +19,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def test_a_task_is_followed_from_its_start_to_its_end(page: Page, site: Site) -> None:
-    page.goto(f"{site.url}/tasks")
-    expect(page.get_by_text("No tasks yet.")).to_be_visible()
+    page.goto(f"{site.url}/tasks?search=cat.jpg")
+    expect(page.get_by_text("No task matches this filter.")).to_be_visible()
     expect(page.get_by_role("button", name="Live")).to_be_visible()
 
     site.gate.clear()
