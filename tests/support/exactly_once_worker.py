@@ -186,7 +186,9 @@ def names_of_statements() -> dict[str, str]:
     """The names of our statements by their text."""
     if queue.config.db_schema is not None:
         return {text: name for name, text in PostgresDialect(queue.config.db_schema).pyformat.items()}
-    return {part: name for name in load_sql("sqlite") for part in parts(name)}
+    # Statements may share a part: the shortest one is it, and the others contain it.
+    longest_first = sorted(load_sql("sqlite"), key=lambda name: -len(parts(name)))
+    return {part: name for name in longest_first for part in parts(name)}
 
 
 def see_statements(fuse: Fuse) -> None:
