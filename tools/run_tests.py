@@ -1,4 +1,4 @@
-"""Runs pytest on two workers with the oldest and the newest PostgreSQL found, and ends the servers after.
+"""Runs pytest with the oldest and the newest PostgreSQL found, and ends the servers after.
 
 Usage: python -m tools.run_tests [pytest arguments]        TEST_WORKERS=4 changes the number of workers
 """
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
             covered = {found.version: found for found in (installations[-1], installations[0])}
             servers = {version: stack.enter_context(start(found)) for version, found in covered.items()}
             environment["TASKLIB_TEST_POSTGRES"] = ";".join(f"{v}={server.url}" for v, server in servers.items())
-        workers = ["-n", environment.get("TEST_WORKERS", "2"), "--dist", "worksteal"]
+        workers = ["-n", environment.get("TEST_WORKERS", str(_workers())), "--dist", "worksteal"]
         command = [sys.executable, "-m", "pytest", *workers, *arguments]
         process = subprocess.Popen(command, cwd=ROOT, env=environment)
         try:
@@ -39,6 +39,11 @@ def main(arguments: list[str]) -> int:
         except KeyboardInterrupt:
             # The terminal told pytest too; it reports what it has, and we stop the servers after it.
             return process.wait()
+
+
+def _workers() -> int:
+    """One more than there are cores: many tests wait for something most of their time."""
+    return (os.cpu_count() or 1) + 1
 
 
 if __name__ == "__main__":

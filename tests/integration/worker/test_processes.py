@@ -18,7 +18,7 @@ from tests.fixtures.waiting import eventually
 from tests.support import process_tasks as tasks
 from tests.support.processes import exists, started_by, working
 
-pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+pytestmark = pytest.mark.backends("postgres-newest")
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
