@@ -112,7 +112,7 @@ class PostgresTable:
         self.execute(POSTGRES, {**KINDS[kind].parameters, "rows": rows})
 
     def claim(
-        self, names: list[str], limit: int, *, keyed: bool = False, after: Position | None = None
+        self, names: list[str], limit: int, *, plain: bool = True, keyed: bool = False, after: Position | None = None
     ) -> Operation[Any]:
         return claim_tasks(
             instance=self.instance,
@@ -122,7 +122,7 @@ class PostgresTable:
             lease_seconds=60.0,
             held=[],
             now=None,
-            plain=not keyed,
+            plain=plain and not keyed,
             after=after,
             keyed=keyed,
         )

@@ -25,7 +25,8 @@ SIZES = [
 ]
 
 Costs = dict[tuple[str, int], int]
-"""What a claim cost, by the state of the statistics and the number of types the worker knows."""
+"""What a claim cost, by the state of the statistics and the number of types the worker knows (negative: for the larger
+statement, which also keeps pauses, limits and keys)."""
 
 
 @pytest.mark.timeout(600)
@@ -93,7 +94,8 @@ def notices_neither_finished_nor_all_together(new_postgres: Callable[[], Postgre
 def plan_while_empty(*tables: PostgresTable) -> None:
     """A worker started on a new system plans its statements before there is anything to see."""
     for table in tables:
-        table.explain(lambda table=table: table.claim(names(1), CLAIM))
+        for plain in (True, False):
+            table.explain(lambda table=table, plain=plain: table.claim(names(1), CLAIM, plain=plain))
 
 
 def history_of(table: PostgresTable) -> PostgresTable:
@@ -120,6 +122,8 @@ def postgres_costs(table: PostgresTable, history: PostgresTable) -> Costs:
         for types in (1, TYPES):
             plan = table.explain(lambda types=types: table.claim(names(types), CLAIM))
             costs[state, types] = plan.buffers
+            plan = table.explain(lambda types=types: table.claim(names(types), CLAIM, plain=False))
+            costs[state, -types] = plan.buffers
     assert_claims(table)
     return costs
 

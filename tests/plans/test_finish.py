@@ -39,7 +39,7 @@ def test_with_the_fill_factor_we_ship_nearly_every_finish_is(new_postgres: Calla
     table.fill("due", 10 * DUE)
     # A row's first version makes room for its third one only when no snapshot on this server is older than the claim;
     # the tests beside this one hold some.
-    eventually(lambda: finish(table)["heap only"] >= 0.7 * BATCH, timeout=60)
+    eventually(lambda: finish(table)["heap only"] >= 0.7 * BATCH, timeout=100)
 
 
 def test_a_finish_opens_the_primary_key_alone(roomy: PostgresTable) -> None:

@@ -48,7 +48,7 @@ def test_postgres_does_not_notice_full_keys(part: int, new_postgres: Callable[[]
     costs = []
     for blocked in (False, True):
         table = new_postgres()
-        table.explain(lambda table=table: table.claim(names(1), CLAIM))
+        table.explain(lambda table=table: table.claim(names(1), CLAIM, plain=False))
         if blocked:
             # As a claim leaves it that has looked at every key and found it full: without a hint.
             table.execute("ALTER TABLE tasks DISABLE TRIGGER USER")
@@ -66,10 +66,10 @@ def test_postgres_does_not_notice_full_keys(part: int, new_postgres: Callable[[]
             table.execute("ALTER TABLE tasks ENABLE TRIGGER USER")
         table.fill("due", DUE + SPREAD)
         table.execute(OTHER.format(past="now() - interval '1 day'"))
-        plain = [table.explain(lambda table=table: table.claim(names(1), CLAIM)).buffers]
+        plain = [table.explain(lambda table=table: table.claim(names(1), CLAIM, plain=False)).buffers]
         keyed = [pages_of_a_keyed_claim(table)]
         table.analyze()
-        plain.append(table.explain(lambda table=table: table.claim(names(1), CLAIM)).buffers)
+        plain.append(table.explain(lambda table=table: table.claim(names(1), CLAIM, plain=False)).buffers)
         keyed.append(pages_of_a_keyed_claim(table))
         costs.append((plain, keyed))
     (plain, keyed), (crowded_plain, crowded_keyed) = costs
