@@ -68,7 +68,7 @@ class Model:
             return holder.id, False
         if on_conflict == "raise" or holder.phase is Phase.RUNNING:
             return None
-        kept = {"id": holder.id, "version": holder.version, "lost_count": holder.lost_count}
+        kept = {"id": holder.id, "version": holder.version}
         self.rows[holder.id] = replace(new, **kept)
         return holder.id, False
 
