@@ -48,7 +48,7 @@ def install() -> None:
     lock = SOURCES / "package-lock.json"
     wanted, mark = hashlib.sha256(lock.read_bytes()).hexdigest(), SOURCES / "node_modules" / ".installed-from"
     if not (mark.exists() and mark.read_text() == wanted):
-        npm("ci", "--silent", "--no-progress")
+        npm("ci", "--loglevel=error", "--no-audit", "--no-fund", "--no-progress")
         mark.write_text(wanted)
 
 
