@@ -156,7 +156,7 @@ def _judge_control(seen: Seen, patience: Patience) -> Iterator[Finding]:
             what = "all tasks" if limit.name is None else repr(limit.name)
             needed = _duration(count / limit.rate)
             text = f"at {limit.rate:g} tasks a second the {count:,} due of {what} take {needed}"
-            remedy = f"raise the limit: tasklib rate-limit RATE {'' if limit.name is None else f'--name {limit.name}'}"
+            remedy = f"raise the limit: tasklib rate-limit N {'' if limit.name is None else limit.name}"
             yield Finding("limit-too-low", text, remedy.strip())
     for schedule in seen.schedules:
         late = None if schedule.next_run_at is None else (seen.now - schedule.next_run_at).total_seconds()

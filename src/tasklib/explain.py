@@ -66,6 +66,8 @@ class KeySeen:
     """How many of its tasks may run at once; 0 is unlimited."""
     holders: tuple[str, ...]
     """Its tasks that run now, at most as many as the limit allows."""
+    name: str | None = None
+    """The name to which limit and holders are confined; None if they are over all names together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +159,18 @@ def _limited(limit: LimitSeen) -> Iterator[Reason]:
     if limit.max_running is not None and len(limit.holders) >= limit.max_running:
         text = f"concurrency {len(limit.holders)}/{limit.max_running} over {what}, held by {_some(limit.holders)}"
         using = {"name": limit.name, "limit": limit.max_running, "held_by": list(limit.holders)}
-        yield Reason("concurrency_limit", text, using, "wait for one of them to end, or raise the limit")
+        remedy = f"wait for one of them to end, or raise the limit: tasklib concurrency-limit N{target}"
+        yield Reason("concurrency_limit", text, using, remedy)
 
 
 def _key_full(seen: KeySeen | None) -> Iterator[Reason]:
     if seen is None or not seen.limit or len(seen.holders) < seen.limit:
         return
-    text = f"concurrency {len(seen.holders)}/{seen.limit} of key {seen.key!r}, held by {_some(seen.holders)}"
-    evidence = {"key": seen.key, "limit": seen.limit, "held_by": list(seen.holders)}
-    yield Reason("key_limit", text, evidence, "wait for one of them to end, or raise the limit of the key")
+    what = f"key {seen.key!r}" if seen.name is None else f"key {seen.key!r} over tasks named {seen.name!r}"
+    text = f"concurrency {len(seen.holders)}/{seen.limit} of {what}, held by {_some(seen.holders)}"
+    evidence = {"key": seen.key, "name": seen.name, "limit": seen.limit, "held_by": list(seen.holders)}
+    command = f"tasklib key-limit N {seen.key}" + (f" --name {seen.name}" if seen.name else "")
+    yield Reason("key_limit", text, evidence, f"wait for one of them to end, or raise the limit: {command}")
 
 
 def _some(holders: Sequence[str]) -> str:

@@ -167,7 +167,7 @@ def test_a_full_key_names_its_holders_and_what_is_ahead_within_it(bench: Bench) 
     full, behind = bench.queue.explain(ids[3]).reasons
     assert (full.code, full.evidence) == (
         "key_limit",
-        {"key": "ada", "limit": 2, "held_by": [str(task_id) for task_id in ids[:2]]},
+        {"key": "ada", "name": None, "limit": 2, "held_by": [str(task_id) for task_id in ids[:2]]},
     )
     assert f"concurrency 2/2 of key 'ada', held by {ids[0]}, {ids[1]}" in full.text
     assert (behind.code, behind.evidence["ahead"], behind.evidence["key"]) == ("behind", 1, "ada")

@@ -69,6 +69,56 @@ def test_the_limit_is_set_for_one_key_or_for_every_other(bench: Bench) -> None:
     assert [(limit.key, limit.max_running) for limit in bench.queue.key_limits()] == [(None, 2), ("ada", 3)]
 
 
+def names_by_key(claimed: Claimed) -> Counter[tuple[str | None, str]]:
+    return Counter((task.task("w").concurrency_key, task.name) for task in claimed.tasks)
+
+
+def test_a_name_with_a_limit_of_its_own_is_counted_by_itself(bench: Bench) -> None:
+    bench.queue.set_key_limit(3, name="mail")
+    bench.queue.set_key_limit(2, key="ada", name="mail")
+    for key in ("ada", "bob"):
+        submit(bench, key, 6, name="mail")
+        submit(bench, key, 3, name="crawl", priority=9)
+    first, second = bench.worker(), bench.worker()
+    held = bench.claim(first)
+    assert names_by_key(held) == {("ada", "mail"): 2, ("bob", "mail"): 3, ("ada", "crawl"): 1, ("bob", "crawl"): 1}
+    assert keys(bench.claim(second)) == []
+    bench.complete(held)
+    assert names_by_key(bench.claim(second)) == names_by_key(held)
+    limits = [(limit.name, limit.key, limit.max_running) for limit in bench.queue.key_limits()]
+    assert limits == [("mail", None, 3), ("mail", "ada", 2)]
+
+
+def test_forgetting_the_limit_of_a_name_counts_it_with_the_others_again(bench: Bench) -> None:
+    bench.queue.set_key_limit(2, name="mail")
+    submit(bench, "ada", 3, name="mail")
+    who = bench.worker()
+    held = bench.claim(who)
+    assert len(held.tasks) == 2
+    bench.queue.set_key_limit(None, name="mail")
+    submit(bench, "ada", 1, name="crawl", priority=9)
+    assert keys(bench.claim(who)) == []
+    bench.complete(held)
+    assert names_by_key(bench.claim(who)) == {("ada", "crawl"): 1}
+
+
+def test_a_full_name_leaves_the_turn_to_the_other_names_of_its_key(bench: Bench) -> None:
+    bench.queue.set_key_limit(1, name="mail")
+    submit(bench, "ada", 50, name="mail", priority=9)
+    submit(bench, "ada", 2, name="crawl")
+    who = bench.worker()
+    assert [task.name for _ in range(3) for task in bench.claim(who, limit=1).tasks] == ["mail", "crawl"]
+
+
+def test_a_key_with_many_names_gets_no_more_than_its_share(bench: Bench) -> None:
+    bench.queue.set_key_limit(0)
+    bench.queue.set_key_limit(0, name="mail")
+    for name in ("mail", "crawl"):
+        submit(bench, "ada", 10, name=name)
+    submit(bench, "bob", 10)
+    assert Counter(keys(bench.claim(bench.worker(), limit=4))) == {"ada": 2, "bob": 2}
+
+
 def test_a_limit_that_is_raised_lets_more_start(bench: Bench) -> None:
     for key in ("ada", "bob"):
         submit(bench, key, 5)
@@ -261,6 +311,12 @@ def test_racing_workers_never_exceed_a_key_and_forget_nothing(bench: Bench) -> N
         thread.join(60)
     assert bench.queue.count(state="completed") == total
     assert all(most[key] <= allowed[key] for key in allowed), most
+
+
+@pytest.mark.parametrize("which", [{"key": ""}, {"name": ""}])
+def test_an_empty_key_or_name_is_refused(bench: Bench, which: Any) -> None:
+    with pytest.raises(ConfigurationError, match="non-empty"):
+        bench.queue.set_key_limit(1, **which)
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, True, "3"])

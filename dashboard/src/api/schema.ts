@@ -596,6 +596,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/tasks/key-limit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Set Key Limit
+         * @description Let at most so many tasks of one concurrency key, or of each, run at once over all workers.
+         */
+        post: operations["set_key_limit_api_tasks_key_limit_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/tasks/pause": {
         parameters: {
             query?: never;
@@ -1132,6 +1152,8 @@ export interface components {
          * @description What holds now.
          */
         Control: {
+            /** Keylimits */
+            keyLimits: components["schemas"]["KeyLimitInfo"][];
             /** Limits */
             limits: components["schemas"]["LimitInfo"][];
             /** Paused */
@@ -1527,6 +1549,44 @@ export interface components {
             id: string;
             /** Version */
             version: number;
+        };
+        /**
+         * KeyLimitInfo
+         * @description How many tasks of a concurrency key may run at once over all workers; 0 is unlimited.
+         */
+        KeyLimitInfo: {
+            /**
+             * Key
+             * @description Null for every key without a limit of its own.
+             */
+            key: string | null;
+            /** Maxrunning */
+            maxRunning: number;
+            /**
+             * Type
+             * @description The type counted, by itself; null for all others of a key together.
+             */
+            type: string | null;
+        };
+        /**
+         * KeyLimitInput
+         * @description How many tasks of a concurrency key may run at once; 0 is unlimited, null forgets what was set.
+         */
+        KeyLimitInput: {
+            /** Key */
+            key?: string | null;
+            /** Maxrunning */
+            maxRunning: number | null;
+            /** Type */
+            type?: string | null;
+        };
+        /**
+         * KeyLimits
+         * @description The limits of concurrency keys that were set; one task of a key runs at once where none is.
+         */
+        KeyLimits: {
+            /** Keylimits */
+            keyLimits: components["schemas"]["KeyLimitInfo"][];
         };
         /**
          * LimitInfo
@@ -4817,6 +4877,66 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ConcurrencyLimit"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_key_limit_api_tasks_key_limit_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyLimitInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyLimits"];
                 };
             };
             /** @description Bad Request */

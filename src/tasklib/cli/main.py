@@ -17,6 +17,7 @@ from tasklib.cli import (
     demo,
     doctor,
     errors,
+    limits,
     moving,
     queue,
     schedules,
@@ -39,7 +40,10 @@ app = typer.Typer(
     invoke_without_command=True,
     epilog="tasklib demo\ntasklib submit send_email to=ada@example.com\ntasklib worker app.tasks",
 )
-GROUPS = (demo, worker, submit, tasks, acting, errors, queue, doctor, schedules, serve, token, database, moving, bench)
+GROUPS = (
+    *(demo, worker, submit, tasks, acting, errors, queue, limits, doctor, schedules),
+    *(serve, token, database, moving, bench),
+)
 for group in GROUPS:
     app.registered_commands += group.app.registered_commands
 

@@ -1,4 +1,4 @@
-"""The queue as a whole: stats, types, pause, resume, rate-limit."""
+"""The queue as a whole: stats, types, pause, resume."""
 
 from __future__ import annotations
 
@@ -96,44 +96,6 @@ def resume(cli: Cli, name: PausedName = None) -> None:
         show_pauses(cli.out, left)
 
     cli.out.answer({"resumed": resumed, "pauses": left}, say)
-
-
-@command(
-    app,
-    "rate-limit",
-    group=GROUP,
-    examples="""
-    tasklib rate-limit
-    tasklib rate-limit 10 send_email
-    tasklib rate-limit 0.5
-    tasklib rate-limit 0 send_email
-    """,
-)
-def rate_limit(
-    cli: Cli,
-    rate: Annotated[
-        float | None,
-        typer.Argument(metavar="N", min=0, help="Tasks per second; 0 lifts the limit.", show_default=False),
-    ] = None,
-    name: PausedName = None,
-) -> None:
-    """Show the limits, or let at most N tasks start per second.
-
-    It holds over all workers, for tasks of one name or for all together. Every attempt counts.
-    """
-    cli.creates = rate is not None
-    if rate is not None:
-        cli.manage.queue.set_rate_limit(rate, name)
-    limits = cli.manage.queue.limits()
-
-    def say() -> None:
-        from tasklib.cli.queue_views import show_limits
-
-        show_limits(cli.out, limits)
-        if not limits:
-            cli.out.line("No limits. Set one: tasklib rate-limit 10 send_email")
-
-    cli.out.answer({"limits": limits}, say)
 
 
 def _say_pauses(cli: Cli) -> None:

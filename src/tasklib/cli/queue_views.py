@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tasklib.manage import Overview, TypeInfo
     from tasklib.schedule import Schedule
     from tasklib.storage.operations.controls import Limit, Pause
+    from tasklib.storage.operations.keys import KeyLimit
     from tasklib.task import WorkerInfo
 
 NUMBERS: Final = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
@@ -114,6 +115,15 @@ def show_limits(out: Output, limits: Iterable[Limit]) -> None:
             out.line(f"{what}: at most {limit.rate:g} started per second")
         if limit.max_running:
             out.line(f"{what}: at most {limit.max_running} running at once")
+
+
+def show_key_limits(out: Output, limits: Iterable[KeyLimit]) -> None:
+    """A line for every limit of concurrency keys."""
+    for limit in limits:
+        what = f"Tasks named {limit.name}" if limit.name else "Tasks"
+        which = f"key {limit.key}" if limit.key else "each other key"
+        most = f"at most {limit.max_running}" if limit.max_running else "any number"
+        out.line(f"{what} of {which}: {most} running at once")
 
 
 def show_schedules(out: Output, schedules: Sequence[Schedule]) -> None:

@@ -13,6 +13,7 @@ from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.errors import problems
 from tasklib.http.fields import Answer, Input, Name, Text, Whole, check_number
 from tasklib.http.service import Queue
+from tasklib.queue import TaskQueue
 from tasklib.storage.rows import number
 
 router = APIRouter(prefix="/api", tags=["control"], route_class=AuditedRoute)
@@ -72,6 +73,28 @@ class ConcurrencyInput(Input):
     type: Name | None = None
 
 
+class KeyLimitInfo(Answer):
+    """How many tasks of a concurrency key may run at once over all workers; 0 is unlimited."""
+
+    key: str | None = Field(description="Null for every key without a limit of its own.")
+    type: str | None = Field(description="The type counted, by itself; null for all others of a key together.")
+    max_running: int
+
+
+class KeyLimitInput(Input):
+    """How many tasks of a concurrency key may run at once; 0 is unlimited, null forgets what was set."""
+
+    max_running: Annotated[Whole, Field(ge=0)] | None
+    key: Text | None = None
+    type: Name | None = None
+
+
+class KeyLimits(Answer):
+    """The limits of concurrency keys that were set; one task of a key runs at once where none is."""
+
+    key_limits: list[KeyLimitInfo]
+
+
 class LimitInfo(Answer):
     """A limit in force; `type` is null for the one over everything."""
 
@@ -86,6 +109,7 @@ class Control(Answer):
     paused: bool
     pauses: list[PauseInfo]
     limits: list[LimitInfo]
+    key_limits: list[KeyLimitInfo]
     retention: str | None = Field(
         description="How long finished tasks are kept, as this service is set; null keeps them forever."
     )
@@ -125,6 +149,14 @@ async def set_concurrency_limit(body: ConcurrencyInput, request: Request, queue:
     return ConcurrencyLimit(max_running=body.max_running)
 
 
+@router.post("/tasks/key-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+async def set_key_limit(body: KeyLimitInput, request: Request, queue: Queue) -> KeyLimits:
+    """Let at most so many tasks of one concurrency key, or of each, run at once over all workers."""
+    note(request, key=body.key, type=body.type, maxRunning=body.max_running)
+    await queue.aset_key_limit(body.max_running, body.key, body.type)
+    return KeyLimits(key_limits=await _key_limits(queue))
+
+
 @router.get("/control", responses=problems(401, 403, 503), **needs(Permission.READ))
 async def get_control(queue: Queue) -> Control:
     """What is paused now, by whom and why, and the limits in force."""
@@ -135,5 +167,16 @@ async def get_control(queue: Queue) -> Control:
         LimitInfo(type=each.name, tasks_per_second=number(each.rate), max_running=each.max_running)
         for each in await queue.alimits()
     ]
-    paused = any(each.type is None for each in pauses)
-    return Control(paused=paused, pauses=pauses, limits=limits, retention=queue.config.retention or None)
+    return Control(
+        paused=any(each.type is None for each in pauses),
+        pauses=pauses,
+        limits=limits,
+        key_limits=await _key_limits(queue),
+        retention=queue.config.retention or None,
+    )
+
+
+async def _key_limits(queue: TaskQueue) -> list[KeyLimitInfo]:
+    return [
+        KeyLimitInfo(key=each.key, type=each.name, max_running=each.max_running) for each in await queue.akey_limits()
+    ]

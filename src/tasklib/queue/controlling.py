@@ -76,14 +76,16 @@ class ControlsTasks(QueueBase):
     alimits = limits.twin
 
     @operation
-    def set_key_limit(self, count: int | None, key: str | None = None) -> Operation[None]:
+    def set_key_limit(self, count: int | None, key: str | None = None, name: str | None = None) -> Operation[None]:
         """Let at most so many tasks with one `concurrency_key`, or with each that has no limit of its own, run at once.
 
-        Over all workers and task names together; 0 is unlimited, None forgets what was set.  One, if nothing is.
+        Over all workers and names together, or with `name` of this name alone, which is then counted by itself.
+        0 is unlimited, None forgets what was set.  One, if nothing is.
         """
-        if key == "":
-            raise ConfigurationError("a concurrency key is a non-empty string, or None for every key, got ''")
-        yield from keys.set_key_limit(key, count if count is None else check_whole("a key limit", count))
+        for what, value in (("a concurrency key", key), ("a name", name)):
+            if value == "":
+                raise ConfigurationError(f"{what} is a non-empty string, or None for every one, got ''")
+        yield from keys.set_key_limit(key, name, count if count is None else check_whole("a key limit", count))
 
     aset_key_limit = set_key_limit.twin
 

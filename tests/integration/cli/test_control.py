@@ -40,6 +40,29 @@ def test_a_rate_limit_is_set_shown_and_lifted(tasklib: CommandLine, queue: TaskQ
     assert tasklib.fails(2, "rate-limit", "many").startswith("Invalid value for 'N'")
 
 
+def test_a_concurrency_limit_is_set_shown_and_lifted(tasklib: CommandLine, queue: TaskQueue) -> None:
+    assert tasklib.ok("concurrency-limit", "4", "job") == "Tasks named job: at most 4 running at once\n"
+    assert tasklib.json("concurrency-limit")["limits"][0]["max_running"] == 4
+    assert tasklib.ok("concurrency-limit", "0", "job").startswith("No limits.")
+
+
+def test_key_limits_are_set_shown_and_forgotten(tasklib: CommandLine, queue: TaskQueue) -> None:
+    tasklib.ok("key-limit", "3")
+    tasklib.ok("key-limit", "0", "ada")
+    said = tasklib.ok("key-limit", "2", "--name", "job")
+    assert said.splitlines() == [
+        "Tasks of each other key: at most 3 running at once",
+        "Tasks of key ada: any number running at once",
+        "Tasks named job of each other key: at most 2 running at once",
+    ]
+    assert tasklib.ok("rate-limit") == said
+    assert tasklib.json("key-limit", "default", "ada")["key_limits"] == [
+        {"key": None, "max_running": 3, "name": None},
+        {"key": None, "max_running": 2, "name": "job"},
+    ]
+    assert tasklib.fails(2, "key-limit", "many").startswith("N is a number of tasks")
+
+
 def test_a_schedule_is_made_shown_run_and_removed(tasklib: CommandLine, queue: TaskQueue) -> None:
     queue.migrate()
     assert tasklib.ok("schedules").startswith("No schedules. Make one:")

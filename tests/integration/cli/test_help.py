@@ -35,6 +35,7 @@ def help_of(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_the_commands_are_those_promised() -> None:
     now = "migrate worker submit list show explain retry cancel delete cleanup stats types pause resume rate-limit"
+    now += " concurrency-limit key-limit"
     now += " schedules workers demo version"
     assert set(now.split()) <= set(COMMANDS)
 

@@ -138,7 +138,13 @@ def test_pause_and_resume_everything(queue: Face, http: Client) -> None:
     assert queue.is_paused()
     assert http.get("/api/control").json()["paused"] is True
     assert http.post("/api/tasks/resume").json() == {"paused": False}
-    assert http.get("/api/control").json() == {"paused": False, "pauses": [], "limits": [], "retention": None}
+    assert http.get("/api/control").json() == {
+        "paused": False,
+        "pauses": [],
+        "limits": [],
+        "keyLimits": [],
+        "retention": None,
+    }
 
 
 def test_pause_one_type_with_a_reason(http: Client) -> None:
@@ -175,6 +181,20 @@ def test_a_bad_rate_limit_is_400(http: Client, value: Any) -> None:
 def test_a_concurrency_limit_is_set(http: Client) -> None:
     assert http.post("/api/tasks/concurrency-limit", {"maxRunning": 4, "type": "job"}).json() == {"maxRunning": 4}
     assert http.get("/api/control").json()["limits"][0]["maxRunning"] == 4
+
+
+def test_key_limits_are_set_listed_and_forgotten(http: Client) -> None:
+    each = {"key": None, "type": None, "maxRunning": 2}
+    one = {"key": "ada", "type": "job", "maxRunning": 0}
+    assert http.post("/api/tasks/key-limit", {"maxRunning": 2}).json() == {"keyLimits": [each]}
+    assert http.post("/api/tasks/key-limit", one).json() == {"keyLimits": [each, one]}
+    assert http.get("/api/control").json()["keyLimits"] == [each, one]
+    assert http.post("/api/tasks/key-limit", {"maxRunning": None}).json() == {"keyLimits": [one]}
+
+
+@pytest.mark.parametrize("body", [{}, {"maxRunning": -1}, {"maxRunning": 1, "key": ""}, {"maxRunning": "2"}])
+def test_a_bad_key_limit_is_400(http: Client, body: Any) -> None:
+    assert http.post("/api/tasks/key-limit", body).status_code == 400
 
 
 def test_types_and_workers_are_listed(queue: Face, http: Client) -> None:

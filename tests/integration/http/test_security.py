@@ -277,6 +277,7 @@ CHANGES: list[tuple[str, str, Any, str]] = [
     ("POST", "/api/tasks/pause", {"type": "job"}, "pause"),
     ("POST", "/api/tasks/resume", None, "resume"),
     ("POST", "/api/tasks/rate-limit", {"tasksPerSecond": 5}, "set_rate_limit"),
+    ("POST", "/api/tasks/key-limit", {"maxRunning": 5}, "set_key_limit"),
     ("DELETE", "/api/tasks?olderThan=2030-01-01T00:00:00Z", None, "clean_up"),
     ("PUT", "/api/schedules/nightly", {"type": "job", "every": 60}, "put_schedule"),
 ]

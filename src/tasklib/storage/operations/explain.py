@@ -40,13 +40,14 @@ def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
         names = sorted({task.name, *(name for worker in able for name in worker.names)})
         counting = {"id": str(task_id), "names": dumps(names), "limit": MAX_AHEAD + 1, "now": now}
         ahead = (yield Statement("count_ahead", counting))[0]["count"]
-    key = (yield from _key_of(task.concurrency_key)) if task.concurrency_key else None
+    key = (yield from _key_of(task.concurrency_key, task.name)) if task.concurrency_key else None
     return Evidence(task, clock, pauses, workers, limits, key, ahead)
 
 
-def _key_of(key: str) -> Operation[KeySeen]:
-    limit = yield from get_key_limit(key)
-    return KeySeen(key, limit, (yield from list_slots(key, limit)) if limit else ())
+def _key_of(key: str, name: str) -> Operation[KeySeen]:
+    limit = yield from get_key_limit(key, name)
+    holders = (yield from list_slots(limit)) if limit.max_running else ()
+    return KeySeen(key, limit.max_running, holders, limit.name)
 
 
 def _holders(limit: Limit) -> Operation[tuple[str, ...]]:

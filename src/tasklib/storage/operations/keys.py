@@ -17,11 +17,14 @@ KEYS_AT_ONCE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class KeyLimit:
-    """How many tasks of a concurrency key may run at once; `key` is None for every key without a limit of its own."""
+    """How many tasks of a concurrency key may run at once."""
 
     key: str | None
+    """None for every key without a limit of its own."""
     max_running: int
     """0 is unlimited."""
+    name: str | None = None
+    """The tasks meant, if it is not all of a key together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +81,30 @@ def settle_turn(turn: Turn, claimed: Sequence[int], now: datetime | None) -> Ope
     return bool(settled)
 
 
-def set_key_limit(key: str | None, count: int | None) -> Operation[None]:
+def set_key_limit(key: str | None, name: str | None, count: int | None) -> Operation[None]:
     """Let so many tasks of a key, or of every key without a limit of its own, run at once; None forgets the limit."""
     asked = {"key": key or EVERYTHING}
     yield BEGIN
-    yield Statement("set_key_limit", {**asked, "count": count})
+    yield Statement("set_key_limit", {**asked, "name": name or EVERYTHING, "count": count})
     yield Statement("hint_waiting", asked)
 
 
 def list_key_limits() -> Operation[list[KeyLimit]]:
-    """The limits that were set, the one for every other key first."""
-    return [KeyLimit(row["key"] or None, row["max_running"]) for row in (yield Statement("list_key_limits"))]
+    """The limits that were set, those for every other name and key first."""
+    rows = yield Statement("list_key_limits")
+    return [KeyLimit(row["key"] or None, row["max_running"], row["name"] or None) for row in rows]
 
 
-def get_key_limit(key: str) -> Operation[int]:
-    """How many tasks of the key may run at once; 0 is unlimited."""
-    count: int = (yield Statement("get_key_limit", {"key": key}))[0]["count"]
-    return count
+def get_key_limit(key: str, name: str) -> Operation[KeyLimit]:
+    """The limit under which a task of the key and the name stands."""
+    row = (yield Statement("get_key_limit", {"key": key, "name": name}))[0]
+    return KeyLimit(key, row["count"], row["scope"] or None)
 
 
-def list_slots(key: str, limit: int) -> Operation[tuple[str, ...]]:
-    """The running tasks of a key, no more than so many."""
-    return tuple(str(row["id"]) for row in (yield Statement("list_slots", {"key": key, "limit": limit})))
+def list_slots(limit: KeyLimit) -> Operation[tuple[str, ...]]:
+    """The running tasks of a key that stand under the limit, no more than it allows."""
+    asked = {"key": limit.key, "scope": limit.name or EVERYTHING, "limit": limit.max_running}
+    return tuple(str(row["id"]) for row in (yield Statement("list_slots", asked)))
 
 
 def _room(

@@ -162,6 +162,7 @@ CREATE UNLOGGED TABLE {schema}.tasklib_idle (
 WITH (autovacuum_vacuum_threshold='200', autovacuum_vacuum_cost_delay='0');
 
 CREATE TABLE {schema}.tasklib_key_limits (
+    name text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     key text NOT NULL COLLATE pg_catalog."C",
     max_running integer NOT NULL,
     CONSTRAINT tasklib_key_limits_max_running_check CHECK ((max_running >= 0))
@@ -334,7 +335,7 @@ ALTER TABLE ONLY {schema}.tasklib_idle
     ADD CONSTRAINT tasklib_idle_pkey PRIMARY KEY (instance);
 
 ALTER TABLE ONLY {schema}.tasklib_key_limits
-    ADD CONSTRAINT tasklib_key_limits_pkey PRIMARY KEY (key);
+    ADD CONSTRAINT tasklib_key_limits_pkey PRIMARY KEY (name, key);
 
 ALTER TABLE ONLY {schema}.tasklib_schedules
     ADD CONSTRAINT tasklib_schedules_pkey PRIMARY KEY (name);

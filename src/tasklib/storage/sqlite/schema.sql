@@ -70,8 +70,10 @@ CREATE TABLE tasklib_idempotency (
 CREATE INDEX tasklib_idempotency_age ON tasklib_idempotency (created_at);
 
 CREATE TABLE tasklib_key_limits (
-    key         TEXT    NOT NULL PRIMARY KEY,
-    max_running INTEGER NOT NULL CHECK (max_running >= 0)
+    name        TEXT    NOT NULL DEFAULT '',
+    key         TEXT    NOT NULL,
+    max_running INTEGER NOT NULL CHECK (max_running >= 0),
+    PRIMARY KEY (name, key)
 ) WITHOUT ROWID;
 
 CREATE TABLE tasklib_metrics (

@@ -11,10 +11,13 @@ ALTER TABLE {schema}.tasklib_controls
     -- Grows whenever a limited task is claimed: a claim that has not seen the claim before it counts nothing and gives way.
     ADD COLUMN version     integer NOT NULL DEFAULT 0;
 
--- How many tasks of a concurrency key may run at once, and under the empty key of every other; 0 is unlimited.
+-- How many tasks of a concurrency key may run at once, and under the empty key of every other; 0 is unlimited.  With a
+-- name those of this name alone.  A task stands under one limit: of its name if there is one, then of its key.
 CREATE TABLE {schema}.tasklib_key_limits (
-    key         text    COLLATE "C" NOT NULL PRIMARY KEY,
-    max_running integer NOT NULL CHECK (max_running >= 0)
+    name        text    COLLATE "C" NOT NULL DEFAULT '',
+    key         text    COLLATE "C" NOT NULL,
+    max_running integer NOT NULL CHECK (max_running >= 0),
+    PRIMARY KEY (name, key)
 );
 
 -- Where a task with a concurrency key may be able to start: the keys that are worth a look, in the order of their

@@ -30,21 +30,27 @@ key_pair AS (
 )
 
 -- fragment: key_room
--- How many more tasks of each key `asked` may run now; NULL for any number.
+-- The limit under which each name's tasks of the keys `asked` stand, and how many more of them may run now; NULL for
+-- any number.  A name with limits of its own is counted by itself, all others of a key together.
+key_scope AS MATERIALIZED (
+    SELECT n.key, n.name, coalesce(l.name, '') AS scope, coalesce(l.max_running, 1) AS most
+    FROM key_name AS n LEFT JOIN LATERAL ({key_limit_of}) AS l ON true
+),
 key_room AS MATERIALIZED (
-    SELECT a.key, CASE WHEN n.most > 0 THEN n.most - (
-        SELECT count(*) FROM (
-            SELECT FROM {schema}.tasks AS t WHERE t.slot_key = a.key LIMIT n.most
-        ) AS held
+    SELECT s.key, s.scope, CASE WHEN s.most > 0 THEN s.most - (
+        SELECT count(*) FROM (SELECT FROM {schema}.tasks AS t WHERE {holds_slot} LIMIT s.most) AS held
     ) END AS room
-    FROM asked AS a CROSS JOIN LATERAL (
-        SELECT coalesce(
-            (SELECT l.max_running FROM {schema}.tasklib_key_limits AS l WHERE l.key = a.key),
-            (SELECT l.max_running FROM {schema}.tasklib_key_limits AS l WHERE l.key = ''),
-            1
-        ) AS most
-    ) AS n
+    FROM (SELECT DISTINCT k.key, k.scope, k.most FROM key_scope AS k) AS s
 )
+
+-- fragment: key_limit_of
+SELECT l.name, l.max_running FROM {schema}.tasklib_key_limits AS l
+    WHERE l.name IN (n.name, '') AND l.key IN (n.key, '') ORDER BY l.name DESC, l.key DESC LIMIT 1
+
+-- fragment: holds_slot
+t.slot_key = s.key AND CASE WHEN s.scope <> '' THEN t.name = s.scope ELSE NOT EXISTS (
+    SELECT FROM {schema}.tasklib_key_limits AS o WHERE o.name = t.name AND o.key IN (t.slot_key, '')
+) END
 
 -- name: begin_turn
 -- Let the server end this transaction if nothing comes for a while: a worker that is stopped in the middle must not keep
@@ -131,10 +137,10 @@ known AS MATERIALIZED (
         SELECT FROM {schema}.tasklib_controls AS c WHERE c.name IN ('', n.name) AND c.paused_at IS NOT NULL
     )
 ),
-{key_room},
 {key_heads},
+{key_room},
 candidate AS MATERIALIZED (
-    SELECT p.key, p.priority, due.due_at, due.seq
+    SELECT p.key, p.name, p.priority, due.due_at, due.seq
     FROM key_pair AS p JOIN known AS k ON k.name = p.name CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.due_at, t.seq FROM {schema}.tasks AS t
         WHERE t.concurrency_key = p.key AND t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now
@@ -143,12 +149,16 @@ candidate AS MATERIALIZED (
     WHERE p.due_at <= clock.now
 ),
 ranked AS (
-    SELECT c.*, row_number() OVER (PARTITION BY c.key ORDER BY c.priority DESC, c.due_at, c.seq) AS rank
-    FROM candidate AS c
+    SELECT c.*, s.scope,
+        row_number() OVER (PARTITION BY c.key, s.scope ORDER BY c.priority DESC, c.due_at, c.seq) AS rank
+    FROM candidate AS c JOIN key_scope AS s ON s.key = c.key AND s.name = c.name
+),
+free AS (
+    SELECT r.key, r.seq, row_number() OVER (PARTITION BY r.key ORDER BY r.priority DESC, r.due_at, r.seq) AS place
+    FROM ranked AS r JOIN key_room AS m ON m.key = r.key AND m.scope = r.scope
+    WHERE m.room IS NULL OR r.rank <= m.room
 )
-SELECT r.key, r.seq
-FROM ranked AS r JOIN key_room AS m ON m.key = r.key
-WHERE r.rank <= least(:share::integer, m.room);
+SELECT f.key, f.seq FROM free AS f WHERE f.place <= :share::integer;
 
 -- name: settle_hints
 -- Take the hints of keys that were looked at away, and leave one for each name that has more to start.
@@ -165,23 +175,26 @@ gone AS (
         ) AS old
     ))
 ),
-{key_room},
-{key_heads}
+{key_heads},
+{key_room}
 INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at)
 SELECT p.key, p.name, p.priority, c.now
-FROM key_pair AS p JOIN key_room AS m ON m.key = p.key CROSS JOIN clock AS c
+FROM key_pair AS p JOIN key_scope AS s ON s.key = p.key AND s.name = p.name
+JOIN key_room AS m ON m.key = s.key AND m.scope = s.scope CROSS JOIN clock AS c
 WHERE p.due_at <= c.now AND (m.room IS NULL OR m.room > 0)
 ORDER BY p.priority DESC, p.due_at;
 
 -- name: set_key_limit
 -- Let at most so many tasks of a concurrency key, or with the empty key of every other, run at once; 0 is unlimited.
+-- With a name those of this name alone, which are then counted apart from the others of their key.
 WITH told AS (
-    INSERT INTO {schema}.tasklib_key_limits AS l (key, max_running)
-    SELECT :key::text, :count::integer WHERE :count::integer IS NOT NULL
-    ON CONFLICT (key) DO UPDATE SET max_running = excluded.max_running
+    INSERT INTO {schema}.tasklib_key_limits AS l (name, key, max_running)
+    SELECT :name::text, :key::text, :count::integer WHERE :count::integer IS NOT NULL
+    ON CONFLICT (name, key) DO UPDATE SET max_running = excluded.max_running
 ),
 forgotten AS (
-    DELETE FROM {schema}.tasklib_key_limits AS l WHERE l.key = :key::text AND :count::integer IS NULL
+    DELETE FROM {schema}.tasklib_key_limits AS l
+    WHERE l.name = :name::text AND l.key = :key::text AND :count::integer IS NULL
 )
 SELECT pg_notify('{channel}', 'new')::text AS notified;
 
@@ -205,22 +218,23 @@ UNION ALL
 SELECT :key::text, '', 0, now() WHERE :key::text <> '';
 
 -- name: list_key_limits
--- How many tasks of a key may run at once, by key; the empty key is for every other.
-SELECT l.key, l.max_running FROM {schema}.tasklib_key_limits AS l ORDER BY l.key;
+-- How many tasks of a key may run at once, by name and key; empty ones are for every other.
+SELECT l.name, l.key, l.max_running FROM {schema}.tasklib_key_limits AS l ORDER BY l.name, l.key;
 
 -- name: get_key_limit
--- How many tasks of one key may run at once; 0 is unlimited.
-SELECT coalesce(
-    (SELECT l.max_running FROM {schema}.tasklib_key_limits AS l WHERE l.key = :key::text),
-    (SELECT l.max_running FROM {schema}.tasklib_key_limits AS l WHERE l.key = ''),
-    1
-) AS count;
+-- How many tasks of one key may run at once beside one of this name, and of which name only if it has limits of its
+-- own; 0 is unlimited.
+SELECT coalesce(l.name, '') AS scope, coalesce(l.max_running, 1) AS count
+FROM (SELECT :name::text COLLATE "C" AS name, :key::text COLLATE "C" AS key) AS n
+LEFT JOIN LATERAL ({key_limit_of}) AS l ON true;
 
 -- name: list_slots
--- The running tasks of one key, oldest first, no more than :limit of them.
-SELECT s.id
-FROM (SELECT t.id, t.seq FROM {schema}.tasks AS t WHERE t.slot_key = :key::text LIMIT :limit::integer) AS s
-ORDER BY s.seq;
+-- The running tasks of one key that stand under one limit, oldest first, no more than :limit of them.
+SELECT h.id
+FROM (SELECT :key::text COLLATE "C" AS key, :scope::text COLLATE "C" AS scope) AS s CROSS JOIN LATERAL (
+    SELECT t.id, t.seq FROM {schema}.tasks AS t WHERE {holds_slot} LIMIT :limit::integer
+) AS h
+ORDER BY h.seq;
 
 -- name: count_running
 -- How many tasks of each name instances hold.

@@ -8,10 +8,13 @@ ALTER TABLE tasklib_controls ADD COLUMN refilled_at TEXT;
 -- Tasks that may run at once.
 ALTER TABLE tasklib_controls ADD COLUMN max_running INTEGER CHECK (max_running > 0);
 
--- How many tasks of a concurrency key may run at once, and under the empty key of every other; 0 is unlimited.
+-- How many tasks of a concurrency key may run at once, and under the empty key of every other; 0 is unlimited.  With a
+-- name those of this name alone.  A task stands under one limit: of its name if there is one, then of its key.
 CREATE TABLE tasklib_key_limits (
-    key         TEXT    NOT NULL PRIMARY KEY,
-    max_running INTEGER NOT NULL CHECK (max_running >= 0)
+    name        TEXT    NOT NULL DEFAULT '',
+    key         TEXT    NOT NULL,
+    max_running INTEGER NOT NULL CHECK (max_running >= 0),
+    PRIMARY KEY (name, key)
 ) WITHOUT ROWID;
 
 -- Where a task with a concurrency key may be able to start, as on PostgreSQL.  Nobody reads while another writes, so

@@ -37,20 +37,28 @@ key_pair (key, name, priority, due_at) AS MATERIALIZED (
 )
 
 -- fragment: key_room
--- How many more tasks of each key `asked` may run now; as good as any number where there is no limit.
-key_room (key, room) AS MATERIALIZED (
-    SELECT n.key, CASE WHEN n.most = 0 THEN 2147483647 ELSE n.most - (
-        SELECT count(*) FROM tasks AS t INDEXED BY tasks_slots WHERE t.slot_key = n.key
+-- The limit under which each name's tasks of the keys `asked` stand, and how many more of them may run now; as good as
+-- any number where there is no limit.  A name with limits of its own is counted by itself, all others of a key together.
+key_scope (key, name, scope, most) AS MATERIALIZED (
+    SELECT n.key, n.name,
+        coalesce((SELECT l.name {key_limit_of}), ''), coalesce((SELECT l.max_running {key_limit_of}), 1)
+    FROM key_name AS n WHERE n.name IS NOT NULL
+),
+key_room (key, scope, room) AS MATERIALIZED (
+    SELECT s.key, s.scope, CASE WHEN s.most = 0 THEN 2147483647 ELSE s.most - (
+        SELECT count(*) FROM tasks AS t INDEXED BY tasks_slots WHERE {holds_slot}
     ) END
-    FROM (
-        SELECT a.key, coalesce(
-            (SELECT l.max_running FROM tasklib_key_limits AS l WHERE l.key = a.key),
-            (SELECT l.max_running FROM tasklib_key_limits AS l WHERE l.key = ''),
-            1
-        ) AS most
-        FROM asked AS a
-    ) AS n
+    FROM (SELECT DISTINCT k.key, k.scope, k.most FROM key_scope AS k) AS s
 )
+
+-- fragment: key_limit_of
+FROM tasklib_key_limits AS l
+    WHERE l.name IN (n.name, '') AND l.key IN (n.key, '') ORDER BY l.name DESC, l.key DESC LIMIT 1
+
+-- fragment: holds_slot
+t.slot_key = s.key AND CASE WHEN s.scope <> '' THEN t.name = s.scope ELSE NOT EXISTS (
+    SELECT 1 FROM tasklib_key_limits AS o WHERE o.name = t.name AND o.key IN (t.slot_key, '')
+) END
 
 -- name: begin_turn
 -- Differs by necessity: nobody can end another's transaction here.
@@ -114,10 +122,10 @@ ORDER BY r.priority DESC, r.ready_at, r.id LIMIT :limit;
 -- The tasks of locked keys that may start now: of each key the best, at most :share and as many as have a slot.
 WITH RECURSIVE
 asked (key) AS MATERIALIZED (SELECT k.value FROM json_each(:keys) AS k),
-{key_room},
 {key_heads},
+{key_room},
 candidate AS MATERIALIZED (
-    SELECT p.key, p.priority, due.value ->> 0 AS due_at, due.value ->> 1 AS seq
+    SELECT p.key, p.name, p.priority, due.value ->> 0 AS due_at, due.value ->> 1 AS seq
     FROM key_pair AS p CROSS JOIN json_each((
         SELECT json_group_array(json_array(head.due_at, head.seq)) FROM (
             SELECT t.due_at, t.seq FROM tasks AS t INDEXED BY tasks_keyed
@@ -130,12 +138,16 @@ candidate AS MATERIALIZED (
     )
 ),
 ranked AS (
-    SELECT c.*, row_number() OVER (PARTITION BY c.key ORDER BY c.priority DESC, c.due_at, c.seq) AS rank
-    FROM candidate AS c
+    SELECT c.*, s.scope,
+        row_number() OVER (PARTITION BY c.key, s.scope ORDER BY c.priority DESC, c.due_at, c.seq) AS rank
+    FROM candidate AS c JOIN key_scope AS s ON s.key = c.key AND s.name = c.name
+),
+free AS (
+    SELECT r.key, r.seq, row_number() OVER (PARTITION BY r.key ORDER BY r.priority DESC, r.due_at, r.seq) AS place
+    FROM ranked AS r JOIN key_room AS m ON m.key = r.key AND m.scope = r.scope
+    WHERE r.rank <= m.room
 )
-SELECT r.key, r.seq
-FROM ranked AS r JOIN key_room AS m ON m.key = r.key
-WHERE r.rank <= min(:share, m.room);
+SELECT f.key, f.seq FROM free AS f WHERE f.place <= :share;
 
 -- name: settle_hints
 -- Take the hints of keys that were looked at away, and leave one for each name that has more to start.
@@ -144,17 +156,19 @@ WHERE key IN (SELECT k.value FROM json_each(:keys) AS k) AND name <> '' AND read
 INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
 WITH RECURSIVE
 asked (key) AS MATERIALIZED (SELECT k.value FROM json_each(:keys) AS k),
-{key_room},
-{key_heads}
+{key_heads},
+{key_room}
 SELECT p.key, p.name, p.priority, :now
-FROM key_pair AS p JOIN key_room AS m ON m.key = p.key
+FROM key_pair AS p JOIN key_scope AS s ON s.key = p.key AND s.name = p.name
+JOIN key_room AS m ON m.key = s.key AND m.scope = s.scope
 WHERE p.due_at <= :now AND m.room > 0
 ORDER BY p.priority DESC, p.due_at;
 
 -- name: set_key_limit
 -- Let at most so many tasks of a concurrency key, or with the empty key of every other, run at once; 0 is unlimited.
-DELETE FROM tasklib_key_limits WHERE key = :key;
-INSERT INTO tasklib_key_limits (key, max_running) SELECT :key, :count WHERE :count IS NOT NULL;
+-- With a name those of this name alone, which are then counted apart from the others of their key.
+DELETE FROM tasklib_key_limits WHERE name = :name AND key = :key;
+INSERT INTO tasklib_key_limits (name, key, max_running) SELECT :name, :key, :count WHERE :count IS NOT NULL;
 
 -- name: hint_waiting
 -- Have every key with waiting tasks looked at, or the one given: its limit has changed.
@@ -176,22 +190,24 @@ UNION ALL
 SELECT :key, '', 0, '' WHERE :key <> '';
 
 -- name: list_key_limits
--- How many tasks of a key may run at once, by key; the empty key is for every other.
-SELECT l.key, l.max_running FROM tasklib_key_limits AS l ORDER BY l.key;
+-- How many tasks of a key may run at once, by name and key; empty ones are for every other.
+SELECT l.name, l.key, l.max_running FROM tasklib_key_limits AS l ORDER BY l.name, l.key;
 
 -- name: get_key_limit
--- How many tasks of one key may run at once; 0 is unlimited.
-SELECT coalesce(
-    (SELECT l.max_running FROM tasklib_key_limits AS l WHERE l.key = :key),
-    (SELECT l.max_running FROM tasklib_key_limits AS l WHERE l.key = ''),
-    1
-) AS count;
+-- How many tasks of one key may run at once beside one of this name, and of which name only if it has limits of its
+-- own; 0 is unlimited.
+SELECT
+    coalesce((SELECT l.name {key_limit_of}), '') AS scope, coalesce((SELECT l.max_running {key_limit_of}), 1) AS count
+FROM (SELECT :name AS name, :key AS key) AS n;
 
 -- name: list_slots
--- The running tasks of one key, oldest first, no more than :limit of them.
-SELECT s.id
-FROM (SELECT t.id, t.seq FROM tasks AS t INDEXED BY tasks_slots WHERE t.slot_key = :key LIMIT :limit) AS s
-ORDER BY s.seq;
+-- The running tasks of one key that stand under one limit, oldest first, no more than :limit of them.
+SELECT h.id
+FROM (
+    SELECT t.id, t.seq FROM (SELECT :key AS key, :scope AS scope) AS s CROSS JOIN tasks AS t INDEXED BY tasks_slots
+    WHERE {holds_slot} LIMIT :limit
+) AS h
+ORDER BY h.seq;
 
 -- name: count_running
 -- How many tasks of each name instances hold.
