@@ -19,6 +19,7 @@ from tasklib.queue import Id, TaskQueue, require_id
 from tasklib.redaction import SECRETS_HEADER, Redactor
 from tasklib.storage.database import Database
 from tasklib.storage.operations import actions, controls, errors, numbers, tasks, workers
+from tasklib.storage.operations.actions import Told
 from tasklib.storage.operations.attempts import summary
 from tasklib.storage.operations.controls import Pause
 from tasklib.storage.operations.errors import ErrorGroup
@@ -190,10 +191,12 @@ class Manage:
     aresubmit = resubmit.twin
 
     @operation
-    def act_on_matching(self, action: Action, which: TaskFilter, *, dry_run: bool = False) -> Operation[int]:
+    def act_on_matching(
+        self, action: Action, which: TaskFilter, *, dry_run: bool = False, told: Told | None = None
+    ) -> Operation[int]:
         """Do it to every matching task in a state that allows it; how many it was, or with `dry_run` would be."""
         chosen, now = possible(action, which), self.queue.clock.now()
-        return (yield from tasks.count_tasks(chosen, now) if dry_run else _IN_BULK[action](chosen, now))
+        return (yield from tasks.count_tasks(chosen, now) if dry_run else _IN_BULK[action](chosen, now, told))
 
     aact_on_matching = act_on_matching.twin
 
@@ -218,6 +221,7 @@ class Manage:
         *,
         name: str | None = None,
         dry_run: bool = False,
+        told: Told | None = None,
     ) -> Operation[int]:
         """Remove tasks that ended before a moment, or that long ago; how many it was, or with `dry_run` would be."""
         now = self.queue.clock.now()
@@ -225,7 +229,7 @@ class Manage:
         if dry_run:
             which = TaskFilter(states=tuple(states), name=name, completed_before=moment)
             return (yield from tasks.count_tasks(which, now))
-        return (yield from actions.cleanup_tasks(moment, states, name))
+        return (yield from actions.cleanup_tasks(moment, states, name, told))
 
     acleanup = cleanup.twin
 
@@ -372,7 +376,7 @@ DEFAULTS: Final[Mapping[Action, tuple[str, ...]]] = {
 }
 """The states meant by a bulk action that names none: what was cancelled or completed is not run again by accident."""
 
-_IN_BULK: Final[Mapping[Action, Callable[[TaskFilter, datetime | None], Operation[int]]]] = {
+_IN_BULK: Final[Mapping[Action, Callable[[TaskFilter, datetime | None, Told | None], Operation[int]]]] = {
     Action.RETRY: actions.retry_matching,
     Action.CANCEL: actions.cancel_matching,
     Action.DELETE: actions.delete_matching,

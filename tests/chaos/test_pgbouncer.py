@@ -3,75 +3,32 @@
 from __future__ import annotations
 
 import random
-import shutil
 import time
-from collections.abc import Iterator
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
 
+from tasklib import Config, TaskQueue
+from tasklib.doctor import examine
 from tests.chaos.audit import Audit
 from tests.chaos.conftest import StartFleet
 from tests.chaos.ledger import duplicates
 from tests.chaos.producer import Producer
 from tests.chaos.test_kills import kill_one
+from tests.fixtures.pooler import PGBOUNCER, direct
 from tests.fixtures.waiting import eventually
-from tools.postgres import account
-from tools.postgres.starting import free_port, make_directory
 
-PROGRAM = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin")
 pytestmark = [
     pytest.mark.chaos,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(PROGRAM is None, reason="pgbouncer is not installed"),
+    pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed"),
 ]
-SETTINGS = """
-[databases]
-* = host=127.0.0.1 port={server} user=postgres
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {port}
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-default_pool_size = 5
-max_client_conn = 500
-"""
-
-
-@pytest.fixture
-def pooled_url(newest_postgres_url: str) -> Iterator[str]:
-    """The URL of the test's schema by way of the pooler, five connections for everybody."""
-    parts = urlsplit(newest_postgres_url)
-    port = free_port()
-    folder = make_directory(None)
-    settings = folder / "pgbouncer.ini"
-    settings.write_text(SETTINGS.format(server=parts.port, port=port))
-    settings.chmod(0o644)
-    with open(folder / "log", "wb") as log:
-        process = account.popen([str(PROGRAM), str(settings)], folder, log)
-    url = urlunsplit(parts._replace(netloc=f"postgres@127.0.0.1:{port}"))
-
-    def answers() -> bool:
-        assert process.poll() is None, (folder / "log").read_text()
-        try:
-            psycopg.connect(urlunsplit(urlsplit(url)._replace(query=""))).close()
-        except psycopg.OperationalError:
-            return False
-        return True
-
-    eventually(answers)
-    yield url
-    process.terminate()
-    process.wait(10)
-    shutil.rmtree(folder)
 
 
 def test_work_goes_on_through_the_pooler_while_workers_are_killed(
-    pooled_url: str, newest_postgres_url: str, start_fleet: StartFleet
+    pgbouncer_url: str, newest_postgres_url: str, start_fleet: StartFleet
 ):
-    fleet, queue = start_fleet(pooled_url, prepare_statements=False, listen_url=direct(newest_postgres_url))
+    fleet, queue = start_fleet(pgbouncer_url, prepare_statements=False, listen_url=direct(newest_postgres_url))
     audit = Audit(newest_postgres_url)
     fleet.start("--concurrency", "8", processes=2)
     producer = Producer(queue, 1000)
@@ -91,16 +48,16 @@ def test_work_goes_on_through_the_pooler_while_workers_are_killed(
     # Whoever else uses the pooler finds its sessions as the server gives them.
     changed = "SELECT name FROM pg_settings WHERE source = 'session' AND name <> 'application_name'"
     for _ in range(20):
-        with psycopg.connect(direct(pooled_url), prepare_threshold=None) as other:
+        with psycopg.connect(direct(pgbouncer_url), prepare_threshold=None) as other:
             assert other.execute(changed).fetchall() == []
 
 
 @pytest.mark.parametrize("listens", [True, False], ids=["listen_url", "polling"])
 def test_a_new_task_starts_by_notification_or_within_the_poll_interval(
-    pooled_url: str, newest_postgres_url: str, start_fleet: StartFleet, listens: bool
+    pgbouncer_url: str, newest_postgres_url: str, start_fleet: StartFleet, listens: bool
 ):
     url = {"listen_url": direct(newest_postgres_url)} if listens else {}
-    fleet, queue = start_fleet(pooled_url, worker_timeout_seconds=30, prepare_statements=False, **url)
+    fleet, queue = start_fleet(pgbouncer_url, worker_timeout_seconds=30, prepare_statements=False, **url)
     poll = 20.0 if listens else 1.0
     fleet.start("--concurrency", "1", "--poll-interval", str(poll))
     waits = []
@@ -114,6 +71,12 @@ def test_a_new_task_starts_by_notification_or_within_the_poll_interval(
     fleet.stop()
 
 
-def direct(url: str) -> str:
-    """The server itself; a connection that only listens needs no schema."""
-    return urlunsplit(urlsplit(url)._replace(query=""))
+def test_the_doctor_knows_it(pgbouncer_url: str, newest_postgres_url: str):
+    def found(**settings: object) -> set[str]:
+        config = Config(database_url=pgbouncer_url, **settings)  # type: ignore[arg-type]
+        return {each.code for each in examine(config) if each.code.startswith("pooler")}
+
+    with TaskQueue(newest_postgres_url) as queue:
+        queue.migrate()
+    assert found() == {"pooler-prepared", "pooler-listen"}
+    assert found(prepare_statements=False, listen_url=direct(newest_postgres_url)) == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,13 +10,14 @@ import typer
 from tasklib.cli import parse
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exits import CommandFailed, Exit
-from tasklib.cli.options import AllMatching, DryRun, Ids, Name, Search, States, Tags, Yes, task_filter
+from tasklib.cli.options import DryRun, Selection
 
 if TYPE_CHECKING:
     from tasklib.manage import Action
-    from tasklib.task import Task, TaskFilter
+    from tasklib.task import Task, TaskFilter, TaskState
 
 GROUP = "Tasks"
+DOING = {"retry": "Starting", "cancel": "Cancelling", "delete": "Deleting"}
 PAST = {"retry": "Started again", "cancel": "Cancelled", "delete": "Deleted"}
 
 app = typer.Typer()
@@ -31,22 +33,12 @@ app = typer.Typer()
     tasklib retry --all-matching --search "connection refused" --yes
     """,
 )
-def retry(
-    cli: Cli,
-    ids: Ids = None,
-    all_matching: AllMatching = False,
-    state: States = None,
-    name: Name = None,
-    tag: Tags = None,
-    search: Search = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-) -> None:
+def retry(cli: Cli, selection: Selection) -> None:
     """Start tasks again from zero attempts.
 
     With --all-matching and no --state: those that failed for good, wait for their retry, or were buried.
     """
-    _act(cli, "retry", ids, all_matching, task_filter(state, name, tag, search), yes=yes, dry_run=dry_run)
+    _act(cli, "retry", selection)
 
 
 @command(
@@ -58,22 +50,12 @@ def retry(
     tasklib cancel --all-matching --state delayed --tag batch=daily
     """,
 )
-def cancel(
-    cli: Cli,
-    ids: Ids = None,
-    all_matching: AllMatching = False,
-    state: States = None,
-    name: Name = None,
-    tag: Tags = None,
-    search: Search = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-) -> None:
+def cancel(cli: Cli, selection: Selection) -> None:
     """Cancel tasks that wait or run.
 
     Waiting ones are cancelled at once, running ones as soon as their worker has stopped them.
     """
-    _act(cli, "cancel", ids, all_matching, task_filter(state, name, tag, search), yes=yes, dry_run=dry_run)
+    _act(cli, "cancel", selection)
 
 
 @command(
@@ -85,19 +67,9 @@ def cancel(
     tasklib delete --all-matching --state cancelled --yes
     """,
 )
-def delete(
-    cli: Cli,
-    ids: Ids = None,
-    all_matching: AllMatching = False,
-    state: States = None,
-    name: Name = None,
-    tag: Tags = None,
-    search: Search = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-) -> None:
+def delete(cli: Cli, selection: Selection) -> None:
     """Delete finished tasks for good."""
-    _act(cli, "delete", ids, all_matching, task_filter(state, name, tag, search), yes=yes, dry_run=dry_run)
+    _act(cli, "delete", selection)
 
 
 @command(
@@ -133,42 +105,52 @@ def cleanup(
 
     It takes a few at a time, so that nobody has to wait for it.
     """
-    from tasklib.manage import POSSIBLE, Action
-    from tasklib.task import TaskState
-
-    wrong = [each for each in state or () if each not in POSSIBLE[Action.DELETE]]
-    if wrong:
-        ended = ", ".join(POSSIBLE[Action.DELETE])
-        raise CommandFailed(f"{', '.join(wrong)} tasks have not ended; cleanup takes {ended}", Exit.USAGE)
-    states = [TaskState(each) for each in state or ("completed",)]
-    count = cli.manage.cleanup(parse.duration_or_moment(older_than), states, name=name, dry_run=dry_run)
+    clean_up = partial(
+        cli.manage.cleanup, parse.duration_or_moment(older_than), _ended(state or ["completed"]), name=name
+    )
+    if dry_run:
+        count = clean_up(dry_run=True)
+    else:
+        # To count them is to look at every finished task: worth it only for a person at a progress bar.
+        total = clean_up(dry_run=True) if cli.out.shows_progress else None
+        with cli.out.progress("Cleaning up", total) as told:
+            count = clean_up(told=told)
     verb = "Would delete" if dry_run else "Deleted"
     data = {"action": "cleanup", "dry_run": dry_run, "count": count}
     cli.out.answer(data, lambda: cli.out.line(f"{verb} {counted(count)}."))
 
 
-def _act(
-    cli: Cli, action: str, ids: list[str] | None, all_matching: bool, which: TaskFilter, *, yes: bool, dry_run: bool
-) -> None:
+def _ended(states: list[str]) -> list[TaskState]:
+    from tasklib.manage import POSSIBLE, Action
+    from tasklib.task import TaskState
+
+    if wrong := [each for each in states if each not in POSSIBLE[Action.DELETE]]:
+        ended = ", ".join(POSSIBLE[Action.DELETE])
+        raise CommandFailed(f"{', '.join(wrong)} tasks have not ended; cleanup takes {ended}", Exit.USAGE)
+    return [TaskState(each) for each in states]
+
+
+def _act(cli: Cli, name: str, selection: Selection) -> None:
     from tasklib.manage import Action
     from tasklib.task import TaskFilter
 
-    if all_matching and ids:
+    action, which, ids = Action(name), selection.filter, selection.ids
+    if selection.all_matching and ids:
         raise CommandFailed("give either ids or --all-matching, not both", Exit.USAGE)
-    if all_matching:
-        _act_on_matching(cli, Action(action), which, yes=yes, dry_run=dry_run)
+    if selection.all_matching:
+        _act_on_matching(cli, action, which, yes=selection.yes, dry_run=selection.dry_run)
     elif which != TaskFilter():
         raise CommandFailed(f"add --all-matching to {action} every task that fits these options", Exit.USAGE)
     elif not ids:
         raise CommandFailed(
             f"which tasks? Give their ids, or --all-matching with options; see: tasklib {action} --help", Exit.USAGE
         )
-    elif dry_run:
+    elif selection.dry_run:
         raise CommandFailed(
             "--dry-run goes with --all-matching; look at single tasks with: tasklib show ID", Exit.USAGE
         )
     else:
-        _act_on_each(cli, Action(action), ids)
+        _act_on_each(cli, action, ids)
 
 
 def _act_on_each(cli: Cli, action: Action, ids: list[str]) -> None:
@@ -200,7 +182,10 @@ def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, 
     matching = cli.manage.act_on_matching(action, which, dry_run=True)
     if matching and not dry_run and not yes and not cli.out.confirm(f"{action.capitalize()} {counted(matching)}?"):
         raise CommandFailed("nothing was changed")
-    count = matching if dry_run or not matching else cli.manage.act_on_matching(action, which)
+    count = matching
+    if matching and not dry_run:
+        with cli.out.progress(f"{DOING[action]} tasks", matching) as told:
+            count = cli.manage.act_on_matching(action, which, told=told)
 
     def say() -> None:
         if not matching:

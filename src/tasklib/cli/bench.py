@@ -21,18 +21,20 @@ app = typer.Typer()
 )
 def bench(
     cli: Cli,
-    tasks: Annotated[int, typer.Option(min=100, max=10_000_000, help="Tasks to drain.")] = 20_000,
+    tasks: Annotated[int, typer.Option(min=100, max=10_000_000, metavar="N", help="Tasks to drain.")] = 20_000,
 ) -> None:
     """Measure submitting, draining and waking up on this database.
 
-    It works in a schema (or a file) of its own beside your tasks, and removes it afterwards.  Your server's other work
+    It works in a schema (or a file) of its own beside your tasks, and removes it afterwards. Your server's other work
     counts in: run it twice.
     """
     import asyncio
 
-    from tasklib.cli.measuring import measure
+    from tasklib.cli.measuring import Plan, measure
 
-    found = asyncio.run(measure(cli.config, tasks))
+    plan = Plan(tasks)
+    with cli.out.progress("Measuring", plan.steps) as told:
+        found = asyncio.run(measure(cli.config, plan, told))
 
     def say() -> None:
         columns = [Column("measured"), Column("", right=True), Column("p50", right=True), Column("p99", right=True)]

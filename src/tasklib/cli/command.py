@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 from urllib.parse import unquote
 
 import typer
@@ -98,23 +98,25 @@ def command(
 ) -> Callable[[Handler], Handler]:
     """Add a command: the handler takes a Cli, then its own options; --database-url and --json are added to them.
 
+    A parameter annotated with a dataclass stands for the options that are its fields, and gets one made of them.
     `creates` says that the command may create the database if it is missing.
     """
 
     def decorate(handler: Handler) -> Handler:
         _, *own = inspect.signature(handler, eval_str=True).parameters.values()
+        bundles: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
 
         def run(ctx: typer.Context, database_url: str | None, json: bool, **options: Any) -> None:
             root = ctx.find_root().obj or Given()
             cli = Cli(database_url or root.database_url, as_json=json or root.as_json, creates=creates)
+            for bundle, kind in bundles.items():
+                options[bundle] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
             with _ending(cli):
                 handler(cli, **options)
 
-        added = (
-            _parameter("database_url", DatabaseUrl, None),
-            _parameter("json", Json, False),
-        )
-        parameters = [_parameter("ctx", typer.Context), *(p.replace(kind=_KEYWORD) for p in own), *added]
+        given = [option for each in own for option in _options_of(each)]
+        added = [_parameter("database_url", DatabaseUrl, None), _parameter("json", Json, False)]
+        parameters = [_parameter("ctx", typer.Context), *given, *added]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         purpose = inspect.getdoc(handler)
@@ -124,6 +126,17 @@ def command(
         return handler
 
     return decorate
+
+
+def _options_of(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """The parameter itself, or one for each field of the dataclass it is annotated with."""
+    if not is_dataclass(kind := parameter.annotation):
+        yield _parameter(parameter.name, kind, parameter.default)
+        return
+    annotations = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        yield _parameter(field.name, annotations[field.name], default)
 
 
 @contextmanager

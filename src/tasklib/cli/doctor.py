@@ -21,12 +21,12 @@ app = typer.Typer()
 def doctor(cli: Cli) -> None:
     """Find what is wrong, and say what to do about it; exit 1 if anything is.
 
-    Looks at the schema, workers, waiting tasks, pauses, limits, schedules, indexes and triggers, and at the settings
-    and clocks of the server.
+    Looks at the schema, workers, waiting tasks, pauses, limits, schedules, indexes and triggers, at the settings and
+    clocks of the server, and whether a pooler such as PgBouncer stands before it. It changes nothing.
     """
     from tasklib.doctor import examine
 
-    found = examine(cli.manage.queue)
+    found = examine(cli.config)
 
     def say() -> None:
         for each in found:

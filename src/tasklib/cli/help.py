@@ -48,8 +48,11 @@ def _write_parameters(command: Any, ctx: Any, formatter: Any) -> None:
     for parameter in command.get_params(ctx):
         record = parameter.get_help_record(ctx)
         if record is not None:
-            own = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            records.setdefault(_panel(parameter, own), []).append(record)
+            is_argument = parameter.param_type_name == "argument"
+            # Typer adds the Python type to an argument's name, which says nothing to whoever types it.
+            name = parameter.metavar or parameter.name if is_argument else record[0]
+            own = "Arguments" if is_argument else "Options"
+            records.setdefault(_panel(parameter, own), []).append((name, record[1]))
     # A dictionary keeps the order of declaration, which puts --help and its like last.
     for panel, rows in records.items():
         _write_rows(formatter, panel, rows)

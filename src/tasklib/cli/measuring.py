@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -20,39 +21,98 @@ PACE_SECONDS = 0.05
 WAKE_UPS = 20
 
 
-async def measure(config: Config, tasks: int) -> dict[str, dict[str, float]]:
-    """Every figure by what was measured."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many tasks each part of a measurement takes."""
+
+    bulk: int
+
+    @property
+    def few(self) -> int:
+        """Tasks that are submitted one by one."""
+        return max(50, self.bulk // 40)
+
+    @property
+    def many(self) -> int:
+        """Tasks that are submitted many at once."""
+        return 10 * self.few
+
+    @property
+    def drained(self) -> int:
+        """All that are submitted, with one to connect before each of the first two parts."""
+        return (1 + self.few) + (1 + self.many) + self.bulk
+
+    @property
+    def steps(self) -> int:
+        """Submissions and runs in all."""
+        return 2 * self.drained + WAKE_UPS
+
+
+async def measure(config: Config, plan: Plan, told: Callable[[int], None]) -> dict[str, dict[str, float]]:
+    """Every figure by what was measured; `told` hears now and then how many of the plan's steps are done."""
+    progress = _Progress(plan.steps, told)
     async with _own_place(config) as queue:
-        few = max(50, tasks // 40)
-        drained = _Count(1 + few + 1 + 10 * few + tasks)
+        drained = _Count(plan.drained)
         awake = _Count(WAKE_UPS)
         woken: list[float] = []
 
         @queue.task(name="noop")
         async def noop(n: int) -> None:
+            progress.add()
             drained.add()
 
         @queue.task(name="timed")
         async def timed(t: float) -> None:
             woken.append(time.monotonic() - t)
+            progress.add()
             awake.add()
 
+        async def submit(n: int) -> None:
+            await noop.asubmit(n)
+            progress.add()
+
+        def rows() -> Iterator[dict[str, int]]:
+            for n in range(plan.bulk):
+                yield {"n": n}
+                progress.add()
+
         found = {
-            "submit, one by one": await _timed(lambda n: noop.asubmit(n), few, at_once=1),
-            f"submit, {AT_ONCE} at once": await _timed(lambda n: noop.asubmit(n), few * 10, at_once=AT_ONCE),
+            "submit, one by one": await _timed(submit, plan.few, at_once=1),
+            f"submit, {AT_ONCE} at once": await _timed(submit, plan.many, at_once=AT_ONCE),
         }
         started = time.monotonic()
-        await noop.asubmit_many(({"n": n} for n in range(tasks)), keep_ids=False)
-        found["submit in bulk"] = {"per_second": tasks / (time.monotonic() - started)}
-        worker = asyncio.ensure_future(queue.arun(concurrency=CONCURRENCY, signals=False))
-        try:
+        await noop.asubmit_many(rows(), keep_ids=False)
+        found["submit in bulk"] = {"per_second": plan.bulk / (time.monotonic() - started)}
+        async with _working(queue):
             found["drain"] = await _drained(queue, drained)
             await _wake(timed.asubmit, awake)
             found["wake an idle worker"] = _spread(woken)
-        finally:
-            worker.cancel()
-            await asyncio.gather(worker, return_exceptions=True)
     return found
+
+
+@asynccontextmanager
+async def _working(queue: TaskQueue) -> AsyncGenerator[None]:
+    worker = asyncio.ensure_future(queue.arun(concurrency=CONCURRENCY, signals=False))
+    try:
+        yield
+    finally:
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+
+class _Progress:
+    """Tells one step in a hundred: drawing a bar for each would be part of what is measured."""
+
+    def __init__(self, total: int, told: Callable[[int], None]) -> None:
+        self._total = total
+        self._every = max(1, total // 100)
+        self._told = told
+        self._done = 0
+
+    def add(self) -> None:
+        self._done += 1
+        if self._done % self._every == 0 or self._done == self._total:
+            self._told(self._done)
 
 
 class _Count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,13 +44,32 @@ Search = Annotated[
     str | None,
     typer.Option("--search", metavar="TEXT", help="In payload, tags or error.", rich_help_panel=FILTERS),
 ]
-AllMatching = Annotated[
-    bool,
-    typer.Option("--all-matching", help="Every task that fits the options below.", rich_help_panel=FILTERS),
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many tasks it would be.")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", show_default=False, help="Tasks by their ids.")]
+LogLevel = Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which tasks to act on: by id, or all that fit; and how careful to be."""
+
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", show_default=False, help="Tasks by their ids.")] = (
+        None
+    )
+    all_matching: Annotated[
+        bool,
+        typer.Option("--all-matching", help="Every task that fits the options below.", rich_help_panel=FILTERS),
+    ] = False
+    state: States = None
+    name: Name = None
+    tag: Tags = None
+    search: Search = None
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    dry_run: DryRun = False
+
+    @property
+    def filter(self) -> TaskFilter:
+        """The tasks that the options fit."""
+        return task_filter(self.state, self.name, self.tag, self.search)
 
 
 def task_filter(state: list[str] | None, name: str | None, tag: list[str] | None, search: str | None) -> TaskFilter:

@@ -121,7 +121,7 @@ class Output:
     @contextmanager
     def progress(self, what: str, total: int | None = None) -> Generator[Callable[[int], None], None, None]:
         """A progress bar on a terminal; gives a function that is told how much of the total is done."""
-        if not sys.stderr.isatty() or self.as_json:
+        if not self.shows_progress:
             yield lambda done: None
             return
         from rich.console import Console
@@ -131,6 +131,11 @@ class Output:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
             bar = bars.add_task(safe(what), total=total)
             yield lambda done: bars.update(bar, completed=done)
+
+    @cached_property
+    def shows_progress(self) -> bool:
+        """Whether a person would see a progress bar."""
+        return sys.stderr.isatty() and not self.as_json
 
     @cached_property
     def is_terminal(self) -> bool:

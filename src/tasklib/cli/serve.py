@@ -10,6 +10,7 @@ import typer
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exits import CommandFailed, Exit
 from tasklib.cli.logs import log_to_stderr
+from tasklib.cli.options import LogLevel
 
 if TYPE_CHECKING:
     import socket
@@ -45,7 +46,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Serve the HTTP interface until told to stop.
 

@@ -33,7 +33,7 @@ def list_tasks(
     name: Name = None,
     tag: Tags = None,
     search: Search = None,
-    limit: Annotated[int, typer.Option("--limit", "-l", min=1, max=10_000, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-l", metavar="N", min=1, max=10_000, help="At most so many.")] = 50,
     before: Annotated[
         str | None, typer.Option(metavar="ID", help="Go on after this task, the last of the page before.")
     ] = None,

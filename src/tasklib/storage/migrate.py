@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from tasklib.errors import SchemaTooNew
 
@@ -33,6 +34,26 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
             raise ValueError(f"{file.name} does not say -- min_compatible: N")
         found.append(Migration(int(file.name[:4]), file.stem, text, int(declared[1])))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An index or a trigger of the task table, and the migration that makes it."""
+
+    kind: Literal["index", "trigger"]
+    name: str
+    migration: str
+
+
+@cache
+def parts(dialect: str) -> tuple[Part, ...]:
+    """Every index and trigger that the migrations give the task table."""
+    declared = re.compile(r"^CREATE (?:UNIQUE )?(INDEX|TRIGGER) (tasks_\w+)", re.MULTILINE)
+    return tuple(
+        Part("index" if kind == "INDEX" else "trigger", name, migration.name)
+        for migration in migrations(dialect)
+        for kind, name in declared.findall(migration.text)
+    )
 
 
 def missing(dialect: str, applied: Mapping[int, int]) -> Sequence[Migration]:

@@ -35,6 +35,7 @@ def demo(
         typer.Option(
             min=1,
             max=86400,
+            metavar="SECONDS",
             help="End by itself after so long.  [env: DEMO_SECONDS; default: 8 if this is no terminal]",
             show_default=False,
         ),

@@ -16,9 +16,10 @@ from uuid import uuid4
 
 from tasklib.cli.command import Cli
 from tasklib.cli.demo.books import Books
+from tasklib.cli.demo.functions import define_tasks
 from tasklib.cli.demo.service import open_browser, serve_dashboard
 from tasklib.cli.demo.view import View
-from tasklib.cli.demo.workload import Producer, Run, arranged, define_tasks
+from tasklib.cli.demo.workload import Producer, Run, arranged
 from tasklib.config import Config, redact_url
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations.audit import list_audit

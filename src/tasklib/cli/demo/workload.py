@@ -1,18 +1,14 @@
-"""The demo's tasks and who submits them: quick, slow, flaky, doomed, delayed, urgent, limited and cancelled ones."""
+"""What the demo submits: quick, slow, flaky, doomed, delayed, urgent, limited and cancelled tasks, wave after wave."""
 
 from __future__ import annotations
 
-import asyncio
 import random
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tasklib.cli.demo.books import Books
-from tasklib.context import TaskContext
-from tasklib.errors import Abort
 from tasklib.queue import TaskQueue
 from tasklib.task import TaskState
 
@@ -122,87 +118,3 @@ class Producer:
         number = self._wave * 100 + position
         name, options = self._run.name_of(kind.name), kind.options(number)
         return self._queue.new_by_name(name, kind.arguments(number), tags=self._run.tags, **options)
-
-
-def define_tasks(queue: TaskQueue, books: Books, run: Run) -> None:
-    """The functions behind the names; each notes that it returned."""
-
-    def task(function: Callable[..., Any], **options: Any) -> None:
-        queue.task(name=run.name_of(function.__name__), **options)(function)
-
-    def returned(ctx: TaskContext) -> None:
-        books.returns[ctx.task.id] += 1
-
-    async def send_email(to: str, subject: str, ctx: TaskContext) -> str:
-        await asyncio.sleep(random.uniform(0.005, 0.03))
-        returned(ctx)
-        return f"250 OK, queued for {to}"
-
-    def resize_picture(picture: str, width: int, ctx: TaskContext) -> dict[str, int]:
-        time.sleep(random.uniform(0.02, 0.1))
-        returned(ctx)
-        return {"width": width, "height": width * 3 // 4}
-
-    async def crawl_page(url: str, failures: int, ctx: TaskContext) -> int:
-        await asyncio.sleep(random.uniform(0.01, 0.05))
-        if ctx.attempt <= failures:
-            raise ConnectionResetError(f"{url} hung up")
-        returned(ctx)
-        return 200
-
-    async def page_oncall(alert: str, ctx: TaskContext) -> None:
-        returned(ctx)
-
-    async def remind(user: str, ctx: TaskContext) -> None:
-        returned(ctx)
-
-    async def charge_card(order: int) -> None:
-        await asyncio.sleep(0.02)
-        if order % 2:
-            raise Abort(f"order {order}: card declined")
-        raise TimeoutError(f"order {order}: the bank did not answer")
-
-    async def import_contacts(file: str, ctx: TaskContext) -> int:
-        for step in range(10):
-            await asyncio.sleep(0.08)
-            ctx.progress((step + 1) / 10, f"{(step + 1) * 100} rows")
-        returned(ctx)
-        return 1000
-
-    async def build_report(day: int, ctx: TaskContext) -> str:
-        await asyncio.sleep(0.3)
-        returned(ctx)
-        return f"report-{day}.pdf"
-
-    async def call_partner(partner: str, ctx: TaskContext) -> str:
-        await asyncio.sleep(random.uniform(0.05, 0.2))
-        returned(ctx)
-        return f"{partner} says hello"
-
-    async def train_model(model: str, epochs: int, ctx: TaskContext) -> dict[str, float]:
-        for epoch in range(epochs):
-            await asyncio.sleep(0.5)
-            ctx.progress((epoch + 1) / epochs, f"epoch {epoch + 1} of {epochs}")
-            ctx.log.info("epoch %d: loss %.3f", epoch + 1, 2 / (epoch + 2))
-        returned(ctx)
-        return {"loss": round(2 / (epochs + 1), 3)}
-
-    async def check_health() -> str:
-        return "all is well"
-
-    async def ship_order(order: int, ctx: TaskContext) -> None:
-        returned(ctx)
-
-    async def transcode_video(video: str, ctx: TaskContext) -> None:
-        await asyncio.sleep(3600)
-        returned(ctx)
-
-    plain: tuple[Callable[..., Any], ...] = (
-        *(send_email, resize_picture, page_oncall, remind, import_contacts),
-        *(build_report, call_partner, train_model, check_health, ship_order),
-    )
-    for function in plain:
-        task(function)
-    task(crawl_page, max_retries=3)
-    task(charge_card, max_retries=1)
-    task(transcode_video)

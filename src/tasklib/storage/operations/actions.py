@@ -17,6 +17,9 @@ from tasklib.task import Task, TaskFilter, TaskState
 STEP = 1000
 """Rows a bulk action touches in one transaction."""
 
+Told = Callable[[int], None]
+"""Is told after each step of a bulk action how many tasks it has come to so far."""
+
 RETRYABLE = (TaskState.FAILED, TaskState.CANCELLED, TaskState.BURIED, TaskState.COMPLETED)
 
 
@@ -51,7 +54,7 @@ def delete_task(task_id: UUID) -> Operation[None]:
         raise (yield from _refusal(task_id, Event.DELETE))
 
 
-def retry_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
+def retry_matching(which: TaskFilter, now: datetime | None, told: Told | None = None) -> Operation[int]:
     """Start every matching task anew that may be; one whose unique key is taken again is passed over."""
 
     def retry(rows: Sequence[Row]) -> Operation[int]:
@@ -61,30 +64,32 @@ def retry_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
         yield Statement("wake_workers")
         return len(changed)
 
-    return (yield from in_steps(which, now, retry))
+    return (yield from in_steps(which, now, retry, told))
 
 
-def cancel_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
+def cancel_matching(which: TaskFilter, now: datetime | None, told: Told | None = None) -> Operation[int]:
     """Cancel every matching task that is not finished."""
 
     def cancel(rows: Sequence[Row]) -> Operation[int]:
         changed = yield Statement("cancel_tasks", {"ids": _ids([uuid(row["id"]) for row in rows]), "now": now})
         return len(changed)
 
-    return (yield from in_steps(which, now, cancel))
+    return (yield from in_steps(which, now, cancel, told))
 
 
-def delete_matching(which: TaskFilter, now: datetime | None) -> Operation[int]:
+def delete_matching(which: TaskFilter, now: datetime | None, told: Told | None = None) -> Operation[int]:
     """Remove every matching task that is finished."""
 
     def delete(rows: Sequence[Row]) -> Operation[int]:
         changed = yield Statement("delete_tasks", {"ids": _ids([uuid(row["id"]) for row in rows])})
         return len(changed)
 
-    return (yield from in_steps(which, now, delete))
+    return (yield from in_steps(which, now, delete, told))
 
 
-def cleanup_tasks(older_than: datetime, states: Sequence[TaskState], name: str | None = None) -> Operation[int]:
+def cleanup_tasks(
+    older_than: datetime, states: Sequence[TaskState], name: str | None = None, told: Told | None = None
+) -> Operation[int]:
     """Remove tasks that ended before a moment, a bounded number in each transaction."""
     deleted, after = 0, 0
     until = (yield Statement("last_position"))[0]["seq"]
@@ -96,9 +101,16 @@ def cleanup_tasks(older_than: datetime, states: Sequence[TaskState], name: str |
         if row["last"] is None:
             return deleted
         deleted, after = deleted + row["deleted"], row["last"]
+        if told:
+            told(deleted)
 
 
-def in_steps(which: TaskFilter, now: datetime | None, act: Callable[[Sequence[Row]], Operation[int]]) -> Operation[int]:
+def in_steps(
+    which: TaskFilter,
+    now: datetime | None,
+    act: Callable[[Sequence[Row]], Operation[int]],
+    told: Told | None = None,
+) -> Operation[int]:
     """Act on all matching tasks that exist now, in insertion order, one bounded transaction after the other."""
     changed, after = 0, 0
     until = (yield Statement("last_position"))[0]["seq"]
@@ -111,6 +123,8 @@ def in_steps(which: TaskFilter, now: datetime | None, act: Callable[[Sequence[Ro
             rows = yield Statement("lock_matching", {**wanted, "picked": picked})
             changed += yield from act(sorted(rows, key=lambda row: row["seq"]))
         yield COMMIT
+        if told:
+            told(changed)
         if len(page) < STEP:
             return changed
         after = page[-1]["seq"]

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -309,6 +309,14 @@ class SqliteDatabase:
             )
         if mode != "wal":
             raise StorageError(f"{self.path} cannot use a write-ahead log (got {mode}); is it on a network disk?")
+
+    def has_write_ahead_log(self) -> bool:
+        """False if the file is kept in another way; asking changes nothing."""
+        if self.path is None or not self.path.exists():
+            return True
+        with closing(sqlite3.connect(self.path)) as connection, suppress(sqlite3.Error):
+            return _journal_mode(connection) == "wal"
+        return True
 
     def reader(self) -> sqlite3.Connection:
         with self._open_lock:

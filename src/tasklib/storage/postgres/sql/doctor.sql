@@ -16,7 +16,7 @@ WHERE t.state = 'running' AND t.locked_until < coalesce(:now::timestamptz, now()
     WHERE held.seq = t.seq AND held.version = t.version
 );
 
--- name: look_at_objects
+-- name: look_at_parts
 -- The indexes and triggers of the task table that are there and in use.
 SELECT c.relname AS name
 FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid

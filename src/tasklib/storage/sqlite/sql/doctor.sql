@@ -15,11 +15,6 @@ WHERE t.state = 'running' AND t.locked_until < :now AND NOT EXISTS (
     WHERE held.value = t.seq AND h.versions ->> held.key = t.version
 );
 
--- name: look_at_objects
+-- name: look_at_parts
 -- The indexes and triggers of the task table that are there.
 SELECT m.name FROM sqlite_master AS m WHERE m.tbl_name = 'tasks' AND m.type IN ('index', 'trigger');
-
--- name: look_at_file
--- How the file is kept.
--- Only here: PostgreSQL has no such choice.
-SELECT j.journal_mode FROM pragma_journal_mode AS j;

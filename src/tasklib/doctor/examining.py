@@ -1,0 +1,68 @@
+"""An examination: first how the database is reached, then whether its schema fits, then everything in it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from tasklib.clock import Clock
+from tasklib.config import Config, redact_url
+from tasklib.doctor.finding import Fault, Finding, Patience
+from tasklib.doctor.judging import judge
+from tasklib.doctor.looking import look
+from tasklib.errors import SchemaError, StorageError
+from tasklib.queue import TaskQueue
+from tasklib.storage.sqlite.database import OLDEST
+
+
+def examine(config: Config, patience: Patience | None = None, *, clock: Clock | None = None) -> list[Finding]:
+    """Everything that is wrong with the queue of these settings; an empty list is a clean bill of health."""
+    if config.is_sqlite and sqlite3.sqlite_version_info < OLDEST:
+        return [_old_sqlite()]
+    # It migrates nothing, and gets through whatever stands between it and the server.
+    with TaskQueue(config.with_(auto_migrate=False, prepare_statements=False), clock=clock) as queue:
+        try:
+            seen = queue.database.run(lambda: look(queue.database.dialect, queue.clock.now()))
+        except SchemaError as error:
+            return [Finding(Fault.SCHEMA_BEHIND, str(error), "tasklib migrate")]
+        except StorageError as error:
+            if not _has_log(queue):
+                return [_not_wal(error)]
+            raise
+    return [*_judge_way(config), *judge(seen, patience or Patience())]
+
+
+def _old_sqlite() -> Finding:
+    text = f"this Python links SQLite {sqlite3.sqlite_version}, which is older than {'.'.join(map(str, OLDEST))}"
+    return Finding(Fault.OLD_SQLITE, text, "use a newer Python, or a system with a newer SQLite")
+
+
+def _has_log(queue: TaskQueue) -> bool:
+    from tasklib.storage.sqlite.database import SqliteDatabase
+
+    return not isinstance(queue.database, SqliteDatabase) or queue.database.has_write_ahead_log()
+
+
+def _not_wal(error: StorageError) -> Finding:
+    remedy = "end what holds the file, and keep it on a local disk: its next use turns the write-ahead log on"
+    return Finding(Fault.NOT_WAL, str(error), remedy)
+
+
+def _judge_way(config: Config) -> Iterator[Finding]:
+    """What a pooler on the way to the server breaks, where nobody has told the queue of it."""
+    if config.is_sqlite:
+        return
+    from tasklib.storage.postgres.pooler import lends_sessions
+
+    if not lends_sessions(config.database_url, config.connect_timeout_seconds):
+        return
+    where = f"{redact_url(config.database_url)} is a pooler in transaction mode, such as PgBouncer"
+    if config.prepare_statements:
+        text = f"{where}: prepared statements get lost there, and what is set for a session reaches other programs"
+        yield Finding(Fault.POOLER_PREPARED, text, "TASKLIB_PREPARE_STATEMENTS=false, or prepare_statements=False")
+    listening = config.listen_url
+    if listening is None or lends_sessions(listening, config.connect_timeout_seconds):
+        also = "" if listening is None else f", and so is listen_url, {redact_url(listening)}"
+        text = f"{where}{also}: LISTEN hears nothing there, so idle workers notice a new task only when they poll"
+        remedy = "give the server's own address: TASKLIB_LISTEN_URL=postgresql://…, or listen_url="
+        yield Finding(Fault.POOLER_LISTEN, text, remedy)

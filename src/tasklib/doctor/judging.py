@@ -1,0 +1,125 @@
+"""Judges what was seen: each fault as a finding with its evidence and its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tasklib.doctor.finding import Fault, Finding, Patience
+from tasklib.doctor.looking import Seen
+from tasklib.storage.migrate import parts
+from tasklib.storage.statement import Row
+
+
+def judge(seen: Seen, patience: Patience) -> Iterator[Finding]:
+    """Everything that is wrong with what was seen, by subject."""
+    yield from _judge_workers(seen)
+    yield from _judge_waiting(seen, patience)
+    yield from _judge_pauses(seen, patience)
+    yield from _judge_limits(seen, patience)
+    yield from _judge_schedules(seen, patience)
+    yield from _judge_parts(seen)
+    if seen.server is not None:
+        yield from _judge_clock(seen.server, seen.local_clock, patience)
+        yield from _judge_vacuum(seen.server, patience)
+        yield from _judge_durability(seen.server)
+
+
+def _judge_workers(seen: Seen) -> Iterator[Finding]:
+    for worker in (worker for worker in seen.workers if not worker.alive):
+        silent = _since(seen.now, worker.heartbeat_at)
+        text = f"worker {worker.worker_id} on {worker.host} has not been heard for {silent}"
+        yield Finding(Fault.DEAD_WORKER, text, "start a worker: it takes over what the dead one held, and forgets it")
+    if seen.orphans:
+        text = f"{seen.orphans:,} running tasks are held by nobody, and their lease has passed"
+        yield Finding(Fault.ORPHANS, text, "start a worker: it puts them back when it starts")
+
+
+def _judge_waiting(seen: Seen, patience: Patience) -> Iterator[Finding]:
+    known = {name for worker in seen.workers if worker.alive for name in worker.names}
+    paused = {pause.name for pause in seen.pauses}
+    for row in seen.waiting:
+        name, due = row["name"], f"{row['count']:,} tasks of type {row['name']!r} are due"
+        if name not in known:
+            remedy = f"start a worker with the module that defines {name!r}"
+            yield Finding(Fault.NO_WORKER, f"{due}, and no live worker knows it", remedy)
+        elif not paused & {None, name} and row["behind"] > patience.behind_seconds:
+            remedy = "start more workers, or raise --concurrency; see: tasklib top"
+            yield Finding(Fault.FAR_BEHIND, f"{due}, the first since {_duration(row['behind'])}", remedy)
+
+
+def _judge_pauses(seen: Seen, patience: Patience) -> Iterator[Finding]:
+    for pause in seen.pauses:
+        if seen.now - pause.since > timedelta(seconds=patience.paused_seconds):
+            what = "everything" if pause.name is None else repr(pause.name)
+            text = f"{what} is paused since {_since(seen.now, pause.since)}, by {pause.by or 'somebody'}"
+            yield Finding(Fault.PAUSED_LONG, text, f"tasklib resume {pause.name or ''}".rstrip())
+
+
+def _judge_limits(seen: Seen, patience: Patience) -> Iterator[Finding]:
+    due = {row["name"]: row["count"] for row in seen.waiting}
+    for limit in seen.limits:
+        count = sum(due.values()) if limit.name is None else due.get(limit.name, 0)
+        if limit.rate and count / limit.rate > patience.drain_seconds:
+            what = "all tasks" if limit.name is None else repr(limit.name)
+            text = f"at {limit.rate:g} tasks a second the {count:,} due of {what} take {_duration(count / limit.rate)}"
+            remedy = f"raise the limit: tasklib rate-limit N {limit.name or ''}".rstrip()
+            yield Finding(Fault.LIMIT_TOO_LOW, text, remedy)
+
+
+def _judge_schedules(seen: Seen, patience: Patience) -> Iterator[Finding]:
+    for schedule in seen.schedules:
+        late = None if schedule.next_run_at is None else (seen.now - schedule.next_run_at).total_seconds()
+        if schedule.paused_at is None and late is not None and late > patience.late_schedule_seconds:
+            text = f"schedule {schedule.plan.name!r} should have run {_duration(late)} ago"
+            yield Finding(Fault.SCHEDULE_LATE, text, "start a worker: workers run schedules")
+
+
+def _judge_parts(seen: Seen) -> Iterator[Finding]:
+    faults = {"index": Fault.MISSING_INDEX, "trigger": Fault.MISSING_TRIGGER}
+    for part in parts(seen.dialect):
+        if part.name not in seen.parts:
+            text = f"the {part.kind} {part.name} is missing, invalid or switched off"
+            yield Finding(faults[part.kind], text, f"make it again as in the migration {part.migration}.sql")
+
+
+def _judge_clock(server: Row, local: float, patience: Patience) -> Iterator[Finding]:
+    skew = local - server["clock"]
+    if abs(skew) > patience.skew_seconds:
+        way = "ahead of" if skew > 0 else "behind"
+        text = f"this machine's clock is {abs(skew):.1f} s {way} the database's"
+        yield Finding(Fault.CLOCK_SKEW, text, "let both keep time by NTP")
+
+
+def _judge_vacuum(server: Row, patience: Patience) -> Iterator[Finding]:
+    oldest, pid = server["oldest_transaction"], server["oldest_pid"]
+    if oldest is not None and oldest > patience.transaction_seconds:
+        text = f"a transaction (pid {pid}) is open for {_duration(oldest)} and holds back vacuum"
+        yield Finding(Fault.LONG_TRANSACTION, text, f"end it: SELECT pg_terminate_backend({pid})")
+    if server["dead"] > max(patience.dead_rows, server["live"]):
+        text = f"the task table has {server['dead']:,} dead rows to {server['live']:,} live ones"
+        yield Finding(Fault.BLOAT, text, "VACUUM (ANALYZE) tasks; and find what kept autovacuum from it")
+    if not server["autovacuum"]:
+        remedy = "set autovacuum = on, and: ALTER TABLE tasks RESET (autovacuum_enabled)"
+        yield Finding(Fault.AUTOVACUUM_OFF, "autovacuum is off for the task table", remedy)
+
+
+def _judge_durability(server: Row) -> Iterator[Finding]:
+    if not server["durable"]:
+        text = "fsync or synchronous_commit is off: a crash of the server loses acknowledged tasks"
+        yield Finding(Fault.NOT_DURABLE, text, "set fsync = on and synchronous_commit = on")
+    if not server["logged"]:
+        text = "the task table is unlogged: a crash of the server empties it"
+        yield Finding(Fault.UNLOGGED, text, "make it durable: ALTER TABLE tasks SET LOGGED")
+
+
+def _since(now: datetime, moment: datetime) -> str:
+    return _duration((now.astimezone(UTC) - moment).total_seconds())
+
+
+def _duration(seconds: Any) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

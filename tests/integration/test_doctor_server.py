@@ -1,0 +1,112 @@
+"""Faults of a server and of the way to it, on a server of its own where nothing else is wrong."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from tasklib import Config
+from tasklib.doctor import Fault, Finding, Patience, examine
+from tests.fixtures.pooler import direct
+from tests.fixtures.queues import Face, open_queue
+from tests.fixtures.waiting import eventually
+from tools.postgres import Server, available, start
+
+DOCS = Path(__file__).parents[2] / "docs"
+EVERY_TRANSACTION = Patience(transaction_seconds=-1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A server as in production: what it commits is there after a crash."""
+    with start(available()[-1], durable=True) as running:
+        yield running
+
+
+@pytest.fixture
+def queue(server: Server) -> Iterator[Face]:
+    """A queue in a schema of its own."""
+    with open_queue(f"{server.url}?schema=queue_{uuid4().hex}") as face:
+        face.migrate()
+        yield face
+
+
+def examined(queue: Face, patience: Patience | None = None) -> list[Finding]:
+    return examine(queue.plain.config, patience, clock=queue.plain.clock)
+
+
+def test_a_healthy_server_has_no_findings(queue: Face) -> None:
+    worker = queue.worker()
+    queue.enqueue("job")
+    worker.complete(worker.take())
+    queue.enqueue("job")
+    assert examined(queue) == []
+
+
+@pytest.mark.parametrize("setting", ["fsync", "synchronous_commit"])
+def test_a_server_that_is_not_durable(queue: Face, server: Server, setting: str) -> None:
+    configure(server, f"ALTER SYSTEM SET {setting} = off")
+    (found,) = eventually(lambda: examined(queue))
+    assert found.code == "not-durable"
+    assert f"{setting} = on" in found.remedy
+    configure(server, f"ALTER SYSTEM SET {setting} = on")
+    eventually(lambda: examined(queue) == [])
+
+
+def configure(server: Server, statement: str) -> None:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(statement.encode())
+        connection.execute("SELECT pg_reload_conf()")
+
+
+def test_a_long_transaction(queue: Face, server: Server) -> None:
+    with psycopg.connect(server.url) as connection:
+        connection.execute("SELECT 1")
+        (found,) = examined(queue, EVERY_TRANSACTION)
+        assert (found.code, f"pid {connection.info.backend_pid}" in found.text) == ("long-transaction", True)
+        queue.sql(found.remedy.removeprefix("end it: "))
+        eventually(lambda: examined(queue, EVERY_TRANSACTION) == [])
+        connection.close()
+
+
+def test_a_clock_that_is_wrong(queue: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    # This program's clock alone: the machine's belongs to everybody on it.
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    (found,) = examined(queue)
+    assert (found.code, found.remedy) == ("clock-skew", "let both keep time by NTP")
+    assert "3600.0 s ahead of" in found.text
+    monkeypatch.undo()
+    assert examined(queue) == []
+
+
+def test_a_pooler_in_transaction_mode(newest_postgres_url: str, pooled_url: str) -> None:
+    assert found_behind(newest_postgres_url) == {}
+    found = found_behind(pooled_url)
+    assert set(found) == {"pooler-prepared", "pooler-listen"}
+    assert "TASKLIB_PREPARE_STATEMENTS=false" in found["pooler-prepared"].remedy
+    assert "TASKLIB_LISTEN_URL=" in found["pooler-listen"].remedy
+    assert set(found_behind(pooled_url, prepare_statements=False)) == {"pooler-listen"}
+    settings = {"prepare_statements": False, "listen_url": direct(pooled_url)}
+    assert "and so is listen_url" in found_behind(pooled_url, **settings)["pooler-listen"].text
+    assert found_behind(pooled_url, prepare_statements=False, listen_url=direct(newest_postgres_url)) == {}
+
+
+def found_behind(url: str, **settings: object) -> dict[str, Finding]:
+    """What is wrong with the way to the server."""
+    config = Config(database_url=url, **settings)  # type: ignore[arg-type]
+    with open_queue(url, prepare_statements=False) as queue:
+        queue.migrate()
+    return {each.code: each for each in examine(config) if each.code.startswith("pooler")}
+
+
+def test_every_fault_is_explained_in_the_docs() -> None:
+    page = (DOCS / "production" / "troubleshooting.md").read_text()
+    section = page.partition("## What the doctor finds\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE) == list(Fault)
