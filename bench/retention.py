@@ -2,8 +2,9 @@
 
     python -m bench.retention --old 100000
 
-Each round drains the same number of tasks twice, beside a table of old finished ones: alone, and while the janitor of
-a worker removes those at its own pace.
+One connection claims and completes as fast as it can, one stretch of equal work after the other, and in every second
+stretch the janitor of a worker removes old tasks at its own pace, until all are gone.  Two neighbouring stretches are
+compared with each other: what else happens on the machine meets both, and the middle of many such pairs is steady.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import argparse
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import quantiles
 
 import psycopg
 
-from bench.claim import LOAD, SCHEMA, Drain
+from bench.claim import SCHEMA, Drain
 from bench.report import middle, show
-from bench.server import durable_server, fresh_schema
+from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config, TaskQueue
 from tasklib.retention import parse_retention
 from tasklib.storage.postgres.database import SESSION
@@ -31,86 +35,145 @@ INSERT INTO tasks (name, state, created_at, scheduled_at, started_at, completed_
 SELECT 'old', 'completed', c.at, c.at, c.at, c.at, 1, 1, '{"value": null}'
 FROM generate_series(1, %s) AS n CROSS JOIN (SELECT now() - interval '10 days' AS at) AS c
 """
+NEW = "INSERT INTO tasks (name, kwargs) SELECT 'noop', jsonb_build_object('n', n) FROM generate_series(1, %s) AS n"
+LEFT = "SELECT count(*) FROM tasks WHERE name = 'old'"
+BATCH = 100
 
 
-@dataclass(slots=True)
-class Round:
-    """One drain."""
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """So much work, done at one go."""
 
     per_second: float
+    server_us: float
+    """Processor time of the whole server for a task, the janitor's included."""
     removed: int
-    """Old tasks removed while it lasted."""
 
 
 class Removal:
-    """The janitor of a worker, in a thread of its own until it is stopped."""
+    """The janitor of a worker, in a thread of its own, at work only while it is let."""
 
     def __init__(self, url: str) -> None:
         self._queue = TaskQueue(Config(url))
-        self._stop = threading.Event()
+        self._may, self._over = threading.Event(), threading.Event()
+        self._resting = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._work()))
         self._thread.start()
 
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Let it work; afterwards it has ended what it had begun."""
+        self._resting.clear()
+        self._may.set()
+        yield
+        self._may.clear()
+        self._resting.wait()
+
     def stop(self) -> None:
-        self._stop.set()
+        self._over.set()
+        self._may.set()
         self._thread.join()
         self._queue.close()
 
     async def _work(self) -> None:
         janitor = Janitor(self._queue.database, parse_retention("completed=1d"), now=self._queue.clock.now)
-        sweep = asyncio.ensure_future(janitor.step())
-        await asyncio.to_thread(self._stop.wait)
-        sweep.cancel()
-        await asyncio.gather(sweep, return_exceptions=True)
+        while not self._over.is_set():
+            if self._may.is_set():
+                await janitor.sweep_page()
+            else:
+                self._resting.set()
+                await asyncio.to_thread(self._may.wait)
         await self._queue.aclose()
 
 
-def measure(server: Server, *, tasks: int, old: int, removing: bool) -> Round:
+@dataclass(slots=True)
+class Bench:
+    """A table with old tasks, a connection that works, and a janitor."""
+
+    server: Server
+    connection: psycopg.Connection
+    drain: Drain
+    removal: Removal
+    tasks: int
+
+    def pair(self, *, removing_first: bool) -> tuple[Stretch, Stretch]:
+        """Two stretches, the first of the answer without and the second with the janitor at work."""
+        if removing_first:
+            beside = self.stretch(removing=True)
+            return self.stretch(removing=False), beside
+        return self.stretch(removing=False), self.stretch(removing=True)
+
+    def stretch(self, *, removing: bool) -> Stretch:
+        self.connection.execute(NEW, (self.tasks,))
+        before = self.left()
+        if not removing:
+            return self._work(before)
+        with self.removal.at_work():
+            return self._work(before)
+
+    def _work(self, old: int) -> Stretch:
+        cpu, began = tree_cpu_seconds(self.server), time.monotonic()
+        done = self.drain.work(["noop"], BATCH)
+        elapsed, used = time.monotonic() - began, tree_cpu_seconds(self.server) - cpu
+        assert done == self.tasks
+        return Stretch(done / elapsed, used / done * 1e6, old - self.left())
+
+    def left(self) -> int:
+        row = self.connection.execute(LEFT.encode()).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def measure(server: Server, *, tasks: int, old: int, seconds: float) -> list[tuple[Stretch, Stretch]]:
+    """Pairs until every old task is gone, or the time is up."""
+    pairs: list[tuple[Stretch, Stretch]] = []
+    separator = "&" if "?" in server.url else "?"
     with fresh_schema(server, SCHEMA) as connection:
-        connection.execute(OLD, (old,))
-        connection.execute(LOAD, {"types": 1, "tasks": tasks, "payload": 0})
-        connection.execute("ANALYZE tasks")
-        connection.execute(SESSION.encode())
-        drain = Drain(connection, PostgresDialect(SCHEMA))
-        drain.register()
-        separator = "&" if "?" in server.url else "?"
-        removal = Removal(f"{server.url}{separator}schema={SCHEMA}") if removing else None
-        began = time.monotonic()
-        done = drain.work(["noop.0"], 100)
-        elapsed = time.monotonic() - began
-        left = _left(connection)
-        if removal is not None:
+        removal = Removal(f"{server.url}{separator}schema={SCHEMA}")
+        try:
+            connection.execute(OLD, (old,))
+            connection.execute("ANALYZE tasks")
+            connection.execute(SESSION.encode())
+            bench = Bench(server, connection, Drain(connection, PostgresDialect(SCHEMA)), removal, tasks)
+            bench.drain.register()
+            bench.stretch(removing=False)
+            until = time.monotonic() + seconds
+            while bench.left() and time.monotonic() < until:
+                pairs.append(bench.pair(removing_first=len(pairs) % 2 == 1))
+        finally:
             removal.stop()
-        assert done == tasks
-    return Round(done / elapsed, old - left)
+    return pairs
 
 
-def _left(connection: psycopg.Connection) -> int:
-    row = connection.execute("SELECT count(*) FROM tasks WHERE name = 'old'").fetchone()
-    assert row is not None
-    return int(row[0])
+def report(pairs: list[tuple[Stretch, Stretch]], options: argparse.Namespace) -> None:
+    slower = [1 - beside.per_second / alone.per_second for alone, beside in pairs]
+    low, _, high = quantiles(slower, n=4) if len(slower) > 1 else slower * 3
+    removed = sum(beside.removed for _, beside in pairs)
+    title = (
+        f"{removed:,} of {options.old:,} old tasks removed beside {options.tasks:,} tasks in each of {len(pairs)} pairs: "
+        f"{middle(slower):.1%} slower (half of the pairs within {low:.1%} to {high:.1%})"
+    )
+    rows = [
+        (
+            name,
+            f"{middle([s.per_second for s in column]):,.0f}",
+            f"{middle([s.server_us for s in column]):.1f}",
+            f"{middle([s.removed * s.per_second / options.tasks for s in column]):,.0f}",
+        )
+        for name, column in zip(("alone", "while old tasks are removed"), zip(*pairs, strict=True), strict=True)
+    ]
+    show(title, ("drain", "tasks/s", "server CPU µs/task", "removed/s"), rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.retention", description="Cost of removing old tasks.")
     parser.add_argument("--old", type=int, default=100_000)
-    parser.add_argument("--tasks", type=int, default=60_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tasks", type=int, default=4_000, help="of one stretch")
+    parser.add_argument("--seconds", type=float, default=240, help="at most so long")
     parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
     options = parser.parse_args()
-    alone: list[Round] = []
-    beside: list[Round] = []
     with durable_server(options.postgres) as server:
-        for _ in range(options.rounds):
-            for removing, rounds in ((False, alone), (True, beside)):
-                rounds.append(measure(server, tasks=options.tasks, old=options.old, removing=removing))
-    slower = middle([1 - b.per_second / a.per_second for a, b in zip(alone, beside, strict=True)])
-    rows = [
-        (name, f"{middle([r.per_second for r in rounds]):,.0f}", f"{middle([r.removed for r in rounds]):,.0f}")
-        for name, rounds in (("alone", alone), ("while old tasks are removed", beside))
-    ]
-    title = f"{options.tasks:,} tasks beside {options.old:,} old ones, median of {options.rounds}: {slower:.1%} slower"
-    show(title, ("drain", "tasks/s", "removed meanwhile"), rows)
+        report(measure(server, tasks=options.tasks, old=options.old, seconds=options.seconds), options)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta, tzinfo
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, Self, get_args
 from uuid import UUID
 
@@ -16,8 +17,9 @@ Overlap = Literal["allow", "skip"]
 
 ON_TIME_SECONDS = 60.0
 """A tick that is fired later than this was missed; until then it only came late."""
-MAX_MISSED = 1000
-"""Ticks of `misfire="all"` that are made up for in one go."""
+MAX_AT_ONCE = 1000
+"""Ticks that `misfire="all"` makes up for in one transaction."""
+LOOKS_BACK = tuple(timedelta(days=days) for days in (1 / 1440, 1 / 24, 1, 31, 366, 36_600))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,21 +93,46 @@ class Plan:
         return runs
 
     def due(self, tick: datetime, now: datetime) -> tuple[list[datetime], datetime | None]:
-        """The ticks to run now, given the one that is due, and the next one after them."""
-        if self.every is not None:
-            passed = int((now - tick).total_seconds() / self.every)
-            last = tick + timedelta(seconds=self.every * passed)
-            ticks = [
-                tick + timedelta(seconds=self.every * n) for n in range(max(0, passed - MAX_MISSED + 1), passed + 1)
-            ]
-        else:
-            ticks = [tick, *(t for t in islice(_cron_until(self, tick, now), MAX_MISSED - 1))]
-            last = ticks[-1] if len(ticks) < MAX_MISSED else now
-        following = self.next_run(last)
+        """The ticks to run now, given the one that is due, and the next one after them.
+
+        Of very many that `misfire="all"` makes up for, those after the first are due again at once.
+        """
         if self.misfire == "all":
-            return ticks, following
-        on_time = (now - ticks[-1]).total_seconds() <= ON_TIME_SECONDS
-        return (ticks[-1:] if self.misfire == "one" or on_time else []), following
+            ticks = list(islice(self._until(tick, now), MAX_AT_ONCE))
+            return ticks, self.next_run(ticks[-1])
+        last = self._latest(tick, now)
+        on_time = (now - last).total_seconds() <= ON_TIME_SECONDS
+        return ([last] if self.misfire == "one" or on_time else []), self.next_run(last)
+
+    def following(self, tick: datetime, now: datetime) -> datetime | None:
+        """The first tick after now, given one that has come."""
+        return self.next_run(self._latest(tick, now))
+
+    def _until(self, tick: datetime, now: datetime) -> Iterator[datetime]:
+        """A tick that has come, and those after it that have come too."""
+        if self.every is not None:
+            return (tick + timedelta(seconds=self.every * n) for n in range(self._passed(tick, now) + 1))
+        return chain([tick], _cron_until(self, tick, self._end(now)))
+
+    def _latest(self, tick: datetime, now: datetime) -> datetime:
+        """The last tick that has come, given an earlier one."""
+        if self.every is not None:
+            return tick + timedelta(seconds=self.every * self._passed(tick, now))
+        # Looked for near the end first: since the earlier one there may have been a million.
+        for back in LOOKS_BACK:
+            start = max(tick, self._end(now) - back)
+            for last in deque(_cron_until(self, start, self._end(now)), maxlen=1):
+                return last
+            if start == tick:
+                break
+        return tick
+
+    def _passed(self, tick: datetime, now: datetime) -> int:
+        assert self.every is not None
+        return int((self._end(now) - tick).total_seconds() / self.every)
+
+    def _end(self, now: datetime) -> datetime:
+        return now if self.ends_at is None else min(now, self.ends_at)
 
     def _within(self, tick: datetime | None) -> datetime | None:
         if tick is None or (self.ends_at is not None and tick > self.ends_at):

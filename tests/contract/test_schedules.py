@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tasklib import ConfigurationError, InvalidArguments, ManualClock, TaskQueue
+from tasklib.schedule import MAX_AT_ONCE, Plan
+from tasklib.storage.operations import schedules
 
 START = datetime(2026, 11, 15, 12, 0, 30, tzinfo=UTC)
 
@@ -27,8 +30,6 @@ def queue(database_url: str, clock: ManualClock) -> Iterator[TaskQueue]:
 
 def declare(queue: TaskQueue) -> None:
     """What a worker does with the schedules of its code when it starts."""
-    from tasklib.storage.operations import schedules
-
     queue.database.run(
         lambda: schedules.declare_schedules(
             queue.declared_schedules, queue.registry.names(), queue.clock.now() or START, queue.clock.now()
@@ -61,12 +62,56 @@ def test_ticks_that_were_missed(queue: TaskQueue, clock: ManualClock, misfire: A
     assert queue.count() == made
 
 
+def test_all_missed_ticks_are_made_up_for_however_many(queue: TaskQueue, clock: ManualClock) -> None:
+    queue.add_schedule("often", task="report", every=1, misfire="all")
+    missed = MAX_AT_ONCE + 5
+    clock.advance(missed)
+    assert queue.fire_schedules() == missed
+    oldest, latest = (
+        datetime.fromisoformat(queue.list(limit=1, offset=offset)[0].headers["tick"]) for offset in (missed - 1, 0)
+    )
+    assert (oldest, latest) == (START + timedelta(seconds=1), START + timedelta(seconds=missed))
+
+
+def test_ticks_after_the_end_are_not_made_up_for(queue: TaskQueue, clock: ManualClock) -> None:
+    ends = START + timedelta(seconds=125)
+    queue.add_schedule("seldom", task="report", every=60, misfire="all", ends_at=ends)
+    queue.add_schedule("by cron", task="report", cron="* * * * *", misfire="all", ends_at=ends)
+    clock.advance(hours=1)
+    assert queue.fire_schedules() == 4
+    assert [schedule.next_run_at for schedule in queue.schedules()] == [None, None]
+
+
+def test_nothing_runs_before_the_start(queue: TaskQueue, clock: ManualClock) -> None:
+    queue.add_schedule("later", task="report", every=60, starts_at=START + timedelta(minutes=5))
+    clock.advance(minutes=4, seconds=59)
+    assert queue.fire_schedules() == 0
+    clock.advance(1)
+    assert queue.fire_schedules() == 1
+
+
+def test_jitter_delays_each_run_within_its_bound(queue: TaskQueue, clock: ManualClock) -> None:
+    queue.add_schedule("spread", task="report", every=60, jitter=30, misfire="all")
+    clock.advance(minutes=20)
+    assert queue.fire_schedules() == 20
+    delays = [
+        (task.scheduled_at - datetime.fromisoformat(task.headers["tick"])).total_seconds() for task in queue.list()
+    ]
+    assert all(0 <= delay <= 30 for delay in delays)
+    assert len(set(delays)) == 20
+
+
 def test_overlap_skip_waits_for_the_run_before(queue: TaskQueue, clock: ManualClock) -> None:
     queue.add_schedule("often", task="report", every=60, overlap="skip")
     clock.advance(60)
     assert queue.fire_schedules() == 1
+    ran = queue.get_schedule("often")
     clock.advance(60)
     assert queue.fire_schedules() == 0
+    skipped = queue.get_schedule("often")
+    assert ran is not None
+    assert skipped is not None
+    assert (skipped.last_task_id, skipped.last_run_at) == (ran.last_task_id, ran.last_run_at)
     queue.cancel(queue.list()[0].id)
     clock.advance(60)
     assert queue.fire_schedules() == 1
@@ -95,13 +140,18 @@ def test_run_now_makes_a_task_beside_the_ticks(queue: TaskQueue) -> None:
     assert task is not None
     assert after is not None
     assert (task.name, task.kwargs, after.next_run_at) == ("report", {"of": "day"}, before.next_run_at)
+    assert task.headers == {"schedule": "hourly"}
 
 
-def test_changing_the_arguments_leaves_the_times_as_they_are(queue: TaskQueue, clock: ManualClock) -> None:
+@pytest.mark.parametrize("change", [{"kwargs": {"of": "week"}}, {"misfire": "all"}, {"jitter": 5.0}, {"task": "other"}])
+def test_changing_anything_but_the_times_leaves_these_as_they_are(
+    queue: TaskQueue, clock: ManualClock, change: dict[str, Any]
+) -> None:
     first = queue.add_schedule("often", task="report", every=60)
     clock.advance(30)
-    changed = queue.add_schedule("often", task="report", every=60, kwargs={"of": "week"})
-    assert (changed.next_run_at, changed.plan.kwargs) == (first.next_run_at, {"of": "week"})
+    changed = queue.add_schedule("often", **{"task": "report", "every": 60, **change})
+    ((what, value),) = change.items()
+    assert (changed.next_run_at, getattr(changed.plan, what)) == (first.next_run_at, value)
 
 
 def test_changing_the_times_starts_them_anew(queue: TaskQueue, clock: ManualClock) -> None:
@@ -161,35 +211,45 @@ def test_schedules_declared_in_code_are_made_changed_and_removed_with_it(queue: 
     assert [s.name for s in queue.schedules()] == ["by hand"]
 
 
-def test_an_older_worker_does_not_undo_what_a_newer_one_declared(
-    queue: TaskQueue, database_url: str, clock: ManualClock
-) -> None:
-    if database_url.endswith(":memory:"):
-        old = queue
-    else:
-        old = TaskQueue(database_url, clock=ManualClock(START))
+class Release:
+    """One version of a program, whose workers declare what it says as if they had started at some second."""
 
-    @old.schedule(every=60)
-    @old.task(name="report")
-    def old_report() -> None: ...
+    def __init__(self, queue: TaskQueue, *plans: Plan) -> None:
+        self.queue, self.plans = queue, plans
 
-    declare(old)
-    clock.advance(10)
-    old.declared_schedules[:] = []
-    queue.registry.add(old.registry.find("report"))
+    def started_at(self, second: int) -> None:
+        at = START + timedelta(seconds=second)
+        known = ["report", "other"]
+        self.queue.database.run(
+            lambda: schedules.declare_schedules(self.plans, known, at, self.queue.clock.now() or START)
+        )
 
-    queue.schedule(every=30)(old_report)
-    declare(queue)
+    def intervals(self) -> dict[str, float | None]:
+        return {schedule.name: schedule.plan.every for schedule in self.queue.schedules()}
 
-    older = TaskQueue(database_url, clock=ManualClock(START)) if old is not queue else None
-    if older is not None:
-        older.schedule(every=60)(old_report)
-        declare(older)
-        older.close()
-        old.close()
-    stored = queue.get_schedule("report")
-    assert stored is not None
-    assert stored.plan.every == 30
+
+def test_during_a_deployment_the_release_that_started_later_decides(queue: TaskQueue) -> None:
+    report, other = Plan(name="report", task="report", every=60), Plan(name="other", task="other", every=5)
+    old = Release(queue, report, other)
+    new = Release(queue, replace(report, every=30))
+    old.started_at(0)
+    new.started_at(10)
+    assert new.intervals() == {"report": 30}
+    # A worker of the old release that was slow to declare, and one of the new that says it once more.
+    old.started_at(5)
+    new.started_at(11)
+    assert new.intervals() == {"report": 30}
+    old.started_at(20)  # rolled back
+    assert old.intervals() == {"report": 60, "other": 5}
+
+
+def test_a_release_that_says_the_same_again_is_not_undone_by_an_older_one(queue: TaskQueue) -> None:
+    plan = Plan(name="report", task="report", every=60)
+    Release(queue, plan).started_at(0)
+    Release(queue, plan).started_at(10)
+    Release(queue, replace(plan, every=30)).started_at(5)
+    Release(queue).started_at(6)
+    assert Release(queue).intervals() == {"report": 60}
 
 
 def test_programs_with_other_tasks_leave_each_others_schedules_alone(queue: TaskQueue) -> None:

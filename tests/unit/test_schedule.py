@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import random
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
+from itertools import pairwise
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from croniter import croniter
@@ -12,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasklib.errors import ConfigurationError
-from tasklib.schedule import MAX_MISSED, Declaration, Plan
+from tasklib.schedule import MAX_AT_ONCE, Declaration, Plan
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -66,7 +69,7 @@ def test_a_day_with_the_hour_twice_runs_once() -> None:
     assert [run.astimezone(ZoneInfo("Europe/Paris")).date().day for run in runs] == [25, 26]
 
 
-ZONES = ["UTC", "Europe/Paris", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Sao_Paulo"]
+ZONES = sorted(available_timezones())
 MINUTES = st.sampled_from(["0", "30", "*/15", "5,35", "10-20"])
 HOURS = st.sampled_from(["4", "*/6", "8-18", "23", "*"])
 DAYS = st.sampled_from(["*", "1", "15", "28", "1-7"])
@@ -74,7 +77,7 @@ MONTHS = st.sampled_from(["*", "1", "jun", "2-4"])
 WEEKDAYS = st.sampled_from(["*", "mon", "mon-fri", "0", "sat"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     fields=st.tuples(MINUTES, HOURS, DAYS, MONTHS, WEEKDAYS),
     tz=st.sampled_from(ZONES),
@@ -99,6 +102,56 @@ def _jumps(moment: datetime, tz: str) -> bool:
     zone = ZoneInfo(tz)
     offsets = {(moment + timedelta(hours=h)).astimezone(zone).utcoffset() for h in (-26, -2, 0, 2, 26)}
     return len(offsets) > 1
+
+
+# By an hour, at one, two or three o'clock or at midnight.  (Of an hour that is half repeated, on Lord Howe Island alone,
+# an open one runs once.)
+JUMPING = ["Europe/Paris", "Europe/London", "America/New_York", "America/Sao_Paulo", "Africa/Cairo", "Asia/Tehran"]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    minute=st.sampled_from([0, 15, 30, 45]),
+    hour=st.sampled_from([None, 0, 1, 2, 3]),
+    tz=st.sampled_from(JUMPING),
+    year=st.integers(2005, 2030),
+    chance=st.randoms(use_true_random=False),
+)
+def test_cron_on_days_on_which_the_clock_jumps(
+    minute: int, hour: int | None, tz: str, year: int, chance: random.Random
+) -> None:
+    """Compared with the minutes themselves.  An open hour runs at each whose local time fits; a given time runs once a day,
+    the first time it comes, or, if it is left out, when the clock has jumped."""
+    jumps = _jumps_in(year, tz)
+    if not jumps:
+        return
+    start = chance.choice(jumps) - timedelta(hours=30)
+    minutes = [start + timedelta(minutes=n) for n in range(1, 60 * 60)]
+    if hour is None:
+        expected = [each for each in minutes if each.astimezone(ZoneInfo(tz)).minute == minute]
+    else:
+        expected = _once_a_day(minutes, hour * 60 + minute, ZoneInfo(tz))
+    each = plan(cron=f"{minute} {'*' if hour is None else hour} * * *", tz=tz, ends_at=minutes[-1])
+    assert each.upcoming(each.next_run(start), 100) == expected
+    assert each.due(expected[0], minutes[-1]) == (expected[-1:], None)
+
+
+@cache
+def _jumps_in(year: int, tz: str) -> list[datetime]:
+    """The moments of a year at which local time jumps."""
+    hours = [datetime(year, 1, 1, tzinfo=UTC) + timedelta(minutes=30 * n) for n in range(366 * 48)]
+    offsets = [hour.astimezone(ZoneInfo(tz)).utcoffset() for hour in hours]
+    return [hours[n] for n in range(1, len(hours)) if offsets[n] != offsets[n - 1]]
+
+
+def _once_a_day(minutes: list[datetime], wanted: int, zone: ZoneInfo) -> list[datetime]:
+    found: dict[date, datetime] = {}
+    for before, each in pairwise([minutes[0] - timedelta(minutes=1), *minutes]):
+        was, local = (moment.astimezone(zone).replace(tzinfo=None) for moment in (before, each))
+        target = datetime.combine(local.date(), time(wanted // 60, wanted % 60))
+        if was < target <= local:
+            found.setdefault(local.date(), each)
+    return list(found.values())
 
 
 class TestMissedTicks:
@@ -126,11 +179,26 @@ class TestMissedTicks:
         assert ticks == [NOW]
 
     @pytest.mark.parametrize("times", [{"cron": "* * * * * *"}, {"every": 1}])
-    def test_all_is_bounded(self, times: Any) -> None:
-        ticks, following = plan(**times, misfire="all").due(NOW - timedelta(days=1), NOW)
-        assert len(ticks) <= MAX_MISSED
+    def test_all_is_made_up_for_in_bounded_parts_of_which_none_is_left_out(self, times: Any) -> None:
+        start = NOW - timedelta(seconds=MAX_AT_ONCE + 1)
+        ticks, following = plan(**times, misfire="all").due(start, NOW)
+        assert ticks == [start + timedelta(seconds=n) for n in range(MAX_AT_ONCE)]
         assert following is not None
-        assert following > NOW
+        rest, following = plan(**times, misfire="all").due(following, NOW)
+        assert (rest, following) == ([NOW - timedelta(seconds=1), NOW], NOW + timedelta(seconds=1))
+
+    @pytest.mark.parametrize("times", [{"cron": "* * * * * *"}, {"every": 1}])
+    def test_one_runs_the_latest_of_very_many(self, times: Any) -> None:
+        ticks, following = plan(**times).due(NOW - timedelta(days=365), NOW)
+        assert (ticks, following) == ([NOW], NOW + timedelta(seconds=1))
+        assert plan(**times, misfire="all").following(NOW - timedelta(days=365), NOW) == following
+
+    @pytest.mark.parametrize("misfire, count", [("all", 6), ("one", 1)])
+    def test_none_comes_after_the_end(self, misfire: Any, count: int) -> None:
+        ends = NOW - timedelta(minutes=5)
+        for times in ({"cron": "* * * * *"}, {"every": 60}):
+            ticks, following = plan(**times, misfire=misfire, ends_at=ends).due(self.due, NOW)
+            assert (len(ticks), ticks[-1], following) == (count, ends, None)
 
 
 @pytest.mark.parametrize(

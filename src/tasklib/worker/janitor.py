@@ -11,6 +11,7 @@ from datetime import datetime
 from tasklib.retention import Rule
 from tasklib.storage.database import Database
 from tasklib.storage.operations import retention
+from tasklib.storage.operations.retention import Swept
 from tasklib.worker.periodic import Periodic
 
 EVERY_SECONDS = 30.0
@@ -34,13 +35,17 @@ class Janitor(Periodic):
 
     async def step(self) -> None:
         """Go through the rows that can be old enough once, unless somebody else does."""
-        deleted, more = 0, True
-        while more:
-            began = time.monotonic()
-            swept = await self._database.arun(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS, self._now()))
-            if swept is None:
+        deleted = 0
+        while (swept := await self.sweep_page()) is not None:
+            deleted += swept.deleted
+            if not swept.more:
                 break
-            deleted, more = deleted + swept.deleted, swept.more
-            await asyncio.sleep(min(1.0, REST * (time.monotonic() - began)))
         if deleted:
             log.info("removed %d finished tasks whose retention has passed", deleted)
+
+    async def sweep_page(self) -> Swept | None:
+        """Look at the next rows, and rest; None if it is another worker's turn."""
+        began = time.monotonic()
+        swept = await self._database.arun(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS, self._now()))
+        await asyncio.sleep(min(1.0, REST * (time.monotonic() - began)))
+        return swept

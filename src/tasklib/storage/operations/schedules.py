@@ -71,13 +71,16 @@ def declare_schedules(
 
 def fire_schedules(make: MakeTask, now: datetime | None) -> Operation[int]:
     """Make the tasks of every tick that has come; returns how many.  Safe to do by any number of workers at once."""
-    made = 0
-    for row in (yield Statement("due_schedules", {"now": now})):
-        clock = moment(row["now"])
-        assert clock is not None
-        yield BEGIN
-        made += yield from _fire(_schedule(row), make, clock, now)
-        yield COMMIT
+    made, more = 0, True
+    while more:
+        more = False
+        for row in (yield Statement("due_schedules", {"now": now})):
+            clock = moment(row["now"])
+            assert clock is not None
+            yield BEGIN
+            fired, left = yield from _fire(_schedule(row), make, clock, now)
+            yield COMMIT
+            made, more = made + fired, more or left
     return made
 
 
@@ -87,7 +90,8 @@ def run_now(name: str, make: MakeTask, now: datetime | None) -> Operation[TaskId
     schedule = yield from get_schedule(name)
     if schedule is None:
         return None
-    return (yield from submit_tasks([make(schedule.plan)], now))[0]
+    task = make(schedule.plan)
+    return (yield from submit_tasks([replace(task, headers={**task.headers, "schedule": name})], now))[0]
 
 
 def next_tick(now: datetime | None) -> Operation[float | None]:
@@ -110,7 +114,7 @@ def resume_schedule(name: str, now: datetime | None) -> Operation[bool]:
     clock = yield from read_clock(now)
     following = schedule.next_run_at
     if following is not None and following < clock:
-        _, following = schedule.plan.due(following, clock)
+        following = schedule.plan.following(following, clock)
     yield Statement("resume_schedule", {"name": name, "next_run_at": following})
     return True
 
@@ -120,26 +124,23 @@ def remove_schedule(name: str) -> Operation[bool]:
     return bool((yield Statement("remove_schedule", {"name": name})))
 
 
-def _fire(schedule: Schedule, make: MakeTask, clock: datetime, now: datetime | None) -> Operation[int]:
-    """Take the tick by moving the schedule on; only one worker can, because the version must be the one read."""
+def _fire(schedule: Schedule, make: MakeTask, clock: datetime, now: datetime | None) -> Operation[tuple[int, bool]]:
+    """Take the tick by moving the schedule on; only one worker can, because the version must be the one read.
+
+    How many tasks it made, and whether more ticks have come than are made up for at once.
+    """
     plan = schedule.plan
     assert schedule.next_run_at is not None
     ticks, following = plan.due(schedule.next_run_at, clock)
-    tasks = [_at(make(plan), plan, tick) for tick in ticks]
-    moved = yield Statement(
-        "move_schedule",
-        {
-            "name": plan.name,
-            "version": schedule.version,
-            "next_run_at": following,
-            "last_run_at": ticks[-1] if ticks else None,
-            "task_id": str(tasks[-1].id) if tasks else None,
-        },
-    )
-    if not moved or not tasks:
-        return 0
-    ids = yield from submit_tasks(tasks, now)
-    return sum(each.created for each in ids)
+    moving = {"name": plan.name, "version": schedule.version, "next_run_at": following}
+    if not (yield Statement("move_schedule", moving)):
+        return 0, False
+    ids = (yield from submit_tasks([_at(make(plan), plan, tick) for tick in ticks], now)) if ticks else []
+    ran = [(tick, task_id) for tick, task_id in zip(ticks, ids, strict=True) if task_id.created]
+    if ran:
+        tick, task_id = ran[-1]
+        yield Statement("note_run", {"name": plan.name, "last_run_at": tick, "task_id": str(task_id)})
+    return len(ran), following is not None and following <= clock
 
 
 def _at(task: NewTask, plan: Plan, tick: datetime) -> NewTask:

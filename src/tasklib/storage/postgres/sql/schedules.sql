@@ -7,7 +7,8 @@ s.name, s.plan::text AS plan, s.next_run_at, s.last_run_at, s.last_task_id, s.pa
 SELECT coalesce(:now::timestamptz, now()) AS now;
 
 -- name: put_schedule
--- Make or change a schedule; one declared in code is changed only by a worker that started later than the last to say so.
+-- Make or change a schedule; one declared in code is changed only by a worker that started later than the last to say so,
+-- also if that one said the same as those before it.
 INSERT INTO {schema}.tasklib_schedules AS s (name, plan, next_run_at, declared_at, created_at, updated_at)
 SELECT :name::text, :plan::jsonb, :next_run_at::timestamptz, :declared_at::timestamptz, c.now, c.now
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
@@ -15,10 +16,11 @@ ON CONFLICT (name) DO UPDATE
 SET plan = excluded.plan, declared_at = excluded.declared_at, updated_at = excluded.updated_at, version = s.version + 1,
     -- The same times go on from where they are; other times start anew.
     next_run_at = CASE
-        WHEN (s.plan - 'kwargs' - 'options') = (excluded.plan - 'kwargs' - 'options') THEN s.next_run_at
+        WHEN (s.plan - '{task,kwargs,options,misfire,overlap,jitter}'::text[])
+            = (excluded.plan - '{task,kwargs,options,misfire,overlap,jitter}'::text[]) THEN s.next_run_at
         ELSE excluded.next_run_at
     END
-WHERE s.plan IS DISTINCT FROM excluded.plan
+WHERE (s.plan IS DISTINCT FROM excluded.plan OR excluded.declared_at > s.declared_at)
     AND (excluded.declared_at IS NULL OR s.declared_at IS NULL OR excluded.declared_at >= s.declared_at)
 RETURNING s.name, pg_notify('{channel}', 'schedules')::text AS notified;
 
@@ -45,10 +47,15 @@ FROM {schema}.tasklib_schedules AS s WHERE s.paused_at IS NULL;
 -- name: move_schedule
 -- Take a tick: whoever moves the schedule on from the version it was read with inserts its task in the same transaction.
 UPDATE {schema}.tasklib_schedules AS s
-SET next_run_at = :next_run_at::timestamptz, last_run_at = coalesce(:last_run_at::timestamptz, s.last_run_at),
-    last_task_id = coalesce(:task_id::uuid, s.last_task_id), version = s.version + 1
+SET next_run_at = :next_run_at::timestamptz, version = s.version + 1
 WHERE s.name = :name::text AND s.version = :version::integer
 RETURNING s.name;
+
+-- name: note_run
+-- Note the last task that a tick has made.
+UPDATE {schema}.tasklib_schedules AS s
+SET last_run_at = :last_run_at::timestamptz, last_task_id = :task_id::uuid
+WHERE s.name = :name::text;
 
 -- name: pause_schedule
 -- Let no more ticks run until it is resumed.

@@ -7,17 +7,19 @@ s.name, s.plan, s.next_run_at, s.last_run_at, s.last_task_id, s.paused_at, s.pau
 SELECT :now AS now;
 
 -- name: put_schedule
--- Make or change a schedule; one declared in code is changed only by a worker that started later than the last to say so.
+-- Make or change a schedule; one declared in code is changed only by a worker that started later than the last to say so,
+-- also if that one said the same as those before it.
 INSERT INTO tasklib_schedules (name, plan, next_run_at, declared_at, created_at, updated_at)
 VALUES (:name, json(:plan), :next_run_at, :declared_at, :now, :now)
 ON CONFLICT (name) DO UPDATE
 SET plan = excluded.plan, declared_at = excluded.declared_at, updated_at = excluded.updated_at, version = version + 1,
     -- The same times go on from where they are; other times start anew.
     next_run_at = CASE
-        WHEN json_remove(plan, '$.kwargs', '$.options') = json_remove(excluded.plan, '$.kwargs', '$.options')
+        WHEN json_remove(plan, '$.task', '$.kwargs', '$.options', '$.misfire', '$.overlap', '$.jitter')
+            = json_remove(excluded.plan, '$.task', '$.kwargs', '$.options', '$.misfire', '$.overlap', '$.jitter')
         THEN next_run_at ELSE excluded.next_run_at
     END
-WHERE plan IS NOT excluded.plan
+WHERE (plan IS NOT excluded.plan OR excluded.declared_at > declared_at)
     AND (excluded.declared_at IS NULL OR declared_at IS NULL OR excluded.declared_at >= declared_at)
 RETURNING name;
 
@@ -44,10 +46,13 @@ FROM tasklib_schedules AS s WHERE s.paused_at IS NULL;
 -- name: move_schedule
 -- Take a tick: whoever moves the schedule on from the version it was read with inserts its task in the same transaction.
 UPDATE tasklib_schedules
-SET next_run_at = :next_run_at, last_run_at = coalesce(:last_run_at, last_run_at),
-    last_task_id = coalesce(:task_id, last_task_id), version = version + 1
+SET next_run_at = :next_run_at, version = version + 1
 WHERE name = :name AND version = :version
 RETURNING name;
+
+-- name: note_run
+-- Note the last task that a tick has made.
+UPDATE tasklib_schedules SET last_run_at = :last_run_at, last_task_id = :task_id WHERE name = :name;
 
 -- name: pause_schedule
 -- Let no more ticks run until it is resumed.
