@@ -150,7 +150,7 @@ def report(pairs: list[tuple[Stretch, Stretch]], options: argparse.Namespace) ->
     low, _, high = quantiles(slower, n=4) if len(slower) > 1 else slower * 3
     removed = sum(beside.removed for _, beside in pairs)
     title = (
-        f"{removed:,} of {options.old:,} old tasks removed beside {options.tasks:,} tasks in each of {len(pairs)} pairs: "
+        f"{removed:,} of {options.old:,} old tasks removed, {len(pairs)} pairs of {options.tasks:,} tasks: "
         f"{middle(slower):.1%} slower (half of the pairs within {low:.1%} to {high:.1%})"
     )
     rows = [

@@ -104,8 +104,7 @@ def _jumps(moment: datetime, tz: str) -> bool:
     return len(offsets) > 1
 
 
-# By an hour, at one, two or three o'clock or at midnight.  (Of an hour that is half repeated, on Lord Howe Island alone,
-# an open one runs once.)
+# By an hour, at night or at midnight.  Where half an hour is repeated, on Lord Howe Island, an open one runs once.
 JUMPING = ["Europe/Paris", "Europe/London", "America/New_York", "America/Sao_Paulo", "Africa/Cairo", "Asia/Tehran"]
 
 
@@ -120,7 +119,7 @@ JUMPING = ["Europe/Paris", "Europe/London", "America/New_York", "America/Sao_Pau
 def test_cron_on_days_on_which_the_clock_jumps(
     minute: int, hour: int | None, tz: str, year: int, chance: random.Random
 ) -> None:
-    """Compared with the minutes themselves.  An open hour runs at each whose local time fits; a given time runs once a day,
+    """Compared with the minutes themselves: an open hour runs at each whose local time fits, a given time once a day,
     the first time it comes, or, if it is left out, when the clock has jumped."""
     jumps = _jumps_in(year, tz)
     if not jumps:
