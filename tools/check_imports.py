@@ -17,7 +17,9 @@ LAYERS = {
         " config definition context"
     ),
     "storage": "storage",
-    "engine": "middleware submission twin waiting task_worker queue worker manage doctor fluent default testing",
+    "engine": (
+        "middleware submission twin waiting task_worker queue worker listing manage doctor fluent default testing"
+    ),
     "front": "http cli contrib pytest_plugin",
     "root": "__init__ __main__",
 }

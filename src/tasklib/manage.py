@@ -12,12 +12,12 @@ from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
-from tasklib.errors import ConfigurationError, TaskNotFound
+from tasklib.errors import ConfigurationError
 from tasklib.explain import Explanation
 from tasklib.explain import explain as explain_evidence
-from tasklib.queue import Id, TaskQueue, require_id
-from tasklib.redaction import SECRETS_HEADER, Redactor
-from tasklib.storage.database import Database
+from tasklib.listing import Lists, required
+from tasklib.queue import Id, require_id
+from tasklib.redaction import SECRETS_HEADER
 from tasklib.storage.operations import actions, controls, errors, numbers, tasks, workers
 from tasklib.storage.operations.actions import Told
 from tasklib.storage.operations.attempts import summary
@@ -36,26 +36,6 @@ class Action(StrEnum):
     RETRY = "retry"
     CANCEL = "cancel"
     DELETE = "delete"
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Some tasks, newest first."""
-
-    tasks: tuple[Task, ...]
-    next: UUID | None
-    """Where the next page begins: give it as `before`; None if this is the last one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Some tasks, newest first, and how many there are in all."""
-
-    tasks: tuple[Task, ...]
-    total: int | None
-    """None if it was not asked for."""
-    next: int | None
-    """Where the next page begins: give it as `position`; None if this is the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,57 +74,13 @@ class Series:
     """When each began, in seconds since 1970; None where nothing was done, or nobody looked."""
 
 
-class Manage:
+class Manage(Lists):
     """Reads and acts on the tasks of one queue."""
-
-    def __init__(self, queue: TaskQueue) -> None:
-        self.queue = queue
-        self.redactor = Redactor(queue.config.redact_keys)
-
-    @property
-    def database(self) -> Database:
-        """Where the tasks are kept."""
-        return self.queue.database
-
-    @operation
-    def page(self, which: TaskFilter, *, limit: int = 50, before: Id | None = None) -> Operation[Page]:
-        """A page of matching tasks; `before` is the id at which the page before said to go on."""
-        position = None if before is None else (yield from _required(before)).seq
-        found = yield from tasks.list_tasks(which, self.queue.clock.now(), limit=limit + 1, before=position)
-        shown = tuple(map(self.redactor.task, found[:limit]))
-        return Page(shown, shown[-1].id if shown and len(found) > limit else None)
-
-    apage = page.twin
-
-    @operation
-    def listing(
-        self,
-        which: TaskFilter,
-        *,
-        limit: int,
-        offset: int = 0,
-        position: int | None = None,
-        counted: bool = True,
-        stats: QueueStats | None = None,
-    ) -> Operation[Listing]:
-        """A page of matching tasks by offset or position; a position outlives the task at which it was.
-
-        The number of all is taken from `stats` where those can tell.
-        """
-        now = self.queue.clock.now()
-        found = yield from tasks.list_tasks(which, now, limit=limit + 1, offset=offset, before=position)
-        total = None if stats is None or not counted else count_in(stats, which)
-        if total is None and counted:
-            total = yield from tasks.count_tasks(which, now)
-        shown = tuple(map(self.redactor.task, found[:limit]))
-        return Listing(shown, total, shown[-1].seq if shown and len(found) > limit else None)
-
-    alisting = listing.twin
 
     @operation
     def get(self, task_id: Id) -> Operation[Task]:
         """One task, its secrets hidden; TaskNotFound if there is none of this id."""
-        return self.redactor.task((yield from _required(task_id)))
+        return self.redactor.task((yield from required(task_id)))
 
     aget = get.twin
 
@@ -172,7 +108,7 @@ class Manage:
     @operation
     def resubmit(self, task_id: Id, payload: Any, *, priority: int | None = None) -> Operation[TaskId]:
         """Store a new task like this one with another payload; where the mask was left, the stored secret is used."""
-        task = yield from _required(task_id)
+        task = yield from required(task_id)
         restored = self.redactor.restore(payload, task.kwargs)
         new = self.queue.new_by_name(
             task.name,
@@ -196,7 +132,13 @@ class Manage:
     ) -> Operation[int]:
         """Do it to every matching task in a state that allows it; how many it was, or with `dry_run` would be."""
         chosen, now = possible(action, which), self.queue.clock.now()
-        return (yield from tasks.count_tasks(chosen, now) if dry_run else _IN_BULK[action](chosen, now, told))
+
+        def act(chosen: TaskFilter) -> Operation[int]:
+            return (yield from tasks.count_tasks(chosen, now) if dry_run else _IN_BULK[action](chosen, now, told))
+
+        if not self.is_judged(chosen):
+            return (yield from act(chosen))
+        return (yield from self.each_shown(chosen, lambda ids: act(replace(chosen, ids=ids))))
 
     aact_on_matching = act_on_matching.twin
 
@@ -282,16 +224,6 @@ class Manage:
     awork_by_type = work_by_type.twin
 
 
-def count_in(stats: QueueStats, which: TaskFilter) -> int | None:
-    """How many tasks match, if counts by name and state can tell; None if the filter asks for more."""
-    if replace(which, states=(), name=None) != TaskFilter():
-        return None
-    counts = _counts(stats) if which.name is None else stats.by_name.get(which.name, {})
-    wanted = set(map(str, which.states)) or {str(state) for state in TaskState}
-    wanted -= {part for part, whole in (("delayed", "pending"), ("retrying", "failed")) if whole in wanted}
-    return sum(counts.get(state, 0) for state in wanted)
-
-
 def possible(action: Action, which: TaskFilter) -> TaskFilter:
     """The filter narrowed to states that allow the action; a state that never does is an error that says so."""
     wrong = [state for state in which.states if state not in POSSIBLE[action]]
@@ -328,21 +260,9 @@ def _act(action: Action, task_id: UUID, now: datetime | None) -> Operation[Task]
         case Action.CANCEL:
             return (yield from actions.cancel_task(task_id, now))
         case Action.DELETE:
-            task = yield from _required(task_id)
+            task = yield from required(task_id)
             yield from actions.delete_task(task_id)
             return task
-
-
-def _counts(stats: QueueStats) -> Mapping[str, int]:
-    return {key: getattr(stats, key) for key in (*TaskState, "delayed", "retrying")}
-
-
-def _required(task_id: Id) -> Operation[Task]:
-    parsed = require_id(task_id)
-    task = yield from tasks.get_task(parsed)
-    if task is None:
-        raise TaskNotFound(parsed)
-    return task
 
 
 def _type_info(name: str, stats: QueueStats, known: Iterable[WorkerInfo], pauses: Iterable[Pause]) -> TypeInfo:

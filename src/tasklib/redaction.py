@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from tasklib.codec import MASK
-from tasklib.task import Task
+from tasklib.task import Task, TaskFilter
 
 SECRETS_HEADER: Final = "tasklib.secrets"
 """Where a row says which of its arguments the code calls secret, as dotted paths; `*` is every key or position."""
@@ -58,6 +58,21 @@ class Redactor:
             history=tuple(replace(each, error=hide.text(each.error)) for each in task.history),
             log=tuple(replace(each, text=hide.text(each.text) or "") for each in task.log),
         )
+
+    def shows(self, task: Task, which: TaskFilter) -> bool:
+        """Whether a task that matches does so by what is shown of it: nobody finds out a secret by looking for it."""
+        shown = self.task(task)
+        if which.unique_key not in (None, shown.unique_key):
+            return False
+        if which.concurrency_key not in (None, shown.concurrency_key):
+            return False
+        if shown.tags != task.tags and any(shown.tags.get(key) != value for key, value in (which.tags or {}).items()):
+            return False
+        if which.search is None or (shown.kwargs, shown.tags, shown.error) == (task.kwargs, task.tags, task.error):
+            return True
+        wanted = which.search.lower()
+        texts = (*_spellings(shown.kwargs), *_spellings(shown.tags), shown.error or "")
+        return any(wanted in text.lower() for text in texts)
 
     def texts(self, kwargs: Any, headers: Mapping[str, Any]) -> Texts:
         """What takes the secrets of a task out of texts about it."""
@@ -186,6 +201,12 @@ def _leaves(value: Any) -> Iterator[str]:
             yield from _leaves(entry)
     elif value is not None and not isinstance(value, bool):
         yield str(value)
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    """The value as either database spells JSON."""
+    yield json.dumps(value, ensure_ascii=False)
+    yield json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _forms(secret: str) -> Iterator[str]:

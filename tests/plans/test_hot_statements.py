@@ -27,6 +27,8 @@ from tests.plans.sqlite import SqliteTable
 
 ROWS = 100_000
 BATCH = 100
+WALKED = 3_000
+"""Positions, of which a page of the table holds a few."""
 WHOLE_TABLE = {
     "count_tasks": "counts what a filter matches",
     "count_by_state": "counts everything",
@@ -42,6 +44,7 @@ WHOLE_TABLE = {
     "insert_tasks_audited": "inserts as insert_tasks does",
     "list_retrying": "looks through the index of failures",
     "count_errors_by_hour": "looks through the index of what failed for good",
+    "find_waiting": "looks through the index of what waits, when nothing that waits is near",
     "find_oldest_waiting": "looks at the head of each name and priority that waits",
     "list_errors": "counts what failed for good, by an index of those alone",
     "count_ahead": "counts what waits before one task, when a person asks why",
@@ -55,6 +58,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     clock = time.monotonic()
     ids = [UUID(task_id) for task_id in waiting]
     everything = tasks.filter_params(TaskFilter(), None)
+    completed = tasks.filter_params(TaskFilter(states=("completed",)), None) | {"limit": BATCH, "offset": 0}
     keys = [{"id": str(task_id), "name": "type.0", "unique_key": f"key-{task_id}"} for task_id in ids]
     new = [
         NewTask(id=UUID(int=n), name="type.0", kwargs={}, max_retries=3, unique_key=f"new-{n}") for n in range(BATCH)
@@ -96,6 +100,9 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "list_tasks, next page": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH, before=ROWS),
         "list_trouble": lambda: tasks.list_tasks(TaskFilter(states=("failed",)), None, limit=BATCH),
         "list_held_tasks": Statement("list_held_tasks", {**everything, "limit": BATCH, "offset": 0, "before": None}),
+        # Of what waits none is completed: the walk reads it all, as far as it was told to look.
+        "walk_tasks": Statement("walk_tasks", {**completed, "before": 4 * ROWS, "floor": 4 * ROWS - WALKED}),
+        "measure_span": Statement("measure_span"),
         "measure_size": Statement("measure_size"),
         "export_tasks": Statement("export_tasks", {"after": 0, "limit": BATCH, "now": None}),
         "pick_matching": Statement("pick_matching", {**everything, "after": 0, "until": 10**9, "limit": BATCH}),
@@ -162,7 +169,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     }
 
 
-SINGLE = {"measure_size", "insert_tasks", "replace_task", "get_task", "watch_task", "last_position"}
+SINGLE = {"measure_size", "measure_span", "insert_tasks", "replace_task", "get_task", "watch_task", "last_position"}
 PAGES_PER_ROW, STEPS_PER_ROW = 45, 1_000
 """An update that moves a row enters it in every index, three or four pages each."""
 

@@ -59,7 +59,7 @@ export function TasksPage() {
       ) : tasks.length ? (
         <TaskTable tasks={tasks} selected={selected} select={setSelected} />
       ) : (
-        !page.problem && <NoTasks filter={filter} deep={trail.length > 0} />
+        !page.problem && <NoTasks filter={filter} trail={trail} next={page.data?.nextCursor ?? null} />
       )}
       <Pages trail={trail} next={page.data?.nextCursor ?? null} shown={tasks.length} total={total} />
     </>
@@ -226,7 +226,7 @@ interface BulkProps {
 function BulkBar({ filter, selected, clear, total }: BulkProps) {
   const some = selected.size > 0;
   // Without a filter there is no "all": nobody changes every task by accident.
-  if (!some && (isEmpty(filter) || !total)) return null;
+  if (!some && (isEmpty(filter) || total === 0)) return null;
   const run = (action: Action) =>
     some
       ? actOnMatching(action, { ids: [...selected] }, `of the ${count(selected.size)} selected`, clear)
@@ -234,7 +234,7 @@ function BulkBar({ filter, selected, clear, total }: BulkProps) {
   return (
     <div class="bulk" role="toolbar" aria-label="Actions on many tasks">
       <span>
-        {some ? <strong>{plural(selected.size, "task")} selected</strong> : <>All {plural(total ?? 0, "task")} that match</>}
+        {some ? <strong>{plural(selected.size, "task")} selected</strong> : <>All {total === null ? "tasks" : plural(total, "task")} that match</>}
       </span>
       {ACTIONS.map((action) => (
         <Button key={action} kind={action === "delete" ? "small danger" : "small"} onClick={() => run(action)}>
@@ -275,8 +275,15 @@ function Pages({ trail, next, shown, total }: PagesProps) {
   );
 }
 
-function NoTasks({ filter, deep }: { filter: Filter; deep: boolean }) {
-  if (deep) {
+function NoTasks({ filter, trail, next }: { filter: Filter; trail: string[]; next: string | null }) {
+  if (next) {
+    return (
+      <Empty title="Nothing yet: some of the newest tasks were looked through.">
+        <Button onClick={() => setQuery({ at: [...trail, next].join(".") })}>Look further back</Button>
+      </Empty>
+    );
+  }
+  if (trail.length) {
     return (
       <Empty title="Nothing more here.">
         <Button onClick={() => setQuery({ at: null })}>Back to the newest</Button>

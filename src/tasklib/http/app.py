@@ -29,7 +29,7 @@ from tasklib.http import (
 )
 from tasklib.http.audit import AuditLog
 from tasklib.http.auth import Auth, Permission, authorize, identifier, needs, refuse_repeated
-from tasklib.http.counts import Counts
+from tasklib.http.counts import Counts, Gaps
 from tasklib.http.creation import Creator
 from tasklib.http.errors import Problem
 from tasklib.http.guard import LOOPBACK_HOSTS, Guard
@@ -58,6 +58,7 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.takes_tokens = auth in ("tokens", "local")
     app.state.audit = AuditLog(queue)
     app.state.counts = Counts(queue)
+    app.state.gaps = Gaps(queue)
     app.state.pulse = events.Pulse(app.state.manage, app.state.counts)
     app.state.creator = Creator(queue)
     app.state.throttle = Throttle(queue.config.submit_rate_limit)

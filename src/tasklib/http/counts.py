@@ -1,22 +1,18 @@
-"""How many tasks stand where: counted for each request while they are few, else every few seconds."""
+"""How many tasks stand where, and where none of a state are: read for each request while tasks are few."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import timedelta
 from typing import Final
 
-from tasklib.errors import TaskLibError
+from tasklib.http.fresh import OLDEST_SECONDS, Fresh
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import numbers, tasks
-from tasklib.task import QueueStats
+from tasklib.storage.operations.walking import SURVEY, Gap, Walk, walk_tasks
+from tasklib.task import QueueStats, TaskFilter
 
-OLDEST_SECONDS: Final = 4.5
-"""No count older than this is shown."""
-PAUSE_SECONDS: Final = 1.5
-INTEREST_SECONDS: Final = 600.0
-"""For this long after the last request counting goes on, so that the next one need not wait."""
+LONGEST_PAGE: Final = 101
 
 
 class Counts:
@@ -24,42 +20,42 @@ class Counts:
 
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue
-        self._stats: QueueStats | None = None
-        self._counted_at = self._asked_at = -1e9
-        self._is_large = False
-        self._counting: asyncio.Task[QueueStats] | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._stats = Fresh(self._count, is_costly=lambda stats: stats.total > tasks.FEW_ROWS, prepare=self._keep_books)
 
     async def stats(self) -> QueueStats:
         """How many tasks stand where."""
-        self._asked_at = time.monotonic()
-        if self._is_large and (self._keeping is None or self._keeping.done()):
-            self._keeping = asyncio.create_task(self._keep())
-        if self._is_large and self._stats is not None and self._asked_at - self._counted_at < OLDEST_SECONDS:
-            return self._stats
-        return await self._count()
+        return await self._stats.get()
 
     async def _count(self) -> QueueStats:
-        """Count now; those who ask meanwhile share the answer, which is as new as theirs would be begun."""
-        if self._counting is None or self._counting.done():
-            self._counting = asyncio.create_task(self._read())
-        return await asyncio.shield(self._counting)
+        return await self._queue.database.arun(lambda: numbers.count_tasks_by_state(self._queue.clock.now()))
 
-    async def _read(self) -> QueueStats:
-        queue, began = self._queue, time.monotonic()
-        stats = await queue.database.arun(lambda: numbers.count_tasks_by_state(queue.clock.now()))
-        # As old as its beginning: what happened since is not in it.
-        self._stats, self._counted_at, self._is_large = stats, began, stats.total > tasks.FEW_ROWS
-        return stats
+    async def _keep_books(self) -> None:
+        fold_every = timedelta(seconds=1)
+        await self._queue.database.arun(lambda: numbers.keep_books(self._queue.clock.now(), fold_every=fold_every))
 
-    async def _keep(self) -> None:
-        queue = self._queue
-        while self._is_large and time.monotonic() - self._asked_at < INTEREST_SECONDS:
-            await asyncio.sleep(PAUSE_SECONDS)
-            try:
-                await queue.database.arun(
-                    lambda: numbers.keep_books(queue.clock.now(), fold_every=timedelta(seconds=1))
-                )
-                await self._count()
-            except TaskLibError:
-                continue  # the database is away; requests say so
+
+class Gaps:
+    """Long stretches of the queue without a task in certain states: where a million wait, no completed one is."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+        self._walks: dict[tuple[str, ...], Fresh[Walk]] = {}
+        self._without: dict[tuple[str, ...], float] = {}
+
+    async def gap_for(self, which: TaskFilter) -> Gap | None:
+        """The stretch that a list of these tasks may leave out; at most five seconds old."""
+        if not which.states or tasks.is_indexed(which):
+            return None
+        states = tuple(sorted(set(which.states)))
+        if time.monotonic() < self._without.get(states, 0):
+            return None
+        if states not in self._walks:  # never many: what can be asked for are sets of eight states
+            self._walks[states] = Fresh(lambda: self._walk(states), is_costly=lambda walk: walk.gap is not None)
+        gap = (await self._walks[states].get()).gap
+        if gap is None:
+            self._without[states] = time.monotonic() + OLDEST_SECONDS
+        return gap
+
+    async def _walk(self, states: tuple[str, ...]) -> Walk:
+        which, now = TaskFilter(states=states), self._queue.clock.now()
+        return await self._queue.database.arun(lambda: walk_tasks(which, now, limit=LONGEST_PAGE, bounds=SURVEY))

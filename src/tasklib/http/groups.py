@@ -96,7 +96,7 @@ async def _messages(service: Manage, ids: list[UUID]) -> dict[UUID, str]:
     """What each task's error said, without its secrets: those can be told only beside its payload."""
     if not ids:
         return {}
-    found = await service.alisting(TaskFilter(ids=tuple(ids)), limit=len(ids), counted=False)
+    found = await service.alisting(TaskFilter(ids=tuple(ids)), limit=len(ids))
     return {task.id: summary(task.error or "") for task in found.tasks}
 
 

@@ -12,6 +12,7 @@ from tasklib.http.fields import INT32, Input, Moment, Name, Seconds, Tags, Text,
 from tasklib.http.schemas import STATES
 from tasklib.manage import Action
 from tasklib.queue import task_filter
+from tasklib.storage.operations.walking import Start
 from tasklib.task import TaskFilter
 
 StatusFilter = Literal["pending", "delayed", "processing", "completed", "failed", "retrying", "cancelled", "buried"]
@@ -119,14 +120,26 @@ class ListQuery(Criteria):
     )
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
     offset: Annotated[int, Field(ge=0, le=INT32)] = 0
-    cursor: Annotated[str, Field(pattern="^[0-9a-f]{1,15}$")] | None = Field(
+    cursor: Annotated[str, Field(pattern="^[0-9a-f]{1,15}(-[0-9a-f]{1,8})?$")] | None = Field(
         None, description="`nextCursor` of the page before; steadier and faster than `offset`."
     )
-    total: bool = Field(True, description="Whether to count all that match.")
+    total: bool = Field(True, description="Whether to tell how many match.")
+
+    def start(self) -> Start:
+        """Where to look: a cursor goes on from a page, and knows what is left of that page's offset."""
+        if self.cursor is None:
+            return Start(offset=self.offset)
+        below, _, owed = self.cursor.partition("-")
+        return Start(int(below, 16), int(owed, 16) if owed else self.offset)
 
     def wanted(self) -> TaskFilter:
         """The filter, with the tags."""
         return self.filter(tags=dict(each.split("=", 1) for each in self.tag))
+
+
+def cursor_of(start: Start) -> str:
+    """The text by which a client goes on from there."""
+    return f"{start.below or 0:x}-{start.offset:x}" if start.offset else f"{start.below or 0:x}"
 
 
 class CleanupQuery(Input):

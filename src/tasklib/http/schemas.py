@@ -123,10 +123,14 @@ class TaskPage(Answer):
     """Some tasks, newest first."""
 
     tasks: list[Task]
-    total: int | None = Field(description="How many match in all; null if it was not asked for.")
+    total: int | None = Field(
+        description="How many match in all; null if it was not asked for, or could only be counted one by one."
+    )
     limit: int
     offset: int
-    next_cursor: str | None = Field(description="Give it as `cursor` for the next page; null on the last one.")
+    next_cursor: str | None = Field(
+        description="Give it as `cursor` for the next page; null on the last one. A short page may have one too."
+    )
 
 
 class Retried(Answer):

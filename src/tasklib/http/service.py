@@ -9,6 +9,7 @@ from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
 from tasklib.http.counts import Counts as _Counts
+from tasklib.http.counts import Gaps as _Gaps
 from tasklib.manage import Manage
 from tasklib.queue import TaskQueue
 from tasklib.redaction import Redactor
@@ -32,6 +33,11 @@ def _counts(request: Request) -> _Counts:
     return counts
 
 
+def _gaps(request: Request) -> _Gaps:
+    gaps: _Gaps = request.app.state.gaps
+    return gaps
+
+
 def redactor_of(queue: TaskQueue) -> Redactor:
     """What hides the secrets of a queue's tasks."""
     return Redactor(queue.config.redact_keys)
@@ -39,6 +45,7 @@ def redactor_of(queue: TaskQueue) -> Redactor:
 
 Service = Annotated[Manage, Depends(_manage)]
 Counts = Annotated[_Counts, Depends(_counts)]
+Gaps = Annotated[_Gaps, Depends(_gaps)]
 Queue = Annotated[TaskQueue, Depends(_queue)]
 
 

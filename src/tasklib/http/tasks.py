@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -11,7 +12,7 @@ from tasklib.http.audit import AuditedRoute, note, note_at_once
 from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.creation import Creator, Outcome, create_schedule, create_tasks
 from tasklib.http.errors import problems
-from tasklib.http.inputs import CleanupQuery, CreateTask, ListQuery, Resubmit
+from tasklib.http.inputs import CleanupQuery, CreateTask, ListQuery, Resubmit, cursor_of
 from tasklib.http.schedule_schemas import CreatedSchedule
 from tasklib.http.schemas import (
     Cancelled,
@@ -25,7 +26,7 @@ from tasklib.http.schemas import (
     TaskPage,
     status_of,
 )
-from tasklib.http.service import NOT_MODIFIED, Counts, Service, conditional
+from tasklib.http.service import NOT_MODIFIED, Counts, Gaps, Service, conditional
 from tasklib.http.throttle import allow_submission
 from tasklib.manage import Action
 from tasklib.queue import TaskQueue
@@ -94,24 +95,22 @@ plain_router.post(
     "", response_model=TaskPage, responses={**NOT_MODIFIED, **problems(400, 401, 403, 503)}, **needs(Permission.READ)
 )
 async def list_tasks(
-    query: Annotated[ListQuery, Query()], request: Request, service: Service, counts: Counts
+    query: Annotated[ListQuery, Query()], request: Request, service: Service, counts: Counts, gaps: Gaps
 ) -> Response:
-    """Tasks that match, newest first."""
-    position = None if query.cursor is None else int(query.cursor, 16)
-    found = await service.alisting(
-        query.wanted(),
-        limit=query.limit,
-        offset=query.offset,
-        position=position,
-        counted=query.total,
-        stats=await counts.stats() if query.total else None,
-    )
+    """Tasks that match, newest first.
+
+    In a large queue a page may be short, or empty: if `nextCursor` is given there is more to be looked through.
+    """
+    which = query.wanted()
+    start = replace(query.start(), gap=await gaps.gap_for(which))
+    stats = await counts.stats() if query.total or which.name is not None else None
+    found = await service.alisting(which, limit=query.limit, start=start, stats=stats, counted=query.total)
     page = TaskPage(
         tasks=[Task.of(task) for task in found.tasks],
         total=found.total,
         limit=query.limit,
         offset=query.offset,
-        next_cursor=None if found.next is None else f"{found.next:x}",
+        next_cursor=None if found.next is None else cursor_of(found.next),
     )
     return conditional(request, page)
 

@@ -166,3 +166,19 @@ def test_over_https_the_cookie_is_bound_to_the_host(queue: Face) -> None:
     assert "Path=/;" in cookie + ";"
     assert client.get("/api/session").json()["name"] == "ada"
     client.close()
+
+
+def test_nobody_finds_out_a_secret_by_looking_for_it(queue: Face, http: Client) -> None:
+    shown = http.create("open", {"note": "hunter2 is a film"})["id"]
+    http.create("hidden", {"password": "hunter2"}, tags={"apiKey": "hunter2"}, uniqueKey="of hunter2")
+    for term in ("hunter2", "HUNTER2", "hun"):
+        page = http.get("/api/tasks", params={"search": term}).json()
+        assert ([task["id"] for task in page["tasks"]], page["total"], page["nextCursor"]) == ([shown], 1, None)
+        counted = http.post("/api/tasks/bulk", {"action": "cancel", "filter": {"search": term}, "dryRun": True})
+        assert counted.json()["changed"] == 1
+    for guess in ({"tag": "apiKey=hunter2"}, {"uniqueKey": "of hunter2"}, {"search": '"password": "hunter2"'}):
+        page = http.get("/api/tasks", params=guess).json()
+        assert (page["tasks"], page["total"], page["nextCursor"]) == ([], 0, None)
+    assert http.get("/api/tasks", params={"search": "password"}).json()["total"] == 1
+    assert http.post("/api/tasks/bulk", {"action": "cancel", "filter": {"search": "hunter2"}}).json()["changed"] == 1
+    assert {task.name: task.state for task in queue.list()} == {"open": "cancelled", "hidden": "pending"}

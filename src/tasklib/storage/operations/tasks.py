@@ -72,7 +72,7 @@ def list_tasks(
 ) -> Operation[list[Task]]:
     """Matching tasks, newest first; `before` is the `seq` of the last task of the page before."""
     params = filter_params(which, now) | {"limit": limit, "offset": offset, "before": before}
-    states = set(map(str, which.states))
+    states = _states(which)
     if states and states <= _TROUBLES:
         rows = yield Statement("list_trouble", params | {"troubles": dumps(sorted(states))})
     elif states == {"retrying"}:
@@ -83,6 +83,12 @@ def list_tasks(
     else:
         rows = yield Statement("list_tasks", params)
     return [task_from_row(row) for row in rows]
+
+
+def is_indexed(which: TaskFilter) -> bool:
+    """Whether `list_tasks` finds these without reading past others."""
+    states = _states(which)
+    return which.ids is not None or bool(states and states <= _TROUBLES) or states in ({"retrying"}, {"running"})
 
 
 def is_small() -> Operation[bool]:
@@ -136,6 +142,11 @@ def filter_params(which: TaskFilter, now: datetime | None) -> dict[str, Any]:
         "completed_before": which.completed_before,
         "now": now,
     }
+
+
+def _states(which: TaskFilter) -> set[str]:
+    """The states in which a match can be."""
+    return {"failed", "buried"} if which.fingerprint is not None and not which.states else set(map(str, which.states))
 
 
 def _columns(new: NewTask) -> dict[str, Any]:

@@ -98,6 +98,39 @@ WHERE {matches} AND (:before::bigint IS NULL OR t.seq < :before::bigint)
 ORDER BY t.seq DESC
 LIMIT :limit::integer OFFSET :offset::integer;
 
+-- name: walk_tasks
+-- Tasks matching the filter in a stretch of insertion order, newest first, and how many were met, those passed over by the
+-- offset too: the one row there always is says it.
+-- plan: custom
+WITH met AS MATERIALIZED (
+    SELECT t.seq FROM {schema}.tasks AS t
+    WHERE {matches} AND t.seq < :before::bigint AND t.seq >= :floor::bigint
+    ORDER BY t.seq DESC
+    LIMIT :limit::integer + :offset::integer
+)
+SELECT c.met, {columns}
+FROM (SELECT count(*) AS met FROM met AS m) AS c
+LEFT JOIN (
+    SELECT m.seq FROM met AS m ORDER BY m.seq DESC LIMIT :limit::integer OFFSET :offset::integer
+) AS p ON true
+LEFT JOIN {schema}.tasks AS t ON t.seq = p.seq
+ORDER BY t.seq DESC;
+
+-- name: measure_span
+-- The oldest and the newest insertion that are there.
+SELECT min(t.seq) AS first, max(t.seq) AS last FROM {schema}.tasks AS t;
+
+-- name: find_waiting
+-- The newest task before a position that waits, found in the indexes of those alone.
+SELECT max(w.seq) AS seq
+FROM (
+    (SELECT t.seq FROM {schema}.tasks AS t
+    WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NULL AND t.seq < :before::bigint OFFSET 0)
+    UNION ALL
+    (SELECT t.seq FROM {schema}.tasks AS t
+    WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL AND t.seq < :before::bigint OFFSET 0)
+) AS w;
+
 -- name: list_trouble
 -- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
 -- plan: custom

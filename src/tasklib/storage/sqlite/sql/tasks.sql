@@ -92,6 +92,36 @@ WHERE {matches} AND t.seq < coalesce(:before, 9223372036854775807)
 ORDER BY t.seq DESC
 LIMIT :limit OFFSET :offset;
 
+-- name: walk_tasks
+-- Tasks matching the filter in a stretch of insertion order, newest first, and how many were met, those passed over by the
+-- offset too: the one row there always is says it.
+WITH met AS MATERIALIZED (
+    SELECT t.seq FROM tasks AS t
+    WHERE {matches} AND t.seq < :before AND t.seq >= :floor
+    ORDER BY t.seq DESC
+    LIMIT :limit + :offset
+)
+SELECT c.met, {columns}
+FROM (SELECT count(*) AS met FROM met) AS c
+LEFT JOIN (SELECT m.seq FROM met AS m ORDER BY m.seq DESC LIMIT :limit OFFSET :offset) AS p ON true
+LEFT JOIN tasks AS t ON t.seq = p.seq
+ORDER BY t.seq DESC;
+
+-- name: measure_span
+-- The oldest and the newest insertion that are there.
+SELECT (SELECT min(t.seq) FROM tasks AS t) AS first, (SELECT max(t.seq) FROM tasks AS t) AS last;
+
+-- name: find_waiting
+-- The newest task before a position that waits, found in the indexes of those alone.
+SELECT max(w.seq) AS seq
+FROM (
+    SELECT t.seq FROM tasks AS t INDEXED BY tasks_claim
+    WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NULL AND t.seq < :before
+    UNION ALL
+    SELECT t.seq FROM tasks AS t INDEXED BY tasks_keyed
+    WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL AND t.seq < :before
+) AS w;
+
 -- name: list_trouble
 -- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
 SELECT {columns}

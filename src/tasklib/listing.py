@@ -1,0 +1,146 @@
+"""Pages of tasks for every front end: newest first, by what is shown of them, never by reading a whole large table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from tasklib.errors import TaskNotFound
+from tasklib.queue import Id, TaskQueue, require_id
+from tasklib.redaction import Redactor
+from tasklib.storage.database import Database
+from tasklib.storage.operations import tasks
+from tasklib.storage.operations.actions import STEP
+from tasklib.storage.operations.walking import JUDGED, NEAR, NEWEST, PAGE, WHOLE, Keep, Start, walk_tasks
+from tasklib.storage.statement import Operation
+from tasklib.task import QueueStats, Task, TaskFilter, TaskState
+from tasklib.twin import operation
+
+FEW_JUDGED: Final = 5000
+"""Of so many tasks those that match by what is shown of them are counted one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some tasks, newest first."""
+
+    tasks: tuple[Task, ...]
+    next: UUID | None
+    """Where the next page begins: give it as `before`; None if this is the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Some tasks, newest first, and how many there are in all."""
+
+    tasks: tuple[Task, ...]
+    total: int | None
+    """None if it was not asked for, or could only be counted row by row."""
+    next: Start | None
+    """Where the next page begins: give it as `start`; None if this is the last one."""
+
+
+class Lists:
+    """Reads the tasks of one queue."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self.queue = queue
+        self.redactor = Redactor(queue.config.redact_keys)
+
+    @property
+    def database(self) -> Database:
+        """Where the tasks are kept."""
+        return self.queue.database
+
+    @operation
+    def page(self, which: TaskFilter, *, limit: int = 50, before: Id | None = None) -> Operation[Page]:
+        """A page of matching tasks; `before` is the id at which the page before said to go on."""
+        position = None if before is None else (yield from required(before)).seq
+        found = yield from tasks.list_tasks(which, self.queue.clock.now(), limit=limit + 1, before=position)
+        shown = tuple(map(self.redactor.task, found[:limit]))
+        return Page(shown, shown[-1].id if shown and len(found) > limit else None)
+
+    apage = page.twin
+
+    @operation
+    def listing(
+        self,
+        which: TaskFilter,
+        *,
+        limit: int,
+        start: Start = NEWEST,
+        stats: QueueStats | None = None,
+        counted: bool = False,
+    ) -> Operation[Listing]:
+        """A page of tasks that match by what is shown of them; short if no more are within reach.
+
+        `stats` know how many there are, or that they are few enough to be counted; where none are, nobody looks far.
+        """
+        now, judged = self.queue.clock.now(), self.is_judged(which)
+        known = None if stats is None else count_in(stats, which)
+        bounds, keep = (JUDGED, self._keep(which)) if judged else (NEAR if known == 0 else PAGE, None)
+        walk = yield from walk_tasks(which, now, limit=limit + 1, start=start, bounds=bounds, keep=keep)
+        shown = tuple(map(self.redactor.task, walk.tasks[:limit]))
+        following = None if walk.stopped is None or known == 0 else Start(walk.stopped, walk.owed)
+        if len(walk.tasks) > limit:
+            following = Start(shown[-1].seq)
+        total = (yield from self._count(which, stats, now)) if counted and known is None else known
+        return Listing(shown, total if counted else None, following)
+
+    alisting = listing.twin
+
+    def is_judged(self, which: TaskFilter) -> bool:
+        """Whether the filter asks for what may be hidden, so that a match counts only by what is shown of it."""
+        return any(each is not None for each in (which.search, which.tags, which.unique_key, which.concurrency_key))
+
+    def each_shown(self, which: TaskFilter, act: Callable[[tuple[UUID, ...]], Operation[int]]) -> Operation[int]:
+        """Act on the tasks that match by what is shown of them, some at a time; the sum of what it answers."""
+        total, start, now = 0, NEWEST, self.queue.clock.now()
+        while True:
+            walk = yield from walk_tasks(which, now, limit=STEP, start=start, bounds=WHOLE, keep=self._keep(which))
+            if walk.tasks:
+                total += yield from act(tuple(each.id for each in walk.tasks))
+            below = walk.tasks[-1].seq if len(walk.tasks) == STEP else walk.stopped
+            if below is None:
+                return total
+            start = Start(below)
+
+    def _keep(self, which: TaskFilter) -> Keep:
+        return lambda task: self.redactor.shows(task, which)
+
+    def _count(self, which: TaskFilter, stats: QueueStats | None, now: datetime | None) -> Operation[int | None]:
+        """How many match, if that is found out quickly."""
+        rows = 0 if stats is None else stats.total
+        if self.is_judged(which):
+            if rows > FEW_JUDGED:
+                return None
+            return len((yield from walk_tasks(which, now, limit=rows + 1, bounds=WHOLE, keep=self._keep(which))).tasks)
+        if rows <= tasks.FEW_ROWS or tasks.is_indexed(which):
+            return (yield from tasks.count_tasks(which, now))
+        return None
+
+
+def required(task_id: Id) -> Operation[Task]:
+    """The task of this id; TaskNotFound if there is none."""
+    parsed = require_id(task_id)
+    task = yield from tasks.get_task(parsed)
+    if task is None:
+        raise TaskNotFound(parsed)
+    return task
+
+
+def count_in(stats: QueueStats, which: TaskFilter) -> int | None:
+    """How many tasks match, if counts by name and state can tell; None if the filter asks for more."""
+    if replace(which, states=(), name=None) != TaskFilter():
+        return None
+    counts = _counts(stats) if which.name is None else stats.by_name.get(which.name, {})
+    wanted = set(map(str, which.states)) or {str(state) for state in TaskState}
+    wanted -= {part for part, whole in (("delayed", "pending"), ("retrying", "failed")) if whole in wanted}
+    return sum(counts.get(state, 0) for state in wanted)
+
+
+def _counts(stats: QueueStats) -> Mapping[str, int]:
+    return {key: getattr(stats, key) for key in (*TaskState, "delayed", "retrying")}

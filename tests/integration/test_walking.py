@@ -1,0 +1,112 @@
+"""Lists walk back through the order of insertion, a bounded way at a time, and lose and repeat nothing on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tasklib.storage.operations.walking import Bounds, Gap, Start, Walk, walk_tasks
+from tasklib.storage.statement import Operation, Statement
+from tasklib.task import TaskFilter
+from tests.fixtures.queues import Face, open_queue
+
+pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+COMPLETED = TaskFilter(states=("completed",))
+PENDING = TaskFilter(states=("pending",))
+SHORT = Bounds(7, reach=7, farthest=7)
+SURVEY = Bounds(11, reach=1000, farthest=1000)
+
+
+@pytest.fixture
+def queue(database_url: str) -> Iterator[Face]:
+    """Sixty tasks: ten of `done` that have been completed, forty that wait, and ten more that were completed."""
+    with open_queue(database_url) as queue:
+        queue.plain.register_handler("done", lambda payload: payload)
+        for name, number in (("done", 10), ("wait", 40), ("done", 10)):
+            queue.plain.submit_new([queue.plain.new_by_name(name, {"n": n}) for n in range(number)])
+            if name == "done":
+                queue.plain.process_batch(10)
+        yield queue
+
+
+def walk(queue: Face, which: TaskFilter, **options: Any) -> tuple[Walk, int]:
+    """What was found, and how many positions were looked at for it."""
+    looked = 0
+
+    def watched() -> Operation[Walk]:
+        nonlocal looked
+        inner = walk_tasks(which, queue.now, **options)
+        statement: Statement = next(inner)
+        try:
+            while True:
+                if statement.name == "walk_tasks":
+                    looked += statement.params["before"] - statement.params["floor"]
+                statement = inner.send((yield statement))
+        except StopIteration as end:
+            found: Walk = end.value
+            return found
+
+    return queue.do(watched), looked
+
+
+def positions(queue: Face, which: TaskFilter) -> list[int]:
+    return [task.seq for task in queue.plain.list(state=which.states or None, name=which.name, limit=1000)]
+
+
+@pytest.mark.parametrize("which", [TaskFilter(), COMPLETED, PENDING, TaskFilter(name="wait")], ids=str)
+@pytest.mark.parametrize("judged", [False, True])
+def test_pages_hold_every_match_once_and_in_order(queue: Face, which: TaskFilter, judged: bool) -> None:
+    found, start = [], Start()
+    for _ in range(100):
+        keep = (lambda task: True) if judged else None
+        page, looked = walk(queue, which, limit=4, start=start, bounds=Bounds(7, 7, 20), keep=keep)
+        assert looked <= 7 + 28
+        found += [task.seq for task in page.tasks]
+        below = page.tasks[-1].seq if len(page.tasks) == 4 else page.stopped
+        if below is None:
+            break
+        start = Start(below, page.owed)
+    assert found == positions(queue, which)
+
+
+@pytest.mark.parametrize("offset", [0, 3, 12, 19, 20])
+def test_an_offset_is_carried_on_from_page_to_page(queue: Face, offset: int) -> None:
+    page, _ = walk(queue, COMPLETED, limit=5, start=Start(offset=offset), bounds=SHORT)
+    while not page.tasks and page.stopped is not None:
+        page, _ = walk(queue, COMPLETED, limit=5, start=Start(page.stopped, page.owed), bounds=SHORT)
+    assert [task.seq for task in page.tasks] == positions(queue, COMPLETED)[offset : offset + 5][: len(page.tasks)]
+    assert bool(page.tasks) is (offset < 20)
+
+
+def test_a_stretch_without_a_match_is_found_once_and_left_out_afterwards(queue: Face) -> None:
+    first, looked = walk(queue, COMPLETED, limit=15, bounds=SURVEY)
+    newest = positions(queue, TaskFilter())[0]
+    assert first.gap == Gap(top=newest - 9, bottom=newest - 50)
+    again, looked_again = walk(queue, COMPLETED, limit=15, bounds=SURVEY, start=Start(gap=first.gap))
+    assert [task.seq for task in again.tasks] == positions(queue, COMPLETED)[:15]
+    assert looked_again <= 30 < looked
+
+
+def test_what_is_newer_than_a_known_stretch_is_seen(queue: Face) -> None:
+    known, _ = walk(queue, COMPLETED, limit=15, bounds=SURVEY)
+    queue.plain.enqueue("done", {})
+    queue.plain.process_batch()
+    page, _ = walk(queue, COMPLETED, limit=1, bounds=SURVEY, start=Start(gap=known.gap))
+    assert [task.seq for task in page.tasks] == positions(queue, COMPLETED)[:1]
+
+
+def test_what_waits_is_found_by_its_index_however_old_it_is(queue: Face) -> None:
+    for _ in range(60):
+        queue.plain.enqueue("done", {})
+    while queue.plain.process_batch(50):
+        pass
+    page, looked = walk(queue, PENDING, limit=3, bounds=Bounds(5, 5, 500))
+    assert [task.seq for task in page.tasks] == positions(queue, PENDING)[:3]
+    assert looked <= 5 + 20
+
+
+def test_an_empty_queue_has_empty_pages(database_url: str) -> None:
+    with open_queue(database_url) as queue:
+        assert walk(queue, COMPLETED, limit=5)[0] == Walk()
