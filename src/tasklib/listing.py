@@ -96,13 +96,13 @@ class Lists:
         """Whether the filter asks for what may be hidden, so that a match counts only by what is shown of it."""
         return any(each is not None for each in (which.search, which.tags, which.unique_key, which.concurrency_key))
 
-    def each_shown(self, which: TaskFilter, act: Callable[[tuple[UUID, ...]], Operation[int]]) -> Operation[int]:
-        """Act on the tasks that match by what is shown of them, some at a time; the sum of what it answers."""
+    def each_shown(self, which: TaskFilter, act: Callable[[tuple[UUID, ...], int], Operation[int]]) -> Operation[int]:
+        """Act on the tasks that match by what is shown of them, some at a time, told the sum so far; the sum of all."""
         total, start, now = 0, NEWEST, self.queue.clock.now()
         while True:
             walk = yield from walk_tasks(which, now, limit=STEP, start=start, bounds=WHOLE, keep=self._keep(which))
             if walk.tasks:
-                total += yield from act(tuple(each.id for each in walk.tasks))
+                total += yield from act(tuple(each.id for each in walk.tasks), total)
             below = walk.tasks[-1].seq if len(walk.tasks) == STEP else walk.stopped
             if below is None:
                 return total

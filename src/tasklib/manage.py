@@ -133,12 +133,16 @@ class Manage(Lists):
         """Do it to every matching task in a state that allows it; how many it was, or with `dry_run` would be."""
         chosen, now = possible(action, which), self.queue.clock.now()
 
-        def act(chosen: TaskFilter) -> Operation[int]:
-            return (yield from tasks.count_tasks(chosen, now) if dry_run else _IN_BULK[action](chosen, now, told))
+        def act(chosen: TaskFilter, before: int = 0) -> Operation[int]:
+            return (
+                yield from tasks.count_tasks(chosen, now)
+                if dry_run
+                else _IN_BULK[action](chosen, now, _told_from(told, before))
+            )
 
         if not self.is_judged(chosen):
             return (yield from act(chosen))
-        return (yield from self.each_shown(chosen, lambda ids: act(replace(chosen, ids=ids))))
+        return (yield from self.each_shown(chosen, lambda ids, before: act(replace(chosen, ids=ids), before)))
 
     aact_on_matching = act_on_matching.twin
 
@@ -263,6 +267,10 @@ def _act(action: Action, task_id: UUID, now: datetime | None) -> Operation[Task]
             task = yield from required(task_id)
             yield from actions.delete_task(task_id)
             return task
+
+
+def _told_from(told: Told | None, before: int) -> Told | None:
+    return told if told is None or not before else lambda done: told(before + done)
 
 
 def _type_info(name: str, stats: QueueStats, known: Iterable[WorkerInfo], pauses: Iterable[Pause]) -> TypeInfo:

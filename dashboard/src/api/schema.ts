@@ -314,6 +314,8 @@ export interface paths {
         /**
          * List Tasks
          * @description Tasks that match, newest first.
+         *
+         *     In a large queue a page may be short, or empty: if `nextCursor` is given there is more to be looked through.
          */
         get: operations["list_tasks_api_tasks_get"];
         put?: never;
@@ -2339,7 +2341,7 @@ export interface components {
             limit: number;
             /**
              * Nextcursor
-             * @description Give it as `cursor` for the next page; null on the last one.
+             * @description Give it as `cursor` for the next page; null on the last one. A short page may have one too.
              */
             nextCursor: string | null;
             /** Offset */
@@ -2348,7 +2350,7 @@ export interface components {
             tasks: components["schemas"]["Task"][];
             /**
              * Total
-             * @description How many match in all; null if it was not asked for.
+             * @description How many match in all; null if it was not asked for, or could only be counted one by one.
              */
             total: number | null;
         };
@@ -3615,7 +3617,7 @@ export interface operations {
                 status?: ("pending" | "delayed" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
                 /** @description `key=value`; may be repeated. */
                 tag?: string[];
-                /** @description Whether to count all that match. */
+                /** @description Whether to tell how many match. */
                 total?: boolean;
                 type?: string | null;
                 uniqueKey?: string | null;
