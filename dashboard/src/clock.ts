@@ -2,8 +2,10 @@
 
 import { signal } from "@preact/signals";
 
+/** Milliseconds that `now` may be behind. */
+export const TICK = 1000;
 export const now = signal(Date.now());
 
 export function startClock(): void {
-  setInterval(() => !document.hidden && (now.value = Date.now()), 1000);
+  setInterval(() => !document.hidden && (now.value = Date.now()), TICK);
 }

@@ -19,7 +19,7 @@ export function span(seconds: number): string {
   const s = Math.abs(seconds);
   if (s < 0.001) return "<1 ms";
   if (s < 1) return `${Math.round(s * 1000)} ms`;
-  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 10) return `${Number(s.toFixed(1))} s`;
   if (s < 60) return `${Math.round(s)} s`;
   if (s < 3600) return two(s, 60, "min", 1, "s");
   if (s < 86_400) return two(s, 3600, "h", 60, "min");
@@ -50,7 +50,12 @@ const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric",
 
 export const absolute = (moment: string | number): string => exact.format(new Date(moment));
 export const timeOfDay = (moment: string | number): string => clock.format(new Date(moment));
-export const dayAndTime = (moment: string | number): string => day.format(new Date(moment));
+
+/** A moment to come, as short as it can be told: the time if it is today, else the day too. */
+export function whenInWords(moment: string): string {
+  const at = new Date(moment);
+  return at.toDateString() === new Date().toDateString() ? clock.format(at) : day.format(at);
+}
 
 const ISO = /\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g;
 /** A text with its moments in the reader's own time. */

@@ -1,4 +1,4 @@
-/** What the service tells by itself: numbers once a second, and whether we still hear it. */
+/** What the service tells by itself: numbers as they change, and whether we still hear it. */
 
 import { computed, signal } from "@preact/signals";
 import type { Stats } from "./api/client";

@@ -10,8 +10,11 @@ import { followLinks } from "./router";
 import { loadSession } from "./session";
 import { attempt } from "./toasts";
 import "./styles/base.css";
+import "./styles/frame.css";
 import "./styles/parts.css";
-import "./styles/pages.css";
+import "./styles/tables.css";
+import "./styles/dialog.css";
+import "./styles/values.css";
 
 followLinks();
 listenToKeys();

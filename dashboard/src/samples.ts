@@ -7,8 +7,8 @@ export interface Sample {
   at: number;
   completed: number;
   failed: number;
-  waiting: number;
-  running: number;
+  waiting: number | null;
+  running: number | null;
 }
 
 export const LIVE_SECONDS = 300;
@@ -20,12 +20,15 @@ interface Heard {
 }
 
 const QUIET = 2500;
+/** Milliseconds: news come more often, but a point for each would tremble. */
+const STEP = 900;
 
 /** Note the numbers as they come; what ended is the difference to those before. */
 export function keepSamples(): void {
   let last: Heard | null = null;
   const note = (current: Snapshot) => {
     const next = { at: Date.now(), snapshot: current };
+    if (last && next.at - last.at < STEP) return;
     if (last) samples.value = [...samples.peek().slice(-LIVE_SECONDS), between(last, next)];
     last = next;
   };

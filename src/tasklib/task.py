@@ -251,6 +251,12 @@ class WorkerInfo:
     idle: bool
     alive: bool
     running: int
+    memory_bytes: int | None = None
+    """What its process held at the last heartbeat; None where the system does not say."""
+    stuck_threads: int = 0
+    """Threads that never came back from tasks that were out of time."""
+    retention: str = ""
+    """By which rules it removes finished tasks; empty: it keeps them."""
 
 
 @dataclass(frozen=True, slots=True)

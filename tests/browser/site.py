@@ -28,7 +28,12 @@ class Site:
     """Starts on entering; `queue` acts on the same database from the test."""
 
     def __init__(self, database_url: str, *, auth: Any = None, prefix: str = "", works: bool = True) -> None:
-        self.config = Config(database_url=database_url, base_retry_delay_seconds=3600)
+        self.config = Config(
+            database_url=database_url,
+            base_retry_delay_seconds=3600,
+            heartbeat_interval_seconds=1,
+            retention="completed=7d",
+        )
         self.queue = TaskQueue(self.config)
         self.gate = threading.Event()
         """Slow tasks wait for it."""
@@ -100,6 +105,10 @@ def define_tasks(queue: TaskQueue, gate: threading.Event) -> None:
     @queue.task(name="page.crawl", max_retries=3)
     async def crawl(url: str) -> None:
         raise ConnectionResetError(f"{url} hung up")
+
+    @queue.task(name="disk.scan", timeout_seconds=0.2, max_retries=0)
+    def scan(disk: str) -> None:
+        gate.wait()
 
     @queue.task(name="image.resize")
     async def resize(picture: str, ctx: TaskContext) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
@@ -46,6 +47,20 @@ def test_a_running_task_is_asked_to_stop(page: Page, site: Site) -> None:
     expect(page.get_by_role("heading", name="image.resize").get_by_text("Cancelled")).to_be_visible()
 
 
+def test_a_worker_tells_how_it_is(page: Page, site: Site) -> None:
+    site.gate.clear()
+    site.queue.enqueue("disk.scan", {"disk": "sda"})
+    page.goto(f"{site.url}/workers")
+    fact = page.locator(".vitals > div")
+    expect(fact.filter(has_text="Memory")).to_contain_text("MB")
+    expect(fact.filter(has_text="Stuck threads").get_by_text("1", exact=True)).to_be_visible()
+    page.goto(f"{site.url}/settings")
+    expect(page.get_by_text("1 worker removes finished tasks: completed=7d")).to_be_visible()
+    site.gate.set()
+    page.goto(f"{site.url}/workers")
+    expect(fact.filter(has_text="Stuck threads").get_by_text("0", exact=True)).to_be_visible()
+
+
 def test_the_charts_move(page: Page, site: Site) -> None:
     site.gate.set()
     page.goto(f"{site.url}/")
@@ -67,6 +82,63 @@ def test_a_page_that_is_held_stands_still(page: Page, site: Site) -> None:
     expect(page.get_by_role("button", name="Held")).to_be_visible()
     page.get_by_role("button", name="Held").click()
     expect(page.get_by_role("button", name="Live")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "path, shows",
+    [("/tasks?type=swift.row", "tr[data-row]"), ("/", ".card.pending"), ("/tasks/{id}", "h1 .badge")],
+    ids=["list", "numbers", "task"],
+)
+def test_a_change_is_on_the_page_within_a_second(page: Page, site: Site, path: str, shows: str) -> None:
+    queue = site.queue
+    task_id = queue.enqueue("swift.row", {}, delay_seconds=3600).id
+    page.goto(f"{site.url}{path.format(id=task_id)}")
+    expect(page.locator(shows).first).to_be_visible()
+    expect(page.locator(".connection.live")).to_be_visible()
+
+    def change(turn: int) -> None:
+        if path != "/tasks/{id}":
+            queue.enqueue("swift.row", {}, delay_seconds=3600)
+        elif turn % 2:
+            queue.retry(task_id)
+        else:
+            queue.cancel(task_id)
+
+    # Each change follows right after the last was shown, so that one who looks too seldom is late every time.
+    took = [seconds_until_shown(page, shows, lambda turn=turn: change(turn)) for turn in range(4)]
+    assert min(took) <= 1, took
+
+
+def seconds_until_shown(page: Page, selector: str, change: Callable[[], object]) -> float:
+    """By the clock of the page, which notes itself when what it shows there has changed."""
+    page.evaluate(
+        """selector => {
+            const shown = () => [...document.querySelectorAll(selector)].map((each) => each.textContent).join();
+            const before = shown();
+            window.changed = new Promise((done) => {
+                const watch = new MutationObserver(() => shown() !== before && (watch.disconnect(), done(Date.now())));
+                watch.observe(document.body, {subtree: true, childList: true, characterData: true});
+                setTimeout(() => done(Infinity), 20000);
+            });
+        }""",
+        selector,
+    )
+    began = time.time()
+    change()
+    return float(page.evaluate("window.changed")) / 1000 - began
+
+
+def test_what_cannot_be_read_is_not_said_to_be_empty(context: BrowserContext, site: Site) -> None:
+    page = context.new_page()
+    page.route("**/api/tasks?*", lambda route: route.abort())
+    page.goto(f"{site.url}/")
+    failures = page.locator("section").filter(has=page.get_by_role("heading", name="Last failures"))
+    expect(failures.get_by_role("alert")).to_contain_text("The service cannot be reached.")
+    expect(failures.get_by_text("No failures")).to_have_count(0)
+    page.unroute("**/api/tasks?*")
+    failures.get_by_role("button", name="Try again").click()
+    expect(failures.get_by_role("alert")).to_have_count(0)
+    expect(failures.get_by_text("No failures. Good.").or_(failures.locator("li")).first).to_be_visible()
 
 
 def test_a_lost_connection_is_said_and_heals(context: BrowserContext, site: Site) -> None:

@@ -21,7 +21,7 @@ PAGES = {
     "task-running": ("/tasks/{running}", "tile 4 of 10"),
     "task-waiting": ("/tasks/{waiting}", "Why isn’t it running?"),
     "errors": ("/errors", "payment.charge"),
-    "workers": ("/workers", "image.resize"),
+    "workers": ("/workers", "Stuck threads"),
     "schedules": ("/schedules", "Europe/Paris"),
     "types": ("/types", "legacy.import"),
     "settings": ("/settings", "Audit log"),

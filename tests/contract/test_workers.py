@@ -38,6 +38,15 @@ def test_a_heartbeat_is_kept_and_the_latest_comes_first(queue: Face):
     assert queue.workers()[0].heartbeat_at == queue.now
 
 
+def test_a_heartbeat_tells_how_the_worker_is_and_the_last_word_holds(queue: Face):
+    worker = queue.worker()
+    worker.beat(memory_bytes=4096, stuck_threads=1, retention="completed=7d")
+    worker.beat()
+
+    (info,) = queue.workers()
+    assert (info.memory_bytes, info.stuck_threads, info.retention) == (4096, 1, "completed=7d")
+
+
 def test_an_unknown_instance_has_no_heartbeat(queue: Face):
     assert queue.worker(registered=False).beat() is False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,8 +10,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tasklib import Config
 from tasklib.errors import DatabaseUnavailable
 from tasklib.worker.heartbeat import Heartbeat
+from tasklib.worker.keeper import Keeper
 from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
 from tasklib.worker.link import Link
 from tasklib.worker.running import RunningTasks
@@ -18,6 +21,7 @@ from tests.fixtures.waiting import eventually
 
 TIMEOUT = 0.4
 INTERVAL = 0.1
+VITALS = {"memory_bytes": 81_920, "stuck_threads": 2}
 
 
 class BeatenDatabase:
@@ -25,14 +29,26 @@ class BeatenDatabase:
 
     def __init__(self) -> None:
         self.beats = 0
+        self.told: Any = None
         self.is_away = False
         self.knows = True
 
     def run(self, make: Callable[[], Any], *, repeatable: bool = True) -> bool:
         if self.is_away:
             raise DatabaseUnavailable("gone")
+        self.told = json.loads(next(make()).params["info"])
         self.beats += 1
         return self.knows
+
+
+class OneDatabase:
+    """Knows where every worker process keeps its tasks."""
+
+    def __init__(self, database: BeatenDatabase) -> None:
+        self._database = database
+
+    def of(self, introduction: dict[str, Any]) -> tuple[Config, BeatenDatabase]:
+        return Config("sqlite://", heartbeat_interval_seconds=INTERVAL), self._database
 
 
 @pytest.fixture
@@ -52,6 +68,7 @@ def settings(deaths: list[str]) -> dict[str, Any]:
         "timeout_seconds": TIMEOUT,
         "now": lambda: None,
         "declared_dead": lambda: deaths.append("dead"),
+        "vitals": lambda: VITALS,
     }
 
 
@@ -92,6 +109,25 @@ def supervised(database: BeatenDatabase, settings: dict[str, Any]) -> Iterator[S
     kept.theirs.close()
     if not kept.link.is_cut:
         kept.link.close()
+
+
+def test_every_beat_tells_how_the_instance_is(heartbeat: Heartbeat, database: BeatenDatabase):
+    eventually(lambda: database.beats)
+    assert database.told == VITALS
+
+
+def test_a_supervisor_beats_with_what_its_process_said_last(database: BeatenDatabase):
+    ours, theirs = Link.pair()
+    keeper = Keeper(ours, OneDatabase(database), may_beat=lambda: True)  # type: ignore[arg-type]
+    keeper.heard({"kind": "hello", "lease": 30, "config": {}})
+    keeper.heard({"kind": "tick", "instance": str(uuid4()), "vitals": VITALS})
+    try:
+        eventually(lambda: database.beats)
+        assert database.told == VITALS
+    finally:
+        keeper.stop()
+        ours.close()
+        theirs.close()
 
 
 def test_a_heartbeat_is_steady_after_one_full_timeout(heartbeat: Heartbeat):
@@ -193,11 +229,11 @@ def test_the_supervisor_says_when_to_stop_and_when_to_hurry(supervised: Supervis
 
 def test_the_supervisor_is_told_as_whom_the_worker_lives(supervised: Supervised):
     def said() -> list[Any]:
-        return [message["instance"] for message in supervised.link.receive()]
+        return [(message["instance"], message["vitals"]) for message in supervised.link.receive()]
 
-    assert said() == [str(supervised.instance)]
+    assert said() == [(str(supervised.instance), VITALS)]
     supervised.heartbeat.stop()
-    assert said() == [None]
+    assert said() == [(None, None)]
 
 
 def test_nobody_waits_for_the_other_end_of_a_line_and_no_line_is_torn():

@@ -1162,11 +1162,6 @@ export interface components {
             paused: boolean;
             /** Pauses */
             pauses: components["schemas"]["PauseInfo"][];
-            /**
-             * Retention
-             * @description How long finished tasks are kept, as this service is set; null keeps them forever.
-             */
-            retention: string | null;
         };
         /**
          * Created
@@ -2471,8 +2466,18 @@ export interface components {
              * Format: uuid
              */
             instance: string;
+            /**
+             * Memorybytes
+             * @description What its process held at the last heartbeat; null if it does not say.
+             */
+            memoryBytes: number | null;
             /** Pid */
             pid: number;
+            /**
+             * Retention
+             * @description By which rules it removes finished tasks; null: it keeps them forever.
+             */
+            retention: string | null;
             /** Running */
             running: number;
             /**
@@ -2480,6 +2485,11 @@ export interface components {
              * Format: date-time
              */
             startedAt: string;
+            /**
+             * Stuckthreads
+             * @description Threads that never came back from tasks that were out of time.
+             */
+            stuckThreads: number;
             /** Types */
             types: string[];
             /** Workerid */

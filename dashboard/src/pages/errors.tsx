@@ -7,10 +7,12 @@ import { plural, short, verb } from "../format";
 import { href } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
-import { attempt, say } from "../toasts";
-import { Ago, Button, Empty, Loading, PageHead, Trouble } from "../ui/basic";
-import { Dialog } from "../ui/dialog";
+import { say } from "../toasts";
+import { Ago, Button, Empty, PageHead } from "../ui/basic";
+import { FormDialog } from "../ui/dialog";
+import { Listed, Unread } from "../ui/listed";
 import { Spark } from "../ui/spark";
+import "../styles/errors.css";
 
 const READING = 5000;
 
@@ -28,22 +30,21 @@ export function ErrorsPage() {
           </span>
         )}
       </PageHead>
-      {errors.problem && <Trouble problem={errors.problem} retry={errors.refresh} />}
-      {errors.loading ? (
-        <Loading />
-      ) : groups.length ? (
-        <ul class="groups">
+      <Listed
+        source={errors}
+        some={groups.length > 0}
+        empty={
+          <Empty title="Nothing has failed for good.">
+            <p>Tasks that gave up are grouped here by what went wrong, and where.</p>
+          </Empty>
+        }
+      >
+        <ul>
           {groups.map((group) => (
             <GroupCard key={group.id} group={group} redrive={() => setChosen(group)} />
           ))}
         </ul>
-      ) : (
-        !errors.problem && (
-          <Empty title="Nothing has failed for good.">
-            <p>Tasks that gave up are grouped here by what went wrong, and where.</p>
-          </Empty>
-        )
-      )}
+      </Listed>
       {chosen && (
         <RedriveDialog
           group={chosen}
@@ -99,43 +100,29 @@ function RedriveDialog({ group, close }: { group: ErrorGroup; close: () => void 
   const dry = useResource(`redrive ${group.id}`, (signal) =>
     take(api.POST("/api/errors/{group_id}/redrive", { params, body: { dryRun: true }, signal })),
   );
-  const send = async (event: SubmitEvent) => {
-    event.preventDefault();
-    const rate = Number(new FormData(event.currentTarget as HTMLFormElement).get("rate"));
+  const send = async (form: FormData) => {
+    const rate = Number(form.get("rate"));
     const body = rate > 0 ? { rate } : {};
-    await attempt(async () => {
-      const done = await take(api.POST("/api/errors/{group_id}/redrive", { params, body }));
-      say(`${plural(done.changed, "task")} ${verb(done.changed, "was", "were")} started anew.`);
-      changed();
-    });
-    close();
+    const done = await take(api.POST("/api/errors/{group_id}/redrive", { params, body }));
+    say(`${plural(done.changed, "task")} ${verb(done.changed, "was", "were")} started anew.`);
+    changed();
   };
   const number = dry.data?.changed;
   return (
-    <Dialog title="Run this group again?" onClose={close}>
-      <form onSubmit={(event) => void send(event)}>
-        <div class="dialog-body">
-          {dry.problem && <Trouble problem={dry.problem} />}
-          {number === undefined ? (
-            <p class="soft">Counting …</p>
-          ) : (
-            <p>
-              <strong class="big">{plural(number, "task")}</strong> of type {group.type} {verb(number, "runs", "run")} again from
-              the first attempt.
-            </p>
-          )}
-          <label class="field stacked">
-            Tasks in a second (empty: all at once)
-            <input name="rate" type="number" min="0.001" step="any" placeholder="all at once" />
-          </label>
-        </div>
-        <footer>
-          <Button onClick={close}>Cancel</Button>
-          <Button kind="primary" type="submit" disabled={!number}>
-            Run again
-          </Button>
-        </footer>
-      </form>
-    </Dialog>
+    <FormDialog title="Run this group again?" verb="Run again" off={!number} onClose={close} send={send}>
+      <Unread source={dry} />
+      {number === undefined ? (
+        <p class="soft">Counting …</p>
+      ) : (
+        <p>
+          <strong class="big">{plural(number, "task")}</strong> of type {group.type} {verb(number, "runs", "run")} again from
+          the first attempt.
+        </p>
+      )}
+      <label class="field stacked">
+        Tasks in a second (empty: all at once)
+        <input name="rate" type="number" min="0.001" step="any" placeholder="all at once" />
+      </label>
+    </FormDialog>
   );
 }

@@ -1,34 +1,22 @@
 /** The overview: how the queue is doing now and was doing before, at a glance. */
 
-import { useMemo } from "preact/hooks";
 import { cleanUp } from "../actions";
 import { api, type Stats, take, type Task } from "../api/client";
 import { getSeries, type Series } from "../api/metrics";
 import { now } from "../clock";
 import { count, lastLine, seconds, short, shortId, span } from "../format";
 import { snapshot, stats } from "../live";
-import { href, query, setQuery } from "../router";
+import { href } from "../router";
 import { type Resource, useResource } from "../resource";
 import { samples } from "../samples";
 import { can } from "../session";
-import { Ago, Badge, Button, Choice, Empty, LABELS, Loading, PageHead, Panel, shownStatus, type Shown, Trouble } from "../ui/basic";
-import { Chart, type Line } from "../ui/chart";
+import { Ago, Badge, Button, Choice, Empty, Fact, LABELS, Loading, PageHead, Panel, shownStatus, type Shown } from "../ui/basic";
 import { Controls } from "../ui/controls";
-
-const RANGES: Record<string, [string, number]> = {
-  live: ["Live", 0],
-  "1h": ["1 h", 3600],
-  "6h": ["6 h", 21_600],
-  "24h": ["24 h", 86_400],
-  "7d": ["7 d", 604_800],
-  "30d": ["30 d", 2_592_000],
-};
-const READING = 15_000;
-const n = (value: number | undefined) => value ?? 0;
+import { Listed } from "../ui/listed";
+import { Charts, ended as sumOf, READING } from "./charts";
+import "../styles/overview.css";
 
 export function OverviewPage() {
-  const range = RANGES[query.value.get("range") ?? ""] ? query.value.get("range")! : "live";
-  const type = query.value.get("type") ?? "";
   const hour = useResource("last hour", (signal) => getSeries(3600, "", signal), { every: READING });
   return (
     <>
@@ -37,13 +25,14 @@ export function OverviewPage() {
       </PageHead>
       <Cards stats={stats.value} />
       <Facts hour={hour} />
-      <RangeBar range={range} type={type} />
-      {range === "live" ? <LiveCharts /> : <SeriesCharts range={range} type={type} />}
+      <Charts />
       <div class="halves">
-        <ByType stats={stats.value} />
+        <div>
+          <ByType stats={stats.value} />
+          {can("operate") && <CleanUp />}
+        </div>
         <LastFailures />
       </div>
-      {can("operate") && <CleanUp />}
     </>
   );
 }
@@ -71,138 +60,25 @@ function Cards({ stats }: { stats: Stats | null }) {
 }
 
 function Facts({ hour }: { hour: Resource<Series> }) {
-  const ended = hour.data?.points.reduce((sum, { ended: e }) => sum + n(e.completed) + n(e.failed) + n(e.buried), 0);
-  const failed = hour.data?.points.reduce((sum, { ended: e }) => sum + n(e.failed) + n(e.buried), 0) ?? 0;
+  const failed = hour.data ? sumOf(hour.data, "failed", "buried") : 0;
+  const ended = hour.data ? failed + sumOf(hour.data, "completed") : undefined;
   const recent = samples.value.slice(-60);
-  const rate = recent.length > 4 ? recent.reduce((sum, each) => sum + each.completed + each.failed, 0) / recent.length : null;
+  const rate = recent.length > 1 ? recent.reduce((sum, each) => sum + each.completed + each.failed, 0) / recent.length : null;
   const oldest = useResource("oldest", (signal) => take(api.GET("/api/metrics/oldest", { signal })), { every: 5000 }).data;
   const waiting = stats.value ? stats.value.pending - stats.value.delayed + stats.value.retrying : 0;
   return (
     <dl class="strip">
-      <Fact name="Tasks in the last hour" value={ended === undefined ? "–" : count(ended)} />
-      <Fact name="Of them failed" value={ended ? `${((failed / ended) * 100).toFixed(1)} %` : "–"} />
-      <Fact name="Now" value={rate === null ? "–" : `${rate.toFixed(1)}/s`} />
-      <Fact name="Waiting is done in" value={rate && waiting ? span(waiting / rate) : "–"} />
-      <Fact
-        name="Oldest waiting"
-        value={oldest?.dueAt ? span(Math.max(seconds(oldest.dueAt, now.value), 0)) : oldest ? "nothing waits" : "–"}
-        to={oldest?.id ? `/tasks/${oldest.id}` : undefined}
-      />
-      <Fact name="Workers alive" value={snapshot.value ? String(snapshot.value.workersAlive) : "–"} to="/workers" />
+      <Fact name="Tasks in the last hour">{ended === undefined ? "–" : count(ended)}</Fact>
+      <Fact name="Of them failed">{ended ? `${((failed / ended) * 100).toFixed(1)} %` : "–"}</Fact>
+      <Fact name="Ending now">{rate === null ? "–" : `${rate.toFixed(1)}/s`}</Fact>
+      <Fact name="Backlog done in">{rate && waiting ? span(waiting / rate) : waiting ? "–" : "nothing waits"}</Fact>
+      <Fact name="Oldest waiting" to={oldest?.id ? `/tasks/${oldest.id}` : undefined}>
+        {oldest?.dueAt ? span(Math.max(seconds(oldest.dueAt, now.value), 0)) : oldest ? "nothing waits" : "–"}
+      </Fact>
+      <Fact name="Workers alive" to="/workers">
+        {snapshot.value ? String(snapshot.value.workersAlive) : "–"}
+      </Fact>
     </dl>
-  );
-}
-
-function Fact({ name, value, to }: { name: string; value: string; to?: string | undefined }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{to ? <a href={href(to)}>{value}</a> : value}</dd>
-    </div>
-  );
-}
-
-function RangeBar({ range, type }: { range: string; type: string }) {
-  const types = Object.keys(stats.value?.byType ?? {}).sort();
-  return (
-    <div class="range-bar">
-      <div class="segments" role="group" aria-label="Time shown">
-        {Object.entries(RANGES).map(([key, [name]]) => (
-          <button key={key} type="button" aria-pressed={key === range} onClick={() => setQuery({ range: key === "live" ? null : key })}>
-            {name}
-          </button>
-        ))}
-      </div>
-      {range !== "live" && (
-        <label class="field">
-          <span class="unseen">Type in the charts</span>
-          <select value={type} onChange={(event) => setQuery({ type: event.currentTarget.value || null })}>
-            <option value="">All types</option>
-            {types.map((name) => (
-              <option key={name} value={name}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </label>
-      )}
-    </div>
-  );
-}
-
-const rate = (value: number) => (value < 10 && value % 1 ? `${value.toFixed(1)}/s` : `${Math.round(value)}/s`);
-
-function LiveCharts() {
-  const shown = samples.value;
-  const times = shown.map((each) => each.at);
-  const line = (name: string, color: string, pick: (sample: (typeof shown)[0]) => number, filled = false): Line => ({
-    name,
-    color,
-    filled,
-    values: shown.map(pick),
-  });
-  return (
-    <div class="halves">
-      <Chart
-        title="Throughput"
-        times={times}
-        format={rate}
-        empty="Listening: the first seconds are on their way."
-        lines={[line("completed", "completed", (each) => each.completed, true), line("failed", "failed", (each) => each.failed)]}
-      />
-      <Chart
-        title="Queue depth"
-        times={times}
-        format={(value) => short(Math.round(value))}
-        empty="Listening: the first seconds are on their way."
-        lines={[line("waiting", "waiting", (each) => each.waiting, true), line("running", "running", (each) => each.running)]}
-      />
-    </div>
-  );
-}
-
-function SeriesCharts({ range, type }: { range: string; type: string }) {
-  const length = RANGES[range]?.[1] ?? 3600;
-  const series = useResource(`series ${range} ${type}`, (signal) => getSeries(length, type, signal), { every: READING });
-  if (series.problem && !series.data) return <Trouble problem={series.problem} retry={series.refresh} />;
-  if (!series.data) return <Loading rows={4} />;
-  return <FourCharts series={series.data} />;
-}
-
-function FourCharts({ series }: { series: Series }) {
-  const { points, stepSeconds } = series;
-  const lines = useMemo(() => {
-    const of = (name: string, color: string, pick: (point: Series["points"][0]) => number | null, filled = false): Line => ({
-      name,
-      color,
-      filled,
-      values: points.map(pick),
-    });
-    return {
-      times: points.map((point) => Date.parse(point.at) / 1000),
-      ended: [
-        of("completed", "completed", ({ ended }) => n(ended.completed) / stepSeconds, true),
-        of("failed", "failed", ({ ended }) => (n(ended.failed) + n(ended.buried)) / stepSeconds),
-        of("retried", "p95", ({ ended }) => n(ended.retried) / stepSeconds),
-        of("cancelled", "other", ({ ended }) => n(ended.cancelled) / stepSeconds),
-      ],
-      depth: [
-        of("waiting", "waiting", ({ depth }) => (depth ? depth.due + depth.retrying : null), true),
-        of("delayed", "other", ({ depth }) => depth?.delayed ?? null),
-        of("running", "running", ({ depth }) => depth?.running ?? null),
-      ],
-      wait: (["p50", "p95", "p99"] as const).map((p) => of(p, p, ({ wait }) => wait[p])),
-      run: (["p50", "p95", "p99"] as const).map((p) => of(p, p, ({ run }) => run[p])),
-    };
-  }, [series]);
-  const nothing = "Nothing ended in this time.";
-  return (
-    <div class="halves">
-      <Chart title="Throughput" times={lines.times} lines={lines.ended} format={rate} empty={nothing} />
-      <Chart title="Queue depth" times={lines.times} lines={lines.depth} format={(v) => short(Math.round(v))} empty="Nobody looked in this time." />
-      <Chart title="Time waited" times={lines.times} lines={lines.wait} format={span} empty={nothing} />
-      <Chart title="Time run" times={lines.times} lines={lines.run} format={span} empty={nothing} />
-    </div>
   );
 }
 
@@ -216,7 +92,9 @@ function ByType({ stats }: { stats: Stats | null }) {
   const most = Math.max(...types.map((each) => each.sum), 1);
   return (
     <Panel title="By type" aside={<a href={href("/types")}>All types</a>}>
-      {types.length ? (
+      {!stats ? (
+        <Loading />
+      ) : types.length ? (
         <ul class="by-type">
           {types.map(({ name, counts, sum }) => (
             <li key={name}>
@@ -227,6 +105,14 @@ function ByType({ stats }: { stats: Stats | null }) {
               <span class="number">{short(sum)}</span>
             </li>
           ))}
+          <li class="by-type-keys">
+            {PARTS.filter((part) => types.some(({ counts }) => counts[part])).map((part) => (
+              <span key={part} class="key">
+                <i class={`dot s-${part}`} />
+                {LABELS[part as Shown].toLowerCase()}
+              </span>
+            ))}
+          </li>
         </ul>
       ) : (
         <Empty title="No tasks yet." />
@@ -254,20 +140,16 @@ function LastFailures() {
     (signal) => take(api.GET("/api/tasks", { params: { query: { status: ["failed", "buried"], limit: 10, total: false } }, signal })),
     { live: true },
   );
+  const tasks = failures.data?.tasks ?? [];
   return (
     <Panel title="Last failures" aside={<a href={href("/errors")}>All errors</a>}>
-      {failures.problem && <Trouble problem={failures.problem} retry={failures.refresh} />}
-      {failures.loading ? (
-        <Loading rows={5} />
-      ) : failures.data?.tasks.length ? (
+      <Listed source={failures} some={tasks.length > 0} empty={<Empty title="No failures. Good." />}>
         <ul class="failures">
-          {failures.data.tasks.map((task) => (
+          {tasks.map((task) => (
             <Failure key={task.id} task={task} />
           ))}
         </ul>
-      ) : (
-        <Empty title="No failures. Good." />
-      )}
+      </Listed>
     </Panel>
   );
 }

@@ -1,10 +1,10 @@
 /** Making or changing a schedule. */
 
 import { useState } from "preact/hooks";
-import { Problem, type PutSchedule, type Schedule } from "../api/client";
+import type { PutSchedule, Schedule } from "../api/client";
 import { stats } from "../live";
-import { Button, Choice } from "../ui/basic";
-import { Dialog } from "../ui/dialog";
+import { Choice } from "../ui/basic";
+import { FormDialog } from "../ui/dialog";
 
 interface Props {
   like: Schedule | null;
@@ -23,94 +23,78 @@ const OVERLAPS: [string, string][] = [
 ];
 
 export function ScheduleDialog({ like, close, save }: Props) {
-  const [kind, setKind] = useState<"cron" | "every">(like?.every != null ? "every" : "cron");
-  const [problem, setProblem] = useState<string | null>(null);
-  const send = async (event: SubmitEvent) => {
-    event.preventDefault();
-    try {
-      const form = new FormData(event.currentTarget as HTMLFormElement);
-      await save(like?.name ?? (form.get("name") as string).trim(), read(form, like));
-      close();
-    } catch (error) {
-      setProblem(error instanceof Problem ? error.detail : (error as Error).message);
-    }
-  };
+  const send = (form: FormData) => save(like?.name ?? (form.get("name") as string).trim(), read(form, like));
   return (
-    <Dialog title={like ? `Edit ${like.name}` : "New schedule"} onClose={close} wide>
-      <form onSubmit={(event) => void send(event)}>
-        <div class="dialog-body">
-          <div class="form-grid">
-            {!like && (
-              <label class="field stacked">
-                Name
-                <input name="name" required maxLength={255} autoComplete="off" />
-              </label>
-            )}
-            <label class="field stacked">
-              Type of task
-              <input name="type" required maxLength={255} list="schedule-types" defaultValue={like?.type ?? ""} autoComplete="off" />
-            </label>
-            <datalist id="schedule-types">
-              {Object.keys(stats.value?.byType ?? {}).map((name) => (
-                <option key={name} value={name} />
-              ))}
-            </datalist>
-            <label class="field stacked">
-              Repeats
-              <select value={kind} onChange={(event) => setKind(event.currentTarget.value as "cron" | "every")}>
-                <option value="cron">by cron</option>
-                <option value="every">every so many seconds</option>
-              </select>
-            </label>
-            {kind === "cron" ? (
-              <>
-                <label class="field stacked">
-                  Cron
-                  <input name="cron" required placeholder="0 9 * * mon-fri" maxLength={200} defaultValue={like?.cron ?? ""} />
-                </label>
-                <label class="field stacked">
-                  Time zone
-                  <input name="tz" required list="zones" maxLength={100} defaultValue={like?.tz ?? "UTC"} />
-                </label>
-                <datalist id="zones">
-                  {Intl.supportedValuesOf("timeZone").map((zone) => (
-                    <option key={zone} value={zone} />
-                  ))}
-                </datalist>
-              </>
-            ) : (
-              <label class="field stacked">
-                Seconds
-                <input name="every" type="number" required min="0.1" step="any" defaultValue={String(like?.every ?? 60)} />
-              </label>
-            )}
-            <label class="field stacked">
-              Missed runs
-              <Choice name="misfire" chosen={like?.misfire ?? "one"} options={MISFIRES} />
-            </label>
-            <label class="field stacked">
-              While one still runs
-              <Choice name="overlap" chosen={like?.overlap ?? "allow"} options={OVERLAPS} />
-            </label>
-          </div>
+    <FormDialog title={like ? `Edit ${like.name}` : "New schedule"} verb="Save" onClose={close} send={send} wide>
+      <div class="form-grid">
+        {!like && (
           <label class="field stacked">
-            Payload (JSON)
-            <textarea name="payload" rows={6} spellcheck={false} defaultValue={JSON.stringify(like?.payload ?? {}, null, 2)} />
+            Name
+            <input name="name" required maxLength={255} autoComplete="off" />
           </label>
-          {problem && (
-            <p class="trouble" role="alert">
-              {problem}
-            </p>
-          )}
-        </div>
-        <footer>
-          <Button onClick={close}>Cancel</Button>
-          <Button kind="primary" type="submit">
-            Save
-          </Button>
-        </footer>
-      </form>
-    </Dialog>
+        )}
+        <label class="field stacked">
+          Type of task
+          <input name="type" required maxLength={255} list="schedule-types" defaultValue={like?.type ?? ""} autoComplete="off" />
+        </label>
+        <datalist id="schedule-types">
+          {Object.keys(stats.value?.byType ?? {}).map((name) => (
+            <option key={name} value={name} />
+          ))}
+        </datalist>
+        <Repeats like={like} />
+        <label class="field stacked">
+          Missed runs
+          <Choice name="misfire" chosen={like?.misfire ?? "one"} options={MISFIRES} />
+        </label>
+        <label class="field stacked">
+          While one still runs
+          <Choice name="overlap" chosen={like?.overlap ?? "allow"} options={OVERLAPS} />
+        </label>
+      </div>
+      <label class="field stacked">
+        Payload (JSON)
+        <textarea name="payload" rows={6} spellcheck={false} defaultValue={JSON.stringify(like?.payload ?? {}, null, 2)} />
+      </label>
+    </FormDialog>
+  );
+}
+
+/** By cron in a time zone, or every so many seconds. */
+function Repeats({ like }: { like: Schedule | null }) {
+  const [kind, setKind] = useState<"cron" | "every">(like?.every != null ? "every" : "cron");
+  return (
+    <>
+      <label class="field stacked">
+        Repeats
+        <select value={kind} onChange={(event) => setKind(event.currentTarget.value as "cron" | "every")}>
+          <option value="cron">by cron</option>
+          <option value="every">every so many seconds</option>
+        </select>
+      </label>
+      {kind === "cron" ? (
+        <>
+          <label class="field stacked">
+            Cron
+            <input name="cron" required placeholder="0 9 * * mon-fri" maxLength={200} defaultValue={like?.cron ?? ""} />
+          </label>
+          <label class="field stacked">
+            Time zone
+            <input name="tz" required list="zones" maxLength={100} defaultValue={like?.tz ?? "UTC"} />
+          </label>
+          <datalist id="zones">
+            {Intl.supportedValuesOf("timeZone").map((zone) => (
+              <option key={zone} value={zone} />
+            ))}
+          </datalist>
+        </>
+      ) : (
+        <label class="field stacked">
+          Seconds
+          <input name="every" type="number" required min="0.1" step="any" defaultValue={String(like?.every ?? 60)} />
+        </label>
+      )}
+    </>
   );
 }
 

@@ -3,13 +3,14 @@
 import { useState } from "preact/hooks";
 import { changed } from "../actions";
 import { api, type PutSchedule, type Schedule, take } from "../api/client";
-import { absolute, dayAndTime, span } from "../format";
+import { absolute, span, whenInWords } from "../format";
 import { href } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
 import { attempt, say } from "../toasts";
-import { Ago, Badge, Button, Empty, Loading, PageHead, shownStatus, Trouble } from "../ui/basic";
+import { Ago, Badge, Button, Empty, PageHead, shownStatus } from "../ui/basic";
 import { confirm } from "../ui/dialog";
+import { Listed } from "../ui/listed";
 import { ScheduleDialog } from "./schedule_form";
 
 export function SchedulesPage() {
@@ -29,10 +30,7 @@ export function SchedulesPage() {
           </Button>
         )}
       </PageHead>
-      {schedules.problem && <Trouble problem={schedules.problem} retry={schedules.refresh} />}
-      {schedules.loading ? (
-        <Loading />
-      ) : known.length ? (
+      <Listed source={schedules} some={known.length > 0} empty={<NoSchedules />}>
         <div class="scroller" tabIndex={0} role="region" aria-label="Schedules">
           <table class="rows framed stacked">
             <thead>
@@ -55,16 +53,7 @@ export function SchedulesPage() {
             </tbody>
           </table>
         </div>
-      ) : (
-        !schedules.problem && (
-          <Empty title="Nothing runs by itself yet.">
-            <p>Declare a schedule over a task, or make one here:</p>
-            <pre>{`@queue.schedule(cron="0 9 * * mon-fri", tz="Europe/Paris")
-@queue.task
-def report() -> None: ...`}</pre>
-          </Empty>
-        )
-      )}
+      </Listed>
       {editing && (
         <ScheduleDialog
           like={editing === "new" ? null : editing}
@@ -78,6 +67,17 @@ def report() -> None: ...`}</pre>
         />
       )}
     </>
+  );
+}
+
+function NoSchedules() {
+  return (
+    <Empty title="Nothing runs by itself yet.">
+      <p>Declare a schedule over a task, or make one here:</p>
+      <pre>{`@queue.schedule(cron="0 9 * * mon-fri", tz="Europe/Paris")
+@queue.task
+def report() -> None: ...`}</pre>
+    </Empty>
   );
 }
 
@@ -122,13 +122,13 @@ function Row({ schedule, edit, refresh }: RowProps) {
         {schedule.pausedAt && <span class="badge retrying">Paused</span>} {schedule.declared && <span class="tag">in code</span>}
         <div class="hint">runs {schedule.type}</div>
       </td>
-      <td>
+      <td class="half" data-label="When">
         <When schedule={schedule} />
       </td>
-      <td>
+      <td class="whole" data-label="Next runs">
         <NextRuns schedule={schedule} />
       </td>
-      <td>
+      <td class="half" data-label="Last run">
         <LastRun schedule={schedule} />
       </td>
       {can("operate") && (
@@ -180,7 +180,7 @@ function NextRuns({ schedule }: { schedule: Schedule }) {
     <>
       <Ago at={first} />
       <div class="hint" title={schedule.nextRuns.map(absolute).join("\n")}>
-        then {rest.slice(0, 2).map(dayAndTime).join(", ")}
+        then {rest.slice(0, 2).map(whenInWords).join(", ")}
       </div>
     </>
   );

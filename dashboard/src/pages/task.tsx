@@ -3,19 +3,21 @@
 import type { ComponentChildren } from "preact";
 import { act, isPossible, VERBS } from "../actions";
 import { type Action, api, take, type TaskDetail } from "../api/client";
-import { plural, readable, seconds, shortId, span } from "../format";
+import { plural, readable, seconds, span } from "../format";
 import { go, href } from "../router";
 import { type Resource, useResource } from "../resource";
 import { can } from "../session";
 import { Ago, Badge, Bar, Button, Copy, Empty, Loading, PageHead, Panel, shownStatus, Trouble } from "../ui/basic";
 import { Json } from "../ui/json";
+import { Unread } from "../ui/listed";
 import { openSubmit } from "../ui/submit";
 import { Timeline } from "../ui/timeline";
 import { Trace } from "../ui/trace";
 import { now } from "../clock";
+import "../styles/task.css";
 
 const ACTIONS: Action[] = ["retry", "cancel", "delete"];
-const WATCHING = 1000;
+const WATCHING = 800;
 
 export function TaskPage({ id }: { id: string }) {
   const task = useResource(
@@ -45,7 +47,7 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
   return (
     <>
       <Head task={task} />
-      {source.problem && <Trouble problem={source.problem} retry={source.refresh} />}
+      <Unread source={source} />
       <Progress task={task} />
       <Panel title="What happened">
         <Timeline task={task} />
@@ -54,19 +56,18 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
       <div class="columns">
         <div class="main-column">
           {task.error && (
-            <Panel title={task.status === "completed" ? "Last error before it completed" : "Error"} class="failure">
+            <Panel
+              title={task.status === "completed" ? "Last error before it completed" : "Error"}
+              aside={<Copy text={task.error} label="Copy the error" />}
+              class="failure"
+            >
               <Trace error={task.error} />
             </Panel>
           )}
-          <Panel title="Payload">
-            <Json value={task.payload} label="payload" />
-          </Panel>
-          {(task.status === "completed" || task.result !== null) && (
-            <Panel title="Result">
-              <Json value={task.result ?? null} label="result" />
-            </Panel>
-          )}
+          <JsonPanel title="Payload" value={task.payload} />
+          {(task.status === "completed" || task.result !== null) && <JsonPanel title="Result" value={task.result ?? null} />}
           {task.log.length > 0 && <Log task={task} />}
+          {Object.keys(task.headers).length > 0 && <JsonPanel title="Headers" value={task.headers} />}
         </div>
         <div class="side-column">
           <Why task={task} />
@@ -74,7 +75,7 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
             <Facts task={task} />
           </Panel>
           {Object.keys(task.tags).length > 0 && (
-            <Panel title="Tags">
+            <Panel title="Tags" aside={<Copy text={JSON.stringify(task.tags, null, 2)} label="Copy the tags" />}>
               <p class="tag-list">
                 {Object.entries(task.tags).map(([key, value]) => (
                   <a key={key} class="tag" href={href("/tasks", { tag: `${key}=${value}` })}>
@@ -87,6 +88,15 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
         </div>
       </div>
     </>
+  );
+}
+
+function JsonPanel({ title, value }: { title: string; value: unknown }) {
+  const label = title.toLowerCase();
+  return (
+    <Panel title={title} aside={<Copy text={JSON.stringify(value, null, 2)} label={`Copy the ${label}`} />}>
+      <Json value={value} label={label} />
+    </Panel>
   );
 }
 
@@ -141,7 +151,7 @@ function Attempts({ task }: { task: TaskDetail }) {
     <table class="rows attempts-table">
       <thead>
         <tr>
-          <th class="number">Attempt</th>
+          <th>Attempt</th>
           <th>Outcome</th>
           <th>Started</th>
           <th class="number">Ran</th>
@@ -151,7 +161,7 @@ function Attempts({ task }: { task: TaskDetail }) {
       <tbody>
         {[...task.history].reverse().map((attempt, at) => (
           <tr key={at}>
-            <td class="number">{attempt.number}</td>
+            <td class="which">{attempt.number}</td>
             <td>
               <span class={`outcome ${attempt.outcome === "completed" ? "good" : "bad"}`}>{attempt.outcome}</span>{" "}
               {attempt.error && <span class="preview">{attempt.error}</span>}
@@ -182,7 +192,7 @@ function Why({ task }: { task: TaskDetail }) {
   const running = task.status === "processing";
   return (
     <Panel title={waiting && !running ? "Why isn’t it running?" : "How it stands"} class="why">
-      {found.problem && <Trouble problem={found.problem} retry={found.refresh} />}
+      <Unread source={found} />
       {found.loading && <Loading rows={2} />}
       <ol class="reasons">
         {found.data?.reasons.map((reason) => (
@@ -220,7 +230,6 @@ function Facts({ task }: { task: TaskDetail }) {
   if (task.uniqueKey) add("Unique key", <code>{task.uniqueKey}</code>);
   if (task.concurrencyKey) add("Concurrency key", <code>{task.concurrencyKey}</code>);
   if (task.lostCount) add("Workers lost", plural(task.lostCount, "worker"));
-  if (Object.keys(task.headers).length) add("Headers", <Json value={task.headers} label={`headers of ${shortId(task.id)}`} />);
   add("Version", task.version);
   return (
     <dl class="facts">

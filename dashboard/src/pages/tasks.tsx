@@ -8,17 +8,19 @@ import { stats } from "../live";
 import { href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
-import { Ago, Badge, Bar, Button, Empty, Loading, PageHead, shownStatus, Trouble } from "../ui/basic";
+import { Ago, Badge, Bar, Button, Empty, PageHead, shownStatus } from "../ui/basic";
 import { Controls } from "../ui/controls";
+import { Listed } from "../ui/listed";
 import { openSubmit } from "../ui/submit";
 import { now } from "../clock";
 import { Filters } from "./filters";
 import { countFrom, criteria, type Filter, filterOf, isEmpty, listQuery } from "./filter";
+import "../styles/tasks.css";
 
 const ACTIONS: Action[] = ["retry", "cancel", "delete"];
 const SIZE = 50;
-/** Milliseconds: the numbers of a large queue are some seconds old, but what happens to its tasks is seen at once. */
-const LOOKING = 1000;
+/** Milliseconds: the numbers of a large queue are some seconds old, but what happens to its tasks is seen within one. */
+const LOOKING = 800;
 
 export function TasksPage() {
   const filter = filterOf(query.value);
@@ -38,6 +40,7 @@ export function TasksPage() {
   );
   const total = useTotal(filter);
   const tasks = page.data?.tasks ?? [];
+  const next = page.data?.nextCursor ?? null;
 
   return (
     <>
@@ -53,15 +56,10 @@ export function TasksPage() {
       {can("operate") && (
         <BulkBar filter={filter} selected={selected} clear={() => setSelected(new Set())} total={total} />
       )}
-      {page.problem && <Trouble problem={page.problem} retry={page.refresh} />}
-      {page.loading ? (
-        <Loading rows={10} />
-      ) : tasks.length ? (
+      <Listed source={page} some={tasks.length > 0} empty={<NoTasks filter={filter} trail={trail} next={next} />} rows={10}>
         <TaskTable tasks={tasks} selected={selected} select={setSelected} />
-      ) : (
-        !page.problem && <NoTasks filter={filter} trail={trail} next={page.data?.nextCursor ?? null} />
-      )}
-      <Pages trail={trail} next={page.data?.nextCursor ?? null} shown={tasks.length} total={total} />
+      </Listed>
+      <Pages trail={trail} next={next} shown={tasks.length} total={total} />
     </>
   );
 }

@@ -8,13 +8,16 @@ import { short, span } from "../format";
 import { href } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
-import { Button, Empty, Loading, PageHead, Trouble } from "../ui/basic";
+import { Button, Empty, PageHead } from "../ui/basic";
 import { LimitDialog, PauseDialog } from "../ui/controls";
+import { Listed } from "../ui/listed";
+import "../styles/types.css";
 
 export function TypesPage() {
   const types = useResource("all types", (signal) => take(api.GET("/api/types", { signal })), { live: true });
   const control = useResource("control of types", (signal) => take(api.GET("/api/control", { signal })), { live: true });
   const work = useResource("work of types", (signal) => getTypesWork(3600, signal), { every: 15_000 });
+  const known = types.data?.types ?? [];
   const [asking, setAsking] = useState<{ what: "pause" | "limits"; type: string } | null>(null);
   const close = () => {
     setAsking(null);
@@ -24,12 +27,9 @@ export function TypesPage() {
   return (
     <>
       <PageHead title="Types" />
-      {types.problem && <Trouble problem={types.problem} retry={types.refresh} />}
-      {types.loading ? (
-        <Loading />
-      ) : types.data?.types.length ? (
+      <Listed source={types} some={known.length > 0} empty={<Empty title="No type of task is known yet." />}>
         <div class="scroller" tabIndex={0} role="region" aria-label="Types">
-          <table class="rows framed">
+          <table class="rows framed stacked">
             <thead>
               <tr>
                 <th>Type</th>
@@ -49,7 +49,7 @@ export function TypesPage() {
               </tr>
             </thead>
             <tbody>
-              {types.data.types.map((type) => (
+              {known.map((type) => (
                 <Row
                   key={type.type}
                   type={type}
@@ -62,9 +62,7 @@ export function TypesPage() {
             </tbody>
           </table>
         </div>
-      ) : (
-        !types.problem && <Empty title="No type of task is known yet." />
-      )}
+      </Listed>
       {asking?.what === "pause" && <PauseDialog type={asking.type} close={close} />}
       {asking?.what === "limits" && <LimitDialog type={asking.type} close={close} />}
     </>
@@ -91,16 +89,16 @@ function Row({ type, control, work, ask, refresh }: RowProps) {
         </a>{" "}
         {paused && <span class="badge retrying">Paused</span>}
       </td>
-      <Number value={waiting} to={{ type: type.type, status: ["pending", "retrying"] }} beside={type.delayed ? `+${short(type.delayed)} delayed` : ""} />
-      <Number value={type.processing} to={{ type: type.type, status: "processing" }} />
-      <Number value={type.completed} to={{ type: type.type, status: "completed" }} />
-      <Number value={type.failed - type.retrying + type.buried} to={{ type: type.type, status: ["failed", "buried"] }} bad />
-      <td class="number">{pair(work?.wait)}</td>
-      <td class="number">{pair(work?.run)}</td>
-      <td class="number">
+      <Number name="Waiting" value={waiting} to={{ type: type.type, status: ["pending", "retrying"] }} beside={type.delayed ? `+${short(type.delayed)} delayed` : ""} />
+      <Number name="Running" value={type.processing} to={{ type: type.type, status: "processing" }} />
+      <Number name="Completed" value={type.completed} to={{ type: type.type, status: "completed" }} />
+      <Number name="Failed" value={type.failed - type.retrying + type.buried} to={{ type: type.type, status: ["failed", "buried"] }} bad />
+      <td class="number half" data-label="Waited p50 · p95">{pair(work?.wait)}</td>
+      <td class="number half" data-label="Ran p50 · p95">{pair(work?.run)}</td>
+      <td class="number half" data-label="Workers">
         {type.workers ? type.workers : <span class={waiting ? "late" : "soft"}>{waiting ? "nobody" : "–"}</span>}
       </td>
-      <td class="limits">
+      <td class="limits half" data-label="Limits">
         {limit?.tasksPerSecond ? <span>{limit.tasksPerSecond}/s</span> : null}
         {limit?.maxRunning ? <span>{limit.maxRunning} at once</span> : null}
         {!limit?.tasksPerSecond && !limit?.maxRunning && <span class="soft">none</span>}
@@ -131,15 +129,16 @@ function pair(durations: { p50: number | null; p95: number | null } | undefined)
 }
 
 interface NumberProps {
+  name: string;
   value: number;
   to: Record<string, string | string[]>;
   beside?: string;
   bad?: boolean;
 }
 
-function Number({ value, to, beside, bad }: NumberProps) {
+function Number({ name, value, to, beside, bad }: NumberProps) {
   return (
-    <td class="number">
+    <td class="number" data-label={name}>
       {value ? (
         <a class={bad ? "late" : undefined} href={href("/tasks", to)}>
           {short(value)}

@@ -1,11 +1,13 @@
-/** Workers: who is alive, what each runs now, and who has gone silent. */
+/** Workers: who is alive, how they are, what each runs now, and who has gone silent. */
 
 import { api, take, type Task, type Worker } from "../api/client";
 import { now } from "../clock";
-import { plural, seconds, shortId, span } from "../format";
+import { bytes, plural, seconds, shortId, span } from "../format";
 import { href } from "../router";
 import { useResource } from "../resource";
-import { Ago, Bar, Empty, Loading, PageHead, Trouble } from "../ui/basic";
+import { Ago, Bar, Empty, Fact, PageHead } from "../ui/basic";
+import { Listed } from "../ui/listed";
+import "../styles/workers.css";
 
 export function WorkersPage() {
   const workers = useResource("workers", (signal) => take(api.GET("/api/workers", { signal })), { live: true, every: 2000 });
@@ -27,82 +29,96 @@ export function WorkersPage() {
           </span>
         )}
       </PageHead>
-      {workers.problem && <Trouble problem={workers.problem} retry={workers.refresh} />}
-      {workers.loading ? (
-        <Loading />
-      ) : known.length ? (
-        <div class="worker-list">
-          {known.map((worker) => (
-            <WorkerCard
-              key={worker.instance}
-              worker={worker}
-              tasks={running.data?.tasks.filter((task) => task.workerId === worker.workerId) ?? []}
-            />
-          ))}
-        </div>
-      ) : (
-        !workers.problem && (
+      <Listed
+        source={workers}
+        some={known.length > 0}
+        empty={
           <Empty title="No worker has ever been here.">
             <p>Start one where your code is:</p>
             <pre>tasklib worker app.tasks</pre>
           </Empty>
-        )
-      )}
+        }
+      >
+        {known.map((worker) => (
+          <WorkerCard
+            key={worker.instance}
+            worker={worker}
+            tasks={running.data?.tasks.filter((task) => task.workerId === worker.workerId) ?? []}
+          />
+        ))}
+      </Listed>
     </>
   );
 }
 
 function WorkerCard({ worker, tasks }: { worker: Worker; tasks: Task[] }) {
-  const silent = seconds(worker.heartbeatAt, now.value);
   return (
     <section class={worker.alive ? "panel worker" : "panel worker gone"} data-row>
       <header>
         <h2>
-          <span class={worker.alive ? "alive yes" : "alive no"}>{worker.alive ? "alive" : "silent"}</span>{" "}
+          <span class={worker.alive ? "badge completed" : "badge failed"}>{worker.alive ? "Alive" : "Silent"}</span>{" "}
           <span class="row-link" tabIndex={-1}>
             {worker.workerId}
           </span>
         </h2>
         <div class="aside">
-          {worker.host} · pid {worker.pid} · up <Up since={worker.startedAt} />
+          {worker.host} · pid {worker.pid}
         </div>
       </header>
-      <div class="worker-body">
-        <div class="worker-load">
-          <Bar part={worker.running / Math.max(worker.concurrency, 1)} label={`Slots of ${worker.workerId} in use`} />
-          <span>
-            {worker.running} / {worker.concurrency} running
-          </span>
-          <span class={worker.alive ? "soft" : "late"}>
-            heartbeat {worker.alive ? <>{span(Math.max(silent, 0))} ago</> : <Ago at={worker.heartbeatAt} />}
-          </span>
-        </div>
-        {tasks.length > 0 && (
-          <ul class="running">
-            {tasks.map((task) => (
-              <li key={task.id}>
-                <a href={href(`/tasks/${task.id}`)}>
-                  {task.type} <code class="id">{shortId(task.id)}</code>
-                </a>
-                {task.progress !== null && <Bar part={task.progress} label={`Progress of ${task.type}`} />}
-                <span class="soft">{task.lastAttemptAt && span(seconds(task.lastAttemptAt, now.value))}</span>
-              </li>
-            ))}
-          </ul>
-        )}
-        <p class="tag-list">
-          {worker.types.slice(0, 30).map((type) => (
-            <a key={type} class="tag" href={href("/tasks", { type })}>
-              {type}
-            </a>
-          ))}
-          {worker.types.length > 30 && <span class="soft">and {worker.types.length - 30} more</span>}
-        </p>
-      </div>
+      <Vitals worker={worker} />
+      {tasks.length > 0 && <Running tasks={tasks} />}
+      <p class="tag-list">
+        {worker.types.slice(0, 30).map((type) => (
+          <a key={type} class="tag" href={href("/tasks", { type })}>
+            {type}
+          </a>
+        ))}
+        {worker.types.length > 30 && <span class="soft">and {worker.types.length - 30} more</span>}
+      </p>
     </section>
   );
 }
 
-function Up({ since }: { since: string }) {
-  return <time dateTime={since}>{span(Math.max(seconds(since, now.value), 0))}</time>;
+/** How it said it was, with its last heartbeat. */
+function Vitals({ worker }: { worker: Worker }) {
+  const { running, concurrency, memoryBytes, stuckThreads } = worker;
+  return (
+    <dl class="strip vitals">
+      <Fact name="Running">
+        {running} of {concurrency}{" "}
+        <Bar part={running / Math.max(concurrency, 1)} label={`Slots of ${worker.workerId} in use`} />
+      </Fact>
+      <Fact name="Last heartbeat">
+        <span class={worker.alive ? undefined : "late"}>
+          <Ago at={worker.heartbeatAt} />
+        </span>
+      </Fact>
+      <Fact name="Memory">{memoryBytes === null ? "–" : bytes(memoryBytes)}</Fact>
+      <Fact name="Stuck threads">
+        <span class={stuckThreads ? "late" : undefined} title="Threads that never came back from tasks that were out of time">
+          {stuckThreads}
+        </span>
+      </Fact>
+      <Fact name="Up">{span(Math.max(seconds(worker.startedAt, now.value), 0))}</Fact>
+    </dl>
+  );
+}
+
+function Running({ tasks }: { tasks: Task[] }) {
+  return (
+    <ul class="running">
+      {tasks.map((task) => (
+        <li key={task.id}>
+          <a href={href(`/tasks/${task.id}`)}>
+            {task.type} <code class="id">{shortId(task.id)}</code>
+          </a>
+          <span class="number soft">{task.lastAttemptAt && span(Math.max(seconds(task.lastAttemptAt, now.value), 0))}</span>
+          <span class="running-how">
+            {task.progress !== null && <Bar part={task.progress} label={`Progress of ${task.type}`} />}
+            <span class="preview">{task.progressMessage}</span>
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
 }

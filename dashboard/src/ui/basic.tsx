@@ -2,15 +2,16 @@
 
 import type { ComponentChildren } from "preact";
 import type { Problem, Status, Task } from "../api/client";
-import { now } from "../clock";
+import { now, TICK } from "../clock";
 import { absolute, relative } from "../format";
+import { href } from "../router";
 import { say } from "../toasts";
 
 /** The status a person sees: waiting for its time and waiting for a retry have names of their own. */
 export type Shown = Status | "delayed" | "retrying";
 
 export function shownStatus(task: Pick<Task, "status" | "runAfter" | "nextRetryAt" | "completedAt">): Shown {
-  if (task.status === "pending" && task.runAfter && Date.parse(task.runAfter) > now.value) return "delayed";
+  if (task.status === "pending" && task.runAfter && Date.parse(task.runAfter) > now.value + TICK) return "delayed";
   if (task.status === "failed" && !task.completedAt) return "retrying";
   return task.status;
 }
@@ -68,7 +69,7 @@ export function Copy({ text, label = "Copy" }: { text: string; label?: string })
     }
   };
   return (
-    <Button kind="small" onClick={() => void copy()} label={label === "Copy" ? "Copy" : label}>
+    <Button kind="small" onClick={() => void copy()} label={label}>
       Copy
     </Button>
   );
@@ -124,6 +125,15 @@ export function Trouble({ problem, retry }: { problem: Problem; retry?: () => vo
   );
 }
 
+/** What the service did not take, said beside what was typed. */
+export function Refusal({ children }: { children: ComponentChildren }) {
+  return (
+    <p class="trouble" role="alert">
+      {children}
+    </p>
+  );
+}
+
 export function PageHead({ title, children }: { title: ComponentChildren; children?: ComponentChildren }) {
   return (
     <div class="page-head">
@@ -138,6 +148,16 @@ export function Bar({ part, label }: { part: number; label: string }) {
     <progress max={1} value={Math.max(0, Math.min(1, part))} aria-label={label}>
       {Math.round(part * 100)} %
     </progress>
+  );
+}
+
+/** One number with its name, in a strip of several. */
+export function Fact({ name, children, to }: { name: string; children: ComponentChildren; to?: string | undefined }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{to ? <a href={href(to)}>{children}</a> : children}</dd>
+    </div>
   );
 }
 

@@ -22,17 +22,20 @@ interface ChartProps {
   format: (value: number) => string;
   /** What is shown where there is nothing yet. */
   empty: string;
+  /** Seconds that are shown at least, however few the values. */
+  atLeast?: number;
 }
 
 const HEIGHT = 170;
 
-export function Chart({ title, times, lines, format, empty }: ChartProps) {
+export function Chart({ empty, ...drawn }: ChartProps) {
+  const { title, lines, format } = drawn;
   const [at, setAt] = useState<number | null>(null);
   const some = lines.some((line) => line.values.some((value) => value !== null));
   return (
     <Panel title={title} class="chart" aside={<Legend lines={lines} at={at} format={format} />}>
       {some ? (
-        <Plot times={times} lines={lines} format={format} point={setAt} title={title} />
+        <Plot {...drawn} point={setAt} />
       ) : (
         <p class="chart-empty">{empty}</p>
       )}
@@ -77,7 +80,8 @@ function lastOf(values: (number | null)[]): number | null {
 
 type PlotProps = Omit<ChartProps, "empty"> & { point: (at: number | null) => void };
 
-function Plot({ times, lines, format, point, title }: PlotProps) {
+function Plot(drawn: PlotProps) {
+  const { times, lines, format, title } = drawn;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const shape = lines.map((line) => line.name).join();
@@ -87,7 +91,7 @@ function Plot({ times, lines, format, point, title }: PlotProps) {
     const element = box.current!;
     const draw = () => {
       plot.current?.destroy();
-      plot.current = new uPlot(options(element, lines, format, point), data, element);
+      plot.current = new uPlot(options(element, drawn), data, element);
     };
     draw();
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }));
@@ -116,7 +120,7 @@ function told(lines: Line[], format: (value: number) => string): string {
   return parts.join("; ");
 }
 
-function options(element: HTMLElement, lines: Line[], format: ChartProps["format"], point: PlotProps["point"]): uPlot.Options {
+function options(element: HTMLElement, { lines, format, point, atLeast = 0 }: PlotProps): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const color = (name: string) => style.getPropertyValue(`--${name}`).trim();
   const axis = { stroke: color("soft"), font: "11px system-ui", grid: { stroke: color("line"), width: 1 }, ticks: { show: false } };
@@ -126,7 +130,10 @@ function options(element: HTMLElement, lines: Line[], format: ChartProps["format
     legend: { show: false },
     padding: [10, 24, 0, 0],
     cursor: { y: false, sync: { key: "charts" }, points: { size: 6 } },
-    scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, Number.EPSILON)] } },
+    scales: {
+      x: { range: (_, first, last) => [Math.min(first, last - atLeast), last] },
+      y: { range: (_, __, most) => [0, Math.max(most * 1.1, Number.EPSILON)] },
+    },
     axes: [
       { ...axis, size: 26, space: 70, values: (_, marks) => marks.map((mark) => moment(mark, marks)) },
       { ...axis, size: 58, values: (_, values) => values.map((value) => (value ? format(value) : value === null ? "" : "0")) },
@@ -138,10 +145,17 @@ function options(element: HTMLElement, lines: Line[], format: ChartProps["format
         stroke: color(`c-${line.color}`),
         width: 1.5,
         ...(line.filled ? { fill: `${color(`c-${line.color}`)}22` } : {}),
-        points: { show: false },
+        points: { show: true, size: 6, filter: lonely },
         spanGaps: false,
       })),
     ],
     hooks: { setCursor: [(shown) => point(shown.cursor.idx ?? null)] },
   };
+}
+
+/** The values without a neighbour, which no line shows: each gets a dot. */
+function lonely(plot: uPlot, series: number): number[] {
+  const values = plot.data[series] ?? [];
+  const known = (at: number) => values[at] !== null && values[at] !== undefined;
+  return [...values.keys()].filter((at) => known(at) && !known(at - 1) && !known(at + 1));
 }

@@ -3,7 +3,8 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Button } from "./basic";
+import { Problem } from "../api/client";
+import { Button, Refusal } from "./basic";
 
 interface DialogProps {
   title: string;
@@ -38,6 +39,48 @@ export function Dialog({ title, onClose, children, wide }: DialogProps) {
       </header>
       {children}
     </dialog>
+  );
+}
+
+interface FormProps extends DialogProps {
+  /** The word on the button that sends. */
+  verb: string;
+  danger?: boolean;
+  /** There is nothing to send yet, or nothing at all. */
+  off?: boolean;
+  /** What is thrown is shown above the button, and the fields stay; false leaves them without a word. */
+  send: (form: FormData) => Promise<unknown>;
+}
+
+/** A dialog with fields: sends them once, says what was refused, and closes when it went well. */
+export function FormDialog({ verb, danger, off, send, children, onClose, ...dialog }: FormProps) {
+  const [problem, setProblem] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      if ((await send(new FormData(event.currentTarget as HTMLFormElement))) !== false) onClose();
+    } catch (error) {
+      setProblem(error instanceof Problem ? error.detail : (error as Error).message);
+    }
+    setBusy(false);
+  };
+  return (
+    <Dialog {...dialog} onClose={onClose}>
+      <form onSubmit={(event) => void submit(event)}>
+        <div class="dialog-body">
+          {children}
+          {problem && <Refusal>{problem}</Refusal>}
+        </div>
+        <footer>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind={danger ? "danger" : "primary"} type="submit" disabled={busy || off}>
+            {verb}
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
   );
 }
 

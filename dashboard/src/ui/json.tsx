@@ -1,20 +1,15 @@
-/** JSON that can be read, folded and copied. Everything from a task is text here, never markup. */
+/** JSON that can be read and folded. Everything from a task is text here, never markup. */
 
 import { useState } from "preact/hooks";
-import { Button, Copy } from "./basic";
+import { Button } from "./basic";
 
 const LONG = 2000;
 const MANY = 100;
 
 export function Json({ value, label }: { value: unknown; label: string }) {
   return (
-    <div class="json">
-      <div class="json-tools">
-        <Copy text={JSON.stringify(value, null, 2)} label={`Copy ${label}`} />
-      </div>
-      <div class="json-body" role="group" aria-label={label} tabIndex={0}>
-        <Value value={value} depth={0} />
-      </div>
+    <div class="json" role="group" aria-label={label} tabIndex={0}>
+      <Value value={value} depth={0} />
     </div>
   );
 }

@@ -1,13 +1,11 @@
 /** A new task, from nothing or from one that was there before. */
 
 import { signal } from "@preact/signals";
-import { useState } from "preact/hooks";
 import { resubmit, submit } from "../actions";
-import { type CreateTask, Problem, type TaskDetail } from "../api/client";
+import type { CreateTask, TaskDetail } from "../api/client";
 import { stats } from "../live";
 import { go, href } from "../router";
-import { Button } from "./basic";
-import { Dialog } from "./dialog";
+import { FormDialog } from "./dialog";
 
 const STARS = "**********";
 const open = signal<{ like?: TaskDetail } | null>(null);
@@ -21,42 +19,15 @@ export function SubmitDialog() {
 }
 
 function Form({ like }: { like: TaskDetail | undefined }) {
-  const [problem, setProblem] = useState<string | null>(null);
-  const [busy, setBusy] = useState(false);
   const close = () => (open.value = null);
-  const send = async (event: SubmitEvent) => {
-    event.preventDefault();
-    setBusy(true);
-    try {
-      const form = new FormData(event.currentTarget as HTMLFormElement);
-      const id = like ? await again(like, form) : await submit(read(form));
-      close();
-      go(href(`/tasks/${id}`));
-    } catch (error) {
-      setProblem(error instanceof Problem ? error.detail : (error as Error).message);
-    } finally {
-      setBusy(false);
-    }
+  const send = async (form: FormData) => {
+    const id = like ? await again(like, form) : await submit(read(form));
+    go(href(`/tasks/${id}`));
   };
   return (
-    <Dialog title={like ? `Submit ${like.type} again` : "New task"} onClose={close} wide>
-      <form onSubmit={(event) => void send(event)}>
-        <div class="dialog-body form">
-          {like ? <Again like={like} /> : <Fresh />}
-          {problem && (
-            <p class="trouble" role="alert">
-              {problem}
-            </p>
-          )}
-        </div>
-        <footer>
-          <Button onClick={close}>Cancel</Button>
-          <Button kind="primary" type="submit" disabled={busy}>
-            Submit
-          </Button>
-        </footer>
-      </form>
-    </Dialog>
+    <FormDialog title={like ? `Submit ${like.type} again` : "New task"} verb="Submit" onClose={close} send={send} wide>
+      {like ? <Again like={like} /> : <Fresh />}
+    </FormDialog>
   );
 }
 

@@ -1,5 +1,6 @@
 /** The life of one task as a picture: how long it waited, ran, failed and waited again. */
 
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Attempt, TaskDetail } from "../api/client";
 import { now } from "../clock";
 import { absolute, span, timeOfDay } from "../format";
@@ -9,6 +10,7 @@ interface Piece {
   from: number;
   to: number;
   text: string;
+  attempt: number | undefined;
 }
 
 const NAMES: Record<Piece["kind"], string> = {
@@ -22,31 +24,42 @@ const NAMES: Record<Piece["kind"], string> = {
   lost: "its worker was lost",
 };
 
+/** Pixels that a letter in the picture takes at most. */
+const LETTER = 7;
+
 export function Timeline({ task }: { task: TaskDetail }) {
-  const pieces = piecesOf(task, now.value);
-  const [first, last] = [pieces[0], pieces[pieces.length - 1]];
-  if (!first || !last) return null;
+  const [first, ...rest] = piecesOf(task, now.value);
+  return first ? <Picture first={first} rest={rest} /> : null;
+}
+
+function Picture({ first, rest }: { first: Piece; rest: Piece[] }) {
+  const [figure, pixels] = useWidth();
+  const pieces = [first, ...rest];
+  const last = rest[rest.length - 1] ?? first;
   const placed = place(pieces);
   const kinds = [...new Set(pieces.map((piece) => piece.kind))];
   const told = pieces.map((piece) => `${piece.text} ${span((piece.to - piece.from) / 1000)}`).join(", then ");
   return (
-    <figure class="timeline">
+    <figure class="timeline" ref={figure}>
       <svg role="img" aria-label={`What happened: ${told}`} height="44" width="100%">
         {placed.map(({ piece, x, width }, at) => (
           <g key={at}>
             <rect class={`t-${piece.kind}`} x={`${x}%`} y="4" width={`${width}%`} height="26" rx="3">
               <title>{`${piece.text}: ${span((piece.to - piece.from) / 1000)}, from ${absolute(piece.from)}`}</title>
             </rect>
-            {width > 7 && (
-              <text class="t-text" x={`${x + width / 2}%`} y="21" text-anchor="middle">
-                {span((piece.to - piece.from) / 1000)}
-              </text>
-            )}
+            <text class="t-text" x={`${x + width / 2}%`} y="21" text-anchor="middle">
+              {labels(piece).find((label) => (label.length + 1) * LETTER < (width / 100) * pixels)}
+            </text>
           </g>
         ))}
         <text class="t-edge" x="0" y="43">
           {absolute(first.from)}
         </text>
+        {pixels > 480 && (
+          <text class="t-edge" x="50%" y="43" text-anchor="middle">
+            {span((last.to - first.from) / 1000)} in all
+          </text>
+        )}
         <text class="t-edge" x="100%" y="43" text-anchor="end">
           {sameDay(first.from, last.to) ? timeOfDay(last.to) : absolute(last.to)}
         </text>
@@ -58,17 +71,35 @@ export function Timeline({ task }: { task: TaskDetail }) {
             {NAMES[kind]}
           </span>
         ))}
-        {pieces.length > 2 && <span class="soft">Long spans are drawn shorter than they were.</span>}
+        {pieces.length > 1 && <span>Long spans are drawn shorter than they were.</span>}
       </figcaption>
     </figure>
   );
 }
 
+/** How wide the element is, now and whenever that changes. */
+function useWidth() {
+  const element = useRef<HTMLElement>(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const resized = new ResizeObserver(([entry]) => setWidth(entry?.contentRect.width ?? 0));
+    resized.observe(element.current!);
+    return () => resized.disconnect();
+  }, []);
+  return [element, width] as const;
+}
+
+/** What can stand in a piece, the most telling first. */
+function labels({ from, to, attempt }: Piece): string[] {
+  const lasted = span((to - from) / 1000);
+  return attempt ? [`#${attempt} · ${lasted}`, lasted, `#${attempt}`] : [lasted];
+}
+
 function piecesOf(task: TaskDetail, now: number): Piece[] {
   const pieces: Piece[] = [];
   let at = Date.parse(task.createdAt);
-  const add = (kind: Piece["kind"], to: number, text: string) => {
-    if (to > at || kind !== "waited") pieces.push({ kind, from: at, to: Math.max(to, at), text });
+  const add = (kind: Piece["kind"], to: number, text: string, attempt?: number) => {
+    if (to > at || kind !== "waited") pieces.push({ kind, from: at, to: Math.max(to, at), text, attempt });
     at = Math.max(at, to);
   };
   const wait = (to: number, retrying: boolean) => {
@@ -79,11 +110,11 @@ function piecesOf(task: TaskDetail, now: number): Piece[] {
   for (const attempt of task.history) {
     if (!attempt.startedAt || !attempt.endedAt) continue;
     wait(Date.parse(attempt.startedAt), pieces.some((piece) => piece.kind === "failed"));
-    add(kindOf(attempt), Date.parse(attempt.endedAt), `attempt ${attempt.number} ${attempt.outcome} after`);
+    add(kindOf(attempt), Date.parse(attempt.endedAt), `attempt ${attempt.number} ${attempt.outcome} after`, attempt.number);
   }
   if (task.status === "processing" && task.lastAttemptAt) {
     wait(Date.parse(task.lastAttemptAt), pieces.length > 0 && task.attempts > 1);
-    add("running", now, `attempt ${task.attempts} has been running for`);
+    add("running", now, `attempt ${task.attempts} has been running for`, task.attempts);
   } else if (!task.completedAt) wait(now, task.status === "failed");
   return pieces;
 }

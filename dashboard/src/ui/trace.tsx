@@ -1,7 +1,6 @@
 /** An error as people read it: the message first, then the traceback with its places marked. */
 
 import { lastLine } from "../format";
-import { Copy } from "./basic";
 
 const PLACE = /^\s*File "(.+)", line (\d+), in (.+)$/;
 
@@ -9,9 +8,6 @@ export function Trace({ error }: { error: string }) {
   const lines = error.trimEnd().split("\n");
   return (
     <div class="trace">
-      <div class="json-tools">
-        <Copy text={error} label="Copy the error" />
-      </div>
       <p class="trace-message">{lastLine(error)}</p>
       {lines.length > 1 && (
         <pre tabIndex={0} aria-label="Traceback">

@@ -110,9 +110,6 @@ class Control(Answer):
     pauses: list[PauseInfo]
     limits: list[LimitInfo]
     key_limits: list[KeyLimitInfo]
-    retention: str | None = Field(
-        description="How long finished tasks are kept, as this service is set; null keeps them forever."
-    )
 
 
 @router.post("/tasks/pause", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
@@ -172,7 +169,6 @@ async def get_control(queue: Queue) -> Control:
         pauses=pauses,
         limits=limits,
         key_limits=await _key_limits(queue),
-        retention=queue.config.retention or None,
     )
 
 

@@ -18,7 +18,8 @@ from tasklib.http.fields import Answer
 from tasklib.http.schemas import Stats
 from tasklib.manage import Manage
 
-INTERVAL_SECONDS: Final = 1.0
+INTERVAL_SECONDS: Final = 0.5
+"""Half of the second in which a page shows what has changed: the other half is for reading and drawing it."""
 QUIET_SECONDS: Final = 10.0
 """After this long without news a comment is sent, and whoever listens is checked anew."""
 MAX_LISTENERS: Final = 100
@@ -35,7 +36,7 @@ class Snapshot(Answer):
 
 
 class Pulse:
-    """Reads the numbers once a second while somebody listens, and tells everybody when they have changed."""
+    """Reads the numbers twice a second while somebody listens, and tells everybody when they have changed."""
 
     def __init__(self, manage: Manage, counts: Counts) -> None:
         self._manage = manage

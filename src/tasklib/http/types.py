@@ -6,12 +6,14 @@ from datetime import datetime
 from uuid import UUID
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from tasklib.http.audit import AuditedRoute
 from tasklib.http.auth import Permission, needs
 from tasklib.http.errors import problems
 from tasklib.http.fields import Answer
 from tasklib.http.service import Counts, Service
+from tasklib.task import WorkerInfo
 
 router = APIRouter(prefix="/api", tags=["types and workers"], route_class=AuditedRoute)
 
@@ -52,6 +54,11 @@ class Worker(Answer):
     running: int
     idle: bool
     alive: bool
+    memory_bytes: int | None = Field(
+        description="What its process held at the last heartbeat; null if it does not say."
+    )
+    stuck_threads: int = Field(description="Threads that never came back from tasks that were out of time.")
+    retention: str | None = Field(description="By which rules it removes finished tasks; null: it keeps them forever.")
 
 
 class Workers(Answer):
@@ -74,9 +81,9 @@ async def list_types(service: Service, counts: Counts) -> Types:
 @router.get("/workers", responses=problems(401, 403, 503), **needs(Permission.READ))
 async def list_workers(service: Service) -> Workers:
     """Every worker instance known."""
-    same = ("instance", "worker_id", "host", "pid", "started_at", "heartbeat_at", "concurrency", "running", "idle")
-    found = [
-        Worker(types=list(each.names), alive=each.alive, **{name: getattr(each, name) for name in same})
-        for each in await service.queue.aworkers()
-    ]
-    return Workers(workers=found)
+    return Workers(workers=[_shown(each) for each in await service.queue.aworkers()])
+
+
+def _shown(worker: WorkerInfo) -> Worker:
+    same = {name: getattr(worker, name) for name in Worker.model_fields if name not in {"types", "retention"}}
+    return Worker(types=list(worker.names), retention=worker.retention or None, **same)

@@ -156,6 +156,7 @@ class ClaimedTask:
 
 def worker_from_row(row: Row) -> WorkerInfo:
     """The worker instance of a row."""
+    info = _json(row["info"])
     return WorkerInfo(
         instance=uuid(row["instance"]),
         worker_id=row["worker_id"],
@@ -168,6 +169,9 @@ def worker_from_row(row: Row) -> WorkerInfo:
         idle=bool(row["idle"]),
         alive=row["silent_for"] <= row["timeout_seconds"],
         running=row["running"],
+        memory_bytes=info.get("memory_bytes"),
+        stuck_threads=info.get("stuck_threads", 0),
+        retention=info.get("retention", ""),
     )
 
 

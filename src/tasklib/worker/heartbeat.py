@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from tasklib.errors import TaskLibError
@@ -31,13 +32,16 @@ class Heartbeat:
         timeout_seconds: float,
         now: Callable[[], datetime | None],
         declared_dead: Callable[[], None],
+        vitals: Callable[[], Mapping[str, Any] | None],
     ) -> None:
+        """`vitals` is asked at each beat, in its thread, what the instance tells of itself; None: nothing new."""
         self._database = database
         self.instance = instance
         self._interval = interval_seconds
         self._timeout = timeout_seconds
         self._now = now
         self._declared_dead = declared_dead
+        self.vitals = vitals
         # The registration was the first beat.
         self._last = self._held_since = time.monotonic()
         self._failing = False
@@ -80,7 +84,7 @@ class Heartbeat:
         # The moment before the request counts: the database saw it no earlier.
         asked = time.monotonic()
         try:
-            known = self._database.run(lambda: workers.beat(self.instance, None, self._now()))
+            known = self._database.run(lambda: workers.beat(self.instance, self.vitals(), self._now()))
         except TaskLibError as error:
             if not self._failing and not self._stopped.is_set():
                 log.warning("cannot send heartbeats, trying until the database is back: %s", error)

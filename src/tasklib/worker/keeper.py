@@ -69,6 +69,8 @@ class Keeper:
         self._ticked = time.monotonic()
         self.instance: UUID | None = None
         """As whom the process lives now; its last word counts when it has died."""
+        self.vitals: dict[str, Any] | None = None
+        """How the process said it was, last."""
         self._running: set[int] = set()
 
     def heard(self, message: Message) -> None:
@@ -81,6 +83,7 @@ class Keeper:
                     self._config, self._database = self._databases.of(message["config"])
             case "tick":
                 self._ticked = time.monotonic()
+                self.vitals = message["vitals"]
                 self._live_as(None if message["instance"] is None else UUID(message["instance"]))
             case _:
                 pass
@@ -162,6 +165,7 @@ class _Pulse(Heartbeat):
             timeout_seconds=config.worker_timeout_seconds,
             now=lambda: None,
             declared_dead=lambda: None,
+            vitals=lambda: keeper.vitals,
         )
         self._keeper = keeper
         self._link = link

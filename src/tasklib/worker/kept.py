@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,8 @@ from tasklib.worker.link import Link, Message
 PATIENCE = 0.6
 """The part of the worker timeout without word from the supervisor after which the worker beats itself, at the latest:
 early enough to be heard before it would have to stop claiming."""
+
+Vitals = Callable[[], Mapping[str, Any] | None]
 
 
 class SupervisorLink:
@@ -28,6 +30,7 @@ class SupervisorLink:
         self._lock = threading.Lock()
         self._told = False
         self._instance: UUID | None = None
+        self._vitals: Vitals = lambda: None
         self._beats: dict[str, Message] = {}
 
     @property
@@ -35,14 +38,15 @@ class SupervisorLink:
         """True once the supervisor has ended without ending us."""
         return self._link.is_cut
 
-    def live_as(self, instance: UUID | None) -> None:
-        """Say as which instance this process lives now, if any."""
-        self._instance = instance
+    def live_as(self, instance: UUID | None, vitals: Vitals = lambda: None) -> None:
+        """Say as which instance this process lives now, if any, and with every tick how it is."""
+        self._instance, self._vitals = instance, vitals
         self.tick()
 
     def tick(self) -> None:
         """Show that the event loop turns."""
-        self._link.send("tick", instance=None if self._instance is None else str(self._instance))
+        instance = None if self._instance is None else str(self._instance)
+        self._link.send("tick", instance=instance, vitals=self._vitals())
 
     def last_beat(self, instance: UUID) -> Message | None:
         """The newest beat that the supervisor has sent in the name of an instance, once."""
@@ -73,7 +77,7 @@ class KeptHeartbeat(Heartbeat):
 
     def start(self) -> None:
         """Ask the supervisor to beat for this instance."""
-        self._supervisor.live_as(self.instance)
+        self._supervisor.live_as(self.instance, self.vitals)
         super().start()
 
     def stop(self) -> None:

@@ -46,6 +46,7 @@ from tasklib.worker.reaper import Reaper
 from tasklib.worker.scheduler import Scheduler
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import StopSignals
+from tasklib.worker.vitals import vitals
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -443,6 +444,7 @@ class Worker:
             timeout_seconds=self._queue.config.worker_timeout_seconds,
             concurrency=self._settings.concurrency,
             names=tuple(self._names()),
+            info=self._vitals(),
         )
 
     def _heartbeat(self, instance: UUID) -> Heartbeat:
@@ -460,7 +462,11 @@ class Worker:
             timeout_seconds=self._queue.config.worker_timeout_seconds,
             now=self._queue.clock.now,
             declared_dead=declared_dead,
+            vitals=self._vitals,
         )
+
+    def _vitals(self) -> dict[str, Any]:
+        return vitals(stuck_threads=len(self._runner.stuck), retention=self._queue.config.retention)
 
     def _declared_dead(self) -> None:
         if self._claimer is not None:

@@ -138,13 +138,7 @@ def test_pause_and_resume_everything(queue: Face, http: Client) -> None:
     assert queue.is_paused()
     assert http.get("/api/control").json()["paused"] is True
     assert http.post("/api/tasks/resume").json() == {"paused": False}
-    assert http.get("/api/control").json() == {
-        "paused": False,
-        "pauses": [],
-        "limits": [],
-        "keyLimits": [],
-        "retention": None,
-    }
+    assert http.get("/api/control").json() == {"paused": False, "pauses": [], "limits": [], "keyLimits": []}
 
 
 def test_pause_one_type_with_a_reason(http: Client) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -31,6 +31,8 @@ class Registration:
     timeout_seconds: float
     concurrency: int
     names: tuple[str, ...]
+    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What it tells of itself; every beat may tell it anew."""
 
 
 def register_worker(who: Registration, now: datetime | None) -> Operation[None]:
@@ -46,7 +48,7 @@ def register_worker(who: Registration, now: datetime | None) -> Operation[None]:
             "timeout": who.timeout_seconds,
             "concurrency": who.concurrency,
             "names": dumps(list(who.names)),
-            "info": "{}",
+            "info": dumps(dict(who.info)),
             "now": now,
         },
     )

@@ -1,0 +1,74 @@
+/** The audit log: who changed what over HTTP, and when. */
+
+import { api, type AuditEntry, take } from "../api/client";
+import { jsonPreview, shortId } from "../format";
+import { href, query, setQuery } from "../router";
+import { useResource } from "../resource";
+import { Ago, Button, Empty, Panel } from "../ui/basic";
+import { Listed } from "../ui/listed";
+
+const PAGE = 50;
+
+export function Audit() {
+  const before = Number(query.value.get("before")) || undefined;
+  const log = useResource(
+    `audit ${before ?? ""}`,
+    (signal) => take(api.GET("/api/audit", { params: { query: { limit: PAGE, ...(before ? { before } : {}) } }, signal })),
+    { every: before ? undefined : 5000 },
+  );
+  const entries = log.data?.entries ?? [];
+  const last = entries[entries.length - 1];
+  return (
+    <Panel title="Audit log" aside="Every change made over HTTP">
+      <Listed source={log} some={entries.length > 0} empty={<Empty title="Nothing was changed yet." />}>
+        <div class="scroller" tabIndex={0} role="region" aria-label="Audit log">
+          <table class="rows stacked">
+            <thead>
+              <tr>
+                <th>What</th>
+                <th>Who</th>
+                <th>From</th>
+                <th>When</th>
+              </tr>
+            </thead>
+            <tbody>
+              {entries.map((entry) => (
+                <Row key={entry.seq} entry={entry} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+        <nav class="pages inside" aria-label="Pages of the audit log">
+          <Button disabled={!before} onClick={() => setQuery({ before: null })}>
+            Newest
+          </Button>
+          <Button disabled={entries.length < PAGE} onClick={() => last && setQuery({ before: String(last.seq) })}>
+            Older →
+          </Button>
+        </nav>
+      </Listed>
+    </Panel>
+  );
+}
+
+function Row({ entry }: { entry: AuditEntry }) {
+  const isTask = entry.target && /^[0-9a-f-]{36}$/.test(entry.target) && entry.action.includes("task");
+  return (
+    <tr>
+      <td class="long">
+        <strong>{entry.action.replaceAll("_", " ")}</strong>{" "}
+        {isTask ? <a href={href(`/tasks/${entry.target}`)}>{shortId(entry.target!)}</a> : entry.target}
+        <div class="preview">{jsonPreview(entry.detail)}</div>
+      </td>
+      <td class="half" data-label="Who">
+        {entry.actor} <span class="hint">{entry.role}</span>
+      </td>
+      <td class="soft" data-label="From">
+        {entry.remote ?? "–"}
+      </td>
+      <td class="brief" data-label="When">
+        <Ago at={entry.at} />
+      </td>
+    </tr>
+  );
+}

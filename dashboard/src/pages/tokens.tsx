@@ -1,0 +1,174 @@
+/** The tokens: who may come in, as what, and until when. */
+
+import { useState } from "preact/hooks";
+import { api, take, type Token } from "../api/client";
+import { useResource } from "../resource";
+import { loadSession, session } from "../session";
+import { attempt } from "../toasts";
+import { Ago, Button, Choice, Copy, Empty, Panel } from "../ui/basic";
+import { confirm, Dialog, FormDialog } from "../ui/dialog";
+import { Listed } from "../ui/listed";
+
+export function Tokens() {
+  const tokens = useResource("tokens", (signal) => take(api.GET("/api/tokens", { signal })), { every: 10_000 });
+  const [making, setMaking] = useState(false);
+  const known = tokens.data?.tokens ?? [];
+  const make = (
+    <Button kind="small" onClick={() => setMaking(true)}>
+      New token
+    </Button>
+  );
+  return (
+    <Panel title="Tokens" aside={make}>
+      <Listed source={tokens} some={known.length > 0} empty={<NoTokens />} rows={2}>
+        <div class="scroller" tabIndex={0} role="region" aria-label="Tokens">
+          <table class="rows stacked">
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th>Role</th>
+                <th>Begins</th>
+                <th>Last used</th>
+                <th>Expires</th>
+                <th class="doing">
+                  <span class="unseen">Actions</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {known.map((token) => (
+                <Row key={token.id} token={token} refresh={tokens.refresh} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </Listed>
+      {making && (
+        <TokenDialog
+          first={!known.length}
+          close={() => {
+            setMaking(false);
+            tokens.refresh();
+          }}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function NoTokens() {
+  return (
+    <Empty title="No tokens.">
+      {session.value?.name === "local" ? (
+        <p>The service is open to this machine, and to nobody else. The first token changes that: from then on everybody needs one.</p>
+      ) : (
+        <p>Who may come in is decided by the application around this service.</p>
+      )}
+    </Empty>
+  );
+}
+
+function Row({ token, refresh }: { token: Token; refresh: () => void }) {
+  const revoke = () =>
+    confirm({
+      title: `Revoke the token ${token.name}?`,
+      verb: "Revoke 1 token",
+      danger: true,
+      text: { body: <p>Whoever uses it is refused within a second. It cannot be undone.</p> },
+      work: async () => {
+        const params = { path: { token_id: token.id } };
+        await attempt(() => take(api.DELETE("/api/tokens/{token_id}", { params })), `${token.name} was revoked.`);
+        refresh();
+      },
+    });
+  return (
+    <tr>
+      <td class="long">{token.name}</td>
+      <td data-label="Role">{token.role}</td>
+      <td data-label="Begins">
+        <code>{token.begins}…</code>
+      </td>
+      <td data-label="Last used">
+        <Ago at={token.lastUsedAt} />
+      </td>
+      <td data-label="Expires">
+        <Ends token={token} />
+      </td>
+      <td class="doing">
+        {token.valid && (
+          <Button kind="small danger" onClick={revoke} label={`Revoke ${token.name}`}>
+            Revoke
+          </Button>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+function Ends({ token }: { token: Token }) {
+  if (token.revokedAt) {
+    return (
+      <span class="late">
+        revoked <Ago at={token.revokedAt} />
+      </span>
+    );
+  }
+  return token.expiresAt ? <Ago at={token.expiresAt} /> : <>never</>;
+}
+
+const ROLES = ["viewer", "operator", "admin", "producer", "worker"];
+const DAYS: Record<string, number> = { "30": 30, "90": 90, "365": 365 };
+const EXPIRES: [string, string][] = [["", "never"], ...Object.keys(DAYS).map((days): [string, string] => [days, `in ${days} days`])];
+
+function TokenDialog({ first, close }: { first: boolean; close: () => void }) {
+  const [secret, setSecret] = useState<string | null>(null);
+  const send = async (form: FormData) => {
+    const days = DAYS[form.get("expires") as string];
+    const role = form.get("role") as Token["role"];
+    const expiresAt = days ? { expiresAt: new Date(Date.now() + days * 86_400_000).toISOString() } : {};
+    const made = await take(api.POST("/api/tokens", { body: { name: (form.get("name") as string).trim(), role, ...expiresAt } }));
+    setSecret(made.secret);
+    // The first token closes the door behind us, so we go through it at once.
+    if (first) {
+      await take(api.POST("/api/session", { headers: { Authorization: `Bearer ${made.secret}` } }));
+      await loadSession();
+    }
+    return false;
+  };
+  if (secret) return <Secret secret={secret} close={close} />;
+  return (
+    <FormDialog title="New token" verb="Make it" onClose={close} send={send}>
+      {first && <p class="soft">This is the first: from now on everybody needs a token. It is an admin’s, and you stay signed in.</p>}
+      <label class="field stacked">
+        Whose it is
+        <input name="name" required maxLength={255} autoComplete="off" />
+      </label>
+      <label class="field stacked">
+        Role
+        <Choice name="role" chosen={first ? "admin" : "viewer"} options={(first ? ["admin"] : ROLES).map((role) => [role, role])} />
+      </label>
+      <label class="field stacked">
+        Expires
+        <Choice name="expires" chosen="" options={EXPIRES} />
+      </label>
+    </FormDialog>
+  );
+}
+
+function Secret({ secret, close }: { secret: string; close: () => void }) {
+  return (
+    <Dialog title="The new token" onClose={close}>
+      <div class="dialog-body">
+        <p>It is shown this once, and kept nowhere:</p>
+        <p class="secret">
+          <code>{secret}</code> <Copy text={secret} label="Copy the token" />
+        </p>
+      </div>
+      <footer>
+        <Button kind="primary" onClick={close}>
+          I have it
+        </Button>
+      </footer>
+    </Dialog>
+  );
+}

@@ -1,0 +1,22 @@
+"""What a worker tells of itself with every heartbeat, for people who look after it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+STATM = Path("/proc/self/statm")
+
+
+def vitals(*, stuck_threads: int, retention: str) -> dict[str, Any]:
+    """The state of this process, as it stands in its worker's row."""
+    return {"memory_bytes": resident_bytes(), "stuck_threads": stuck_threads, "retention": retention}
+
+
+def resident_bytes() -> int | None:
+    """The memory this process holds now; None where the system does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return None
