@@ -18,7 +18,7 @@ import pytest
 from tasklib.codec import dumps
 from tasklib.lifecycle import Ending
 from tasklib.storage.operations import attempts, controls, tasks, workers
-from tasklib.storage.operations.attempts import Completion
+from tasklib.storage.operations.attempts import Completion, Position
 from tasklib.storage.statement import Operation, Statement, load_sql
 from tasklib.task import LogLine, NewTask, TaskFilter
 from tests.plans.crowd import DUE, SPREAD, due_ids, names
@@ -137,6 +137,17 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             held=[],
             now=None,
             plain=True,
+        ),
+        "claim_next": lambda: attempts.claim_tasks(
+            instance=instance,
+            worker_id="worker-1",
+            names=names(1),
+            limit=BATCH,
+            lease_seconds=60.0,
+            held=[],
+            now=None,
+            plain=True,
+            after=Position(names(1)[0], 0, "-infinity", 0),
         ),
         "spread_hints": Statement("spread_hints", {"now": None}),
         "find_keyed": Statement(

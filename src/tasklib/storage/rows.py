@@ -78,12 +78,14 @@ class ClaimedTask:
     __slots__ = (
         "attempts",
         "claim",
+        "created_at",
         "fields",
         "id",
         "kwargs",
         "lost_count",
         "max_retries",
         "name",
+        "rare",
         "retry_count",
         "seq",
         "timeout_seconds",
@@ -101,18 +103,21 @@ class ClaimedTask:
             self.kwargs,
             self.version,
             self.attempts,
-            self.retry_count,
             self.max_retries,
-            self.lost_count,
-            *_,
-            rare,  # What most tasks have none of travels apart: timeout, headers, keys and expiry.
+            self.created_at,
+            self.rare,  # What most tasks have none of travels apart.
         ) = fields
-        self.timeout_seconds: float | None = None if rare is None else rare[0]
+        self.timeout_seconds: float | None = None
+        self.retry_count = self.lost_count = 0
+        if self.rare is not None:
+            (_, self.retry_count, self.lost_count, _, _, self.timeout_seconds, *_) = self.rare
 
     @property
     def waited(self) -> float:
         """Seconds from when its first attempt was due until it was claimed."""
-        due, claimed_at = max(self.fields[11], self.fields[12]), self.claim[0]
+        due, claimed_at = self.created_at, self.claim[0]
+        if self.rare is not None:
+            due = max(due, self.rare[0])
         if isinstance(due, str):
             return (datetime.fromisoformat(claimed_at) - datetime.fromisoformat(due)).total_seconds()
         return float(claimed_at - due)
@@ -120,12 +125,12 @@ class ClaimedTask:
     @property
     def headers(self) -> Any:
         """What the submitter sent along."""
-        return (self.fields[13] and self.fields[13][1]) or {}
+        return (self.rare and self.rare[6]) or {}
 
     def task(self, worker_id: str) -> Task:
         """The whole task as the claim left it."""
-        (priority, tags, scheduled_at, created_at, rare) = self.fields[9:]
-        (_, _, unique_key, concurrency_key, expires_at) = rare or (None,) * 5
+        ordinary: Sequence[Any] = (self.created_at, 0, 0, 0, {}, None, None, None, None, None)
+        scheduled_at, _, _, priority, tags, _, _, unique_key, concurrency_key, expires_at = self.rare or ordinary
         started_at = required_moment(self.claim[0])
         return Task(
             id=UUID(self.id),
@@ -142,7 +147,7 @@ class ClaimedTask:
             tags=tags or {},
             headers=self.headers,
             scheduled_at=required_moment(scheduled_at),
-            created_at=required_moment(created_at),
+            created_at=required_moment(self.created_at),
             started_at=started_at,
             updated_at=started_at,
             locked_until=started_at + timedelta(seconds=self.claim[1]),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 BUFFER_SECONDS = 0.1
 """A claimed task waits in the buffer at most about this long."""
 SLOW_SECONDS = 0.05
 """Tasks slower than this are not claimed ahead at all."""
-MAX_BUFFER = 200
+MAX_BUFFER = 1000
 MAX_CLAIM = 1000
 SMOOTHING = 0.2
 
@@ -24,13 +26,14 @@ class ClaimSize:
         self.wary = False
         """Nor while tasks are about that may kill the worker."""
 
-    def took(self, seconds: float) -> None:
-        """Note how long a task ran."""
-        if self._duration is None or seconds > self._duration * 10:
+    def took(self, seconds: Sequence[float]) -> None:
+        """Note how long tasks ran."""
+        worst, mean = max(seconds), sum(seconds) / len(seconds)
+        if self._duration is None or worst > self._duration * 10:
             # A slow one counts at once: better to claim too few for a moment than to let tasks wait in a buffer.
-            self._duration = seconds
+            self._duration = worst
         else:
-            self._duration += SMOOTHING * (seconds - self._duration)
+            self._duration += (1 - (1 - SMOOTHING) ** len(seconds)) * (mean - self._duration)
 
     @property
     def buffer(self) -> int:

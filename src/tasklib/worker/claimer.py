@@ -6,8 +6,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from uuid import UUID
 
 from tasklib.errors import TaskLibError
@@ -16,6 +17,7 @@ from tasklib.limits import LocalLimits
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts, workers
 from tasklib.storage.operations.attempts import Claimed, Position
+from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.claim_size import ClaimSize
 from tasklib.worker.finisher import Finisher
 from tasklib.worker.hand import Hand
@@ -122,7 +124,7 @@ class Claimer:
 
     async def claim(self, limit: int) -> Claimed:
         """Claim up to `limit` tasks now."""
-        held = [(task.seq, task.version) for task in self._hand.claims()]
+        held = [(task.seq, task.version) for task in self._claims()]
         names, caps, plain, keyed = self._names(), self._caps(), self._plain, self._keyed
         after = self._resume_after(names)
         claimed = await self._database.arun(
@@ -151,6 +153,10 @@ class Claimer:
         for task in claimed.tasks:
             self._limits.started(task.name)
         return claimed
+
+    def _claims(self) -> Iterator[ClaimedTask]:
+        """Everything this instance has to answer for: were it gone, others would have to run it again."""
+        return chain(self._hand.held(), self._finisher.unrecorded())
 
     def _resume_after(self, names: Sequence[str]) -> Position | None:
         """Where the last claim left off, for a moment: something more urgent may have come in before it since."""
@@ -210,9 +216,9 @@ class Claimer:
     async def release_strays(self) -> None:
         """Give back tasks that a claim took although its answer never arrived."""
         held = await self._database.arun(lambda: workers.list_held(self._instance))
-        ours = {task.id for task in self._hand.claims()}
+        ours = {task.id for task in self._claims()}
         for task_id, version in held:
             if task_id not in ours:
-                self._finisher.add(Ending.release(task_id, version))
+                self._finisher.add(None, Ending.release(task_id, version))
         await self._finisher.flush()
         self._astray = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -14,11 +14,14 @@ from tasklib.lifecycle import Ending
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.attempts import Completion
+from tasklib.storage.rows import ClaimedTask
 from tasklib.task import LogLine
 
 BATCH = 500
 Lines = dict[tuple[str, int], list[LogLine]]
 """What attempts, by id and version, have logged."""
+Ends = Sequence[tuple[ClaimedTask | None, Completion | Ending]]
+"""How attempts ended, each with its task if that was in hand."""
 MAX_BACKOFF_SECONDS = 1.0
 
 log = logging.getLogger("tasklib.worker")
@@ -34,32 +37,40 @@ class Finisher:
         self,
         database: Database,
         now: Callable[[], datetime | None],
-        recorded: Callable[[Sequence[Completion] | Sequence[Ending], Collection[str]], None],
+        recorded: Callable[[Ends, Collection[str]], None],
     ) -> None:
         self._database = database
         self._now = now
         self._recorded = recorded
-        self._completions: list[Completion] = []
-        self._endings: list[Ending] = []
+        self._completions: list[tuple[ClaimedTask | None, Completion]] = []
+        self._endings: list[tuple[ClaimedTask | None, Ending]] = []
+        self._on_its_way: Ends = ()
         self._lines: Lines = {}
         self._writing: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
 
-    def add(self, ended: Completion | Ending | None, lines: Lines | None = None) -> None:
+    def add(self, task: ClaimedTask | None, ending: Completion | Ending | None, lines: Lines | None = None) -> None:
         """Record an ending soon, and before it what the attempt has logged; None if its ending is recorded already."""
         if lines:
             self._lines.update(lines)
-        if isinstance(ended, Completion):
-            self._completions.append(ended)
-        elif ended is not None:
-            self._endings.append(ended)
+        if isinstance(ending, Completion):
+            self._completions.append((task, ending))
+        elif ending is not None:
+            self._endings.append((task, ending))
         self._begin_writing()
 
-    def add_completions(self, completions: Sequence[Completion], lines: Lines) -> None:
+    def add_completions(self, completed: Sequence[tuple[ClaimedTask, Completion]], lines: Lines) -> None:
         """Record many at once."""
         self._lines.update(lines)
-        self._completions.extend(completions)
+        self._completions.extend(completed)
         self._begin_writing()
+
+    def unrecorded(self) -> Iterator[ClaimedTask]:
+        """Tasks whose work has ended and whose end is not in the database yet: they are still ours to answer for."""
+        for batch in (self._on_its_way, self._completions, self._endings):
+            for task, _ in batch:
+                if task is not None:
+                    yield task
 
     def _begin_writing(self) -> None:
         if self._writing is None or self._writing.done():
@@ -76,11 +87,12 @@ class Finisher:
             if self._lines:
                 await self._persist_lines()
             if self._completions:
-                completions, self._completions = self._completions[:BATCH], self._completions[BATCH:]
-                await self._persist(completions)
+                self._on_its_way, self._completions = self._completions[:BATCH], self._completions[BATCH:]
+                await self._persist(self._on_its_way)
             if self._endings:
-                endings, self._endings = self._endings[:BATCH], self._endings[BATCH:]
-                await self._persist(endings)
+                self._on_its_way, self._endings = self._endings[:BATCH], self._endings[BATCH:]
+                await self._persist(self._on_its_way)
+            self._on_its_way = ()
 
     async def _persist_lines(self) -> None:
         """Write what was logged last; it is worth one try, the endings are worth as many as it takes."""
@@ -90,7 +102,7 @@ class Finisher:
         except TaskLibError as error:
             log.warning("the last lines of %d tasks are lost: %s", len(lines), error)
 
-    async def _persist(self, batch: Sequence[Completion] | Sequence[Ending]) -> None:
+    async def _persist(self, batch: Ends) -> None:
         """Write one batch, however long the database is away: repeating is harmless, because every row is fenced."""
         failures = 0
         while True:
@@ -107,8 +119,9 @@ class Finisher:
                 await self._pause(random.uniform(0.5, 1) * min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 7)))
             except TaskLibError:
                 if len(batch) == 1:
-                    log.exception("cannot record the end of task %s; its lease will run out", batch[0].task_id)
-                    self._recorded(batch, {batch[0].task_id})
+                    task_id = batch[0][1].task_id
+                    log.exception("cannot record the end of task %s; its lease will run out", task_id)
+                    self._recorded(batch, {task_id})
                     return
                 # One bad row must not take the others with it.
                 for position in range(len(batch)):
@@ -120,9 +133,9 @@ class Finisher:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._again.wait(), seconds)
 
-    async def _send(self, batch: Sequence[Completion] | Sequence[Ending]) -> set[str]:
-        completions = [entry for entry in batch if isinstance(entry, Completion)]
+    async def _send(self, batch: Ends) -> set[str]:
+        completions = [ending for _, ending in batch if isinstance(ending, Completion)]
         if completions:
             return await self._database.arun(lambda: attempts.complete_tasks(completions, self._now()))
-        endings = [entry for entry in batch if isinstance(entry, Ending)]
+        endings = [ending for _, ending in batch if isinstance(ending, Ending)]
         return await self._database.arun(lambda: attempts.end_attempts(endings, self._now()))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from tasklib.definition import Definition
 from tasklib.lifecycle import Ending
-from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution import Execution
 
@@ -33,8 +32,6 @@ class Hand:
         self._may_run_ahead = may_run_ahead
         self.buffer: deque[ClaimedTask] = deque()
         self.running: dict[str, Execution] = {}
-        self.unrecorded: dict[tuple[str, int], ClaimedTask] = {}
-        """Tasks whose work has ended and whose end is not in the database yet: they are still ours to answer for."""
         self._risky: set[str] = set()
 
     def start_waiting(self) -> None:
@@ -71,27 +68,15 @@ class Hand:
         self.running.pop(task.id, None)
         self._risky.discard(task.id)
 
-    def recorded(self, ended: Iterable[Completion | Ending]) -> Iterator[tuple[ClaimedTask, Completion | Ending]]:
-        """The database knows how these ended; gives those that were in hand."""
-        for each in ended:
-            task = self.unrecorded.pop((each.task_id, each.version), None)
-            if task is not None:
-                yield task, each
-
     def held(self) -> list[ClaimedTask]:
         """Everything that waits or runs here."""
         return [*self.buffer, *(execution.task for execution in self.running.values())]
 
-    def claims(self) -> list[ClaimedTask]:
-        """Everything this instance has to answer for: were it gone, others would have to run it again."""
-        return [*self.held(), *self.unrecorded.values()]
-
-    def give_back(self, record: Callable[[Ending], None], keep: int = 0) -> None:
+    def give_back(self, record: Callable[[ClaimedTask, Ending], None], keep: int = 0) -> None:
         """Let go of what has not started, but for the first few; no attempt is spent."""
         while len(self.buffer) > keep:
             task = self.buffer.pop()
-            self.unrecorded[task.id, task.version] = task
-            record(Ending.release(task.id, task.version))
+            record(task, Ending.release(task.id, task.version))
 
     def count_by_name(self) -> Counter[str]:
         """How many tasks of each name are in hand."""

@@ -32,11 +32,12 @@ class Meter:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], tuple[list[int], Histogram, Histogram]] = {}
 
-    def note(self, task: ClaimedTask, ended: Completion | Ending) -> None:
-        """Count one ending that the database has accepted."""
-        outcome = "completed" if isinstance(ended, Completion) else OUTCOMES.get(ended.event)
-        if outcome is not None:
-            self.count(task.name, outcome, _seconds(ended), task.waited if task.attempts == 1 else None)
+    def note(self, ends: Iterable[tuple[ClaimedTask, Completion | Ending]]) -> None:
+        """Count endings that the database has accepted."""
+        for task, ended in ends:
+            outcome = "completed" if isinstance(ended, Completion) else OUTCOMES.get(ended.event)
+            if outcome is not None:
+                self.count(task.name, outcome, _seconds(ended), task.waited if task.attempts == 1 else None)
 
     def note_committed(self, task: ClaimedTask, started: float) -> None:
         """Count a task that was completed in its own transaction."""

@@ -9,7 +9,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -29,7 +29,7 @@ from tasklib.worker.calling import Caller
 from tasklib.worker.claim_size import ClaimSize
 from tasklib.worker.claimer import Claimer
 from tasklib.worker.execution import Ended, Execution, Runner
-from tasklib.worker.finisher import Finisher, Lines
+from tasklib.worker.finisher import Ends, Finisher, Lines
 from tasklib.worker.guard import Guard
 from tasklib.worker.hand import Hand
 from tasklib.worker.heartbeat import Heartbeat
@@ -37,7 +37,7 @@ from tasklib.worker.hooks import call_hooks
 from tasklib.worker.importing import refuse_while_loading
 from tasklib.worker.janitor import Janitor
 from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
-from tasklib.worker.lanes import Ends, Lanes, SteppedExecution
+from tasklib.worker.lanes import Lanes, SteppedExecution
 from tasklib.worker.meter import Bookkeeper, Meter, flush
 from tasklib.worker.periodic import Service
 from tasklib.worker.places import Places
@@ -247,7 +247,7 @@ class Worker:
             claimed = await claimer.claim(BATCH if limit is None else min(BATCH, limit - len(seen)))
             fresh = [task for task in claimed.tasks if task.id not in seen]
             for again in (task for task in claimed.tasks if task.id in seen):
-                self._finisher.add(Ending.release(again.id, again.version))
+                self._finisher.add(again, Ending.release(again.id, again.version))
             if not fresh and not claimed.contended:
                 return
             seen.update(task.id for task in fresh)
@@ -351,13 +351,11 @@ class Worker:
         if self._table is not None:
             self._table.end(execution.task.seq)
         lines = self._watch.take_lines(execution.task)
-        if ended is not None:
-            hand.unrecorded[ended.task_id, ended.version] = execution.task
         if ended is not None or lines:
-            self._finisher.add(ended, lines)
+            self._finisher.add(execution.task, ended, lines)
         if isinstance(ended, Completion):
             self._done += 1
-            self._size.took(ended.ended - ended.started)
+            self._size.took([ended.ended - ended.started])
         else:
             self._done += not (isinstance(ended, Ending) and ended.event is Event.RELEASE)
             self._tell(execution, ended)
@@ -368,18 +366,15 @@ class Worker:
                 self.stop()
         self._use_free_slots()
 
-    def _completed(self, ends: Ends) -> None:
+    def _completed(self, ends: Sequence[tuple[ClaimedTask, Completion]]) -> None:
         """Attempts that ended in one go: record them all, and use the free slots."""
         lines: Lines = {}
         if self._watch.has_notes:
             for task, _ in ends:
                 lines |= self._watch.take_lines(task)
-        self._hand.unrecorded |= {(task.id, task.version): task for task, _ in ends}
-        completions = [completion for _, completion in ends]
-        self._finisher.add_completions(completions, lines)
+        self._finisher.add_completions(ends, lines)
         self._done += len(ends)
-        for completion in completions:
-            self._size.took(completion.ended - completion.started)
+        self._size.took([done.ended - done.started for _, done in ends])
         self._use_free_slots()
 
     def _use_free_slots(self) -> None:
@@ -390,10 +385,8 @@ class Worker:
         if self._size.next_claim(len(hand.running), len(hand.buffer)):
             self._wake()
 
-    def _recorded(self, batch: Iterable[Completion | Ending], refused: Collection[str]) -> None:
-        for task, ended in self._hand.recorded(batch):
-            if ended.task_id not in refused:
-                self._meter.note(task, ended)
+    def _recorded(self, batch: Ends, refused: Collection[str]) -> None:
+        self._meter.note([(task, ended) for task, ended in batch if task is not None and ended.task_id not in refused])
 
     def _tell(self, execution: Execution, ended: Ended) -> None:
         task = execution.task

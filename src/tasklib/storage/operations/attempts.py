@@ -119,7 +119,8 @@ def complete_tasks(done: Sequence[Completion], now: datetime | None) -> Operatio
         for d in sorted(done, key=lambda d: d.task_id)
     )
     rows = yield Statement("complete_tasks", {"batch": f"[{batch}]", "now": now})
-    return _refused((d.task_id for d in done), rows)
+    # Fewer rows are sent and read when each has many ids.
+    return {d.task_id for d in done}.difference(*(row["ids"].split(",") for row in rows if row["ids"]))
 
 
 def end_attempts(endings: Sequence[Ending], now: datetime | None) -> Operation[set[str]]:
@@ -172,18 +173,23 @@ def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]], now: datetime
 
 
 def _claim_plainly(params: Mapping[str, Any], after: Position | None) -> Operation[Claimed | None]:
-    """The answer of the smaller statement, or None where it is not enough."""
-    name, priority, due, seq = after or (None, None, None, None)
-    place = {"after_name": name, "after_priority": priority, "after_due": due, "after_seq": seq}
-    (row,) = yield Statement("claim_plain", {**params, **place})
+    """The answer of a smaller statement, or None where it is not enough."""
+    if after is not None:
+        place = {f"after_{part}": value for part, value in after._asdict().items()}
+        (row,) = yield Statement("claim_next", {**params, **place})
+        if row["plain"] and row["tasks"]:
+            return _plainly(row, params, contended=False, next_due_in=None)
+    (row,) = yield Statement("claim_plain", params)
     if not row["plain"]:
         return None
+    contended = not row["tasks"] and row["seen"] > 0 and row["registered"]
+    return _plainly(row, params, contended=contended, next_due_in=row["next_due_in"])
+
+
+def _plainly(row: Row, params: Mapping[str, Any], *, contended: bool, next_due_in: float | None) -> Claimed:
     tasks = _claimed(row, params["limit"], params["lease"])
-    if after is not None and not tasks:
-        return (yield from _claim_plainly(params, None))
     last = Position(*loads(row["last"])) if len(tasks) == params["limit"] and row["last"] else None
-    contended = not tasks and row["seen"] > 0 and row["registered"]
-    return Claimed(tasks, contended, row["registered"], False, row["next_due_in"], plain=True, hinted=False, last=last)
+    return Claimed(tasks, contended, row["registered"], False, next_due_in, plain=True, hinted=False, last=last)
 
 
 def _claimed(row: Row, limit: int, lease_seconds: float) -> list[ClaimedTask]:

@@ -15,7 +15,7 @@ pair AS (
         WHERE t.name = n.name COLLATE "C" AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
-    WHERE NOT EXISTS (SELECT FROM control) AND :after_seq::bigint IS NULL
+    WHERE NOT EXISTS (SELECT FROM control)
     UNION ALL
     SELECT p.name, head.priority, head.due_at
     FROM pair AS p CROSS JOIN LATERAL (
@@ -25,13 +25,8 @@ pair AS (
         ORDER BY t.priority DESC, t.due_at LIMIT 1
     ) AS head
 ),
--- Where the last claim left off, or else from the beginning: what it and those before it took is still in the index for
--- a while, and to walk past all of that again and again would cost more than the claim itself.
 due_pair AS MATERIALIZED (
     SELECT p.name COLLATE "C" AS name, p.priority FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now
-    UNION ALL
-    SELECT :after_name::text COLLATE "C", :after_priority::integer
-    WHERE NOT EXISTS (SELECT FROM control) AND :after_seq::bigint IS NOT NULL
 ),
 -- One pair alone needs no comparison with others, which costs as much as reading its rows once more.
 candidate AS MATERIALIZED (
@@ -58,20 +53,11 @@ picked AS MATERIALIZED (
     FROM me CROSS JOIN quota AS q CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.seq, t.ctid AS tid, t.due_at, t.expires_at <= clock.now AS expired FROM {schema}.tasks AS t
         WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
-            AND (t.due_at, t.seq) > (coalesce(:after_due::timestamptz, '-infinity'), coalesce(:after_seq::bigint, 0))
         ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
     ) AS due
     LIMIT :limit::integer
 ),
-claimed AS (
-    UPDATE {schema}.tasks AS t
-    SET state = 'running', attempts = t.attempts + 1, version = t.version + 1, started_at = c.now,
-        locked_until = c.now + make_interval(secs => :lease::float8), worker_id = :worker_id::text,
-        next_retry_at = NULL, updated_at = c.now
-    FROM clock AS c
-    WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p WHERE NOT EXISTS (SELECT FROM picked AS e WHERE e.expired)))
-    RETURNING t.seq, t.version, t.priority, {claimed_json} AS json
-),
+claimed AS ({lease_plainly}),
 held AS ({note_held})
 SELECT
     (
@@ -81,8 +67,8 @@ SELECT
     NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM picked AS p WHERE p.expired) AS plain,
     (SELECT count(*) FROM quota) AS seen,
     (
-        SELECT json_build_array(q.name, q.priority, p.due_at, p.seq)::text FROM quota AS q CROSS JOIN picked AS p
-        WHERE (SELECT count(*) FROM due_pair) = 1 ORDER BY p.due_at DESC, p.seq DESC LIMIT 1
+        SELECT json_build_array(q.name, q.priority, p.due_at, p.seq)::text FROM quota AS q CROSS JOIN {last_picked} AS p
+        WHERE (SELECT count(*) FROM due_pair) = 1
     ) AS last,
     EXISTS (SELECT FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid) AS registered,
     (
@@ -90,6 +76,54 @@ SELECT
         WHERE p.due_at > c.now
     ) AS next_due_in,
     (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
+
+-- name: claim_next
+-- Go on from where the last plain claim left off, among tasks of the same name and priority.  What that claim and those
+-- before it took is still in the index for a while: to walk past all of it again and again would cost more than the claim.
+-- Only here, as claim_plain.
+WITH clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+control AS MATERIALIZED (
+    SELECT 1 FROM {schema}.tasklib_controls UNION ALL SELECT 1 FROM {schema}.tasklib_hints LIMIT 1
+),
+me AS MATERIALIZED (
+    SELECT c.instance FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid FOR NO KEY UPDATE
+),
+picked AS MATERIALIZED (
+    SELECT due.*
+    FROM me CROSS JOIN clock CROSS JOIN LATERAL (
+        SELECT t.seq, t.ctid AS tid, t.due_at, t.expires_at <= clock.now AS expired FROM {schema}.tasks AS t
+        WHERE t.name = :after_name::text COLLATE "C" AND t.priority = :after_priority::integer
+            AND t.due_at <= clock.now AND t.concurrency_key IS NULL
+            AND (t.due_at, t.seq) > (:after_due::timestamptz, :after_seq::bigint)
+        ORDER BY t.due_at, t.seq LIMIT :limit::integer FOR NO KEY UPDATE SKIP LOCKED
+    ) AS due
+    WHERE NOT EXISTS (SELECT FROM control)
+    LIMIT :limit::integer
+),
+claimed AS ({lease_plainly}),
+held AS ({note_held})
+SELECT
+    (
+        SELECT string_agg(k.json, ',' ORDER BY p.due_at, k.seq) FROM claimed AS k JOIN picked AS p ON p.seq = k.seq
+    ) AS tasks,
+    NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM picked AS p WHERE p.expired) AS plain,
+    (
+        SELECT json_build_array(:after_name::text, :after_priority::integer, p.due_at, p.seq)::text FROM {last_picked} AS p
+    ) AS last,
+    EXISTS (SELECT FROM me) AS registered,
+    (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
+
+-- fragment: lease_plainly
+    UPDATE {schema}.tasks AS t
+    SET state = 'running', attempts = t.attempts + 1, version = t.version + 1, started_at = c.now,
+        locked_until = c.now + make_interval(secs => :lease::float8), worker_id = :worker_id::text,
+        next_retry_at = NULL, updated_at = c.now
+    FROM clock AS c
+    WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p WHERE NOT EXISTS (SELECT FROM picked AS e WHERE e.expired)))
+    RETURNING t.seq, t.version, t.priority, {claimed_json} AS json
+
+-- fragment: last_picked
+(SELECT p.due_at, p.seq FROM picked AS p ORDER BY p.due_at DESC, p.seq DESC LIMIT 1)
 
 -- fragment: note_held
     UPDATE {schema}.tasklib_claims AS c
@@ -99,12 +133,14 @@ SELECT
     WHERE c.instance = :instance::uuid AND taken.seqs IS NOT NULL
 
 -- fragment: claimed_json
-concat('["', t.id, '",', concat_ws(',', t.seq, to_json(t.name), t.kwargs, t.version, t.attempts, t.retry_count, t.max_retries,
-            t.lost_count, t.priority, t.tags, date_part('epoch', t.scheduled_at),
-            date_part('epoch', t.created_at),
-            CASE num_nonnulls(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) WHEN 0 THEN 'null'
-                ELSE json_build_array(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at)::text END
-        ), ']')
+concat('["', t.id, '",', t.seq, ',', to_json(t.name), ',', t.kwargs, ',', t.version, ',', t.attempts, ',',
+        t.max_retries, ',', date_part('epoch', t.created_at), ',',
+        CASE WHEN t.scheduled_at = t.created_at AND t.retry_count = 0 AND t.lost_count = 0 AND t.priority = 0
+            AND t.tags = '{}' AND num_nonnulls(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) = 0
+            THEN 'null'
+            ELSE json_build_array(date_part('epoch', t.scheduled_at), t.retry_count, t.lost_count, t.priority, t.tags,
+                t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at)::text
+        END, ']')
 
 -- name: claim_tasks
 -- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion, and of
@@ -327,7 +363,10 @@ done AS (
     WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = e.id AND t.version = e.version AND t.state = 'running'
     RETURNING t.id, t.watched
 )
-SELECT d.id::text AS id, CASE WHEN d.watched THEN pg_notify('{channel}', 'done:' || d.id)::text END AS notified FROM done AS d;
+SELECT
+    string_agg(d.id::text, ',') AS ids,
+    count(CASE WHEN d.watched THEN pg_notify('{channel}', 'done:' || d.id)::text END) AS notified
+FROM done AS d;
 
 -- name: end_attempts
 -- End attempts in any way but success: retry later, give up, snooze, release or cancel; fenced like complete_tasks.

@@ -146,10 +146,12 @@ hinted (ready_at) AS MATERIALIZED (
 SELECT
     (
         SELECT group_concat(json_array(
-            t.id, t.seq, t.name, json(t.kwargs), t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count,
-            t.priority, json(t.tags), t.scheduled_at, t.created_at,
-            CASE WHEN coalesce(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) IS NOT NULL
-                THEN json_array(t.timeout_seconds, json(t.headers), t.unique_key, t.concurrency_key, t.expires_at) END
+            t.id, t.seq, t.name, json(t.kwargs), t.version, t.attempts, t.max_retries, t.created_at,
+            CASE WHEN t.scheduled_at <> t.created_at OR t.retry_count <> 0 OR t.lost_count <> 0 OR t.priority <> 0
+                OR t.tags <> '{}'
+                OR coalesce(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) IS NOT NULL
+                THEN json_array(t.scheduled_at, t.retry_count, t.lost_count, t.priority, json(t.tags), t.timeout_seconds,
+                    json(t.headers), t.unique_key, t.concurrency_key, t.expires_at) END
         -- Not in a WHERE: that lets SQLite read the whole table first, to make a Bloom filter for this join.
         )) FILTER (WHERE t.state = 'running')
         FROM (SELECT p.seq FROM temp.tasklib_picked AS p ORDER BY p.ord) AS p
@@ -205,7 +207,7 @@ SET state = 'completed', result = e.value -> 'result',
     worker_id = NULL, locked_until = NULL, error = NULL, cancel_requested_at = NULL
 FROM json_each(:batch) AS e
 WHERE tasks.id = e.value ->> 'id' AND tasks.version = e.value ->> 'version' AND tasks.state = 'running'
-RETURNING tasks.id;
+RETURNING tasks.id AS ids;
 
 -- fragment: started_at
 strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -(e.value ->> 'started_ago')))
