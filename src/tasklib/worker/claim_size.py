@@ -8,7 +8,7 @@ BUFFER_SECONDS = 0.1
 """A claimed task waits in the buffer at most about this long."""
 SLOW_SECONDS = 0.05
 """Tasks slower than this are not claimed ahead at all."""
-MAX_BUFFER = 1000
+MAX_BUFFER = 800
 MAX_CLAIM = 1000
 SMOOTHING = 0.2
 

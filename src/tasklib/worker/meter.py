@@ -35,9 +35,11 @@ class Meter:
     def note(self, ends: Iterable[tuple[ClaimedTask, Completion | Ending]]) -> None:
         """Count endings that the database has accepted."""
         for task, ended in ends:
-            outcome = "completed" if isinstance(ended, Completion) else OUTCOMES.get(ended.event)
-            if outcome is not None:
-                self.count(task.name, outcome, _seconds(ended), task.waited if task.attempts == 1 else None)
+            waited = task.waited if task.attempts == 1 else None
+            if isinstance(ended, Completion):
+                self.count(task.name, "completed", ended.ended - ended.started, waited)
+            elif (outcome := OUTCOMES.get(ended.event)) is not None:
+                self.count(task.name, outcome, _seconds(ended), waited)
 
     def note_committed(self, task: ClaimedTask, started: float) -> None:
         """Count a task that was completed in its own transaction."""
@@ -104,5 +106,5 @@ async def flush(database: Database, meter: Meter, now: datetime | None) -> None:
         raise
 
 
-def _seconds(ended: Completion | Ending) -> float | None:
+def _seconds(ended: Ending) -> float | None:
     return None if ended.started is None or ended.ended is None else ended.ended - ended.started
