@@ -39,6 +39,7 @@ WHOLE_TABLE = {
     "look_at_waiting": "counts what is due, when a person asks what is wrong",
     "look_for_orphans": "looks for what nobody holds, when a person asks what is wrong",
     "look_at_objects": "looks at the catalog",
+    "look_at_parts": "looks at the catalog",
     "look_at_server": "looks at the catalog",
     "import_tasks": "inserts",
     "insert_tasks_audited": "inserts as insert_tasks does",
