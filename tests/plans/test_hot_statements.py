@@ -156,7 +156,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         ),
         "settle_hints": Statement("settle_hints", {"keys": dumps(["key"]), "now": None}),
         "hint_waiting": Statement("hint_waiting", {"key": ""}),
-        "list_slots": Statement("list_slots", {"key": "key", "limit": BATCH}),
+        "list_slots": Statement("list_slots", {"key": "key", "scope": "", "limit": BATCH}),
         "count_running": Statement("count_running"),
         "claim_tasks": lambda: attempts.claim_tasks(
             instance=instance,

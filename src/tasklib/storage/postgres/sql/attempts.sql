@@ -80,7 +80,7 @@ SELECT
 -- name: claim_next
 -- Go on from where the last plain claim left off, among tasks of the same name and priority.  What that claim and those
 -- before it took is still in the index for a while: to walk past all of it again and again would cost more than the claim.
--- Only here, as claim_plain.
+-- Only here: SQLite makes statements ready in no time.
 WITH clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
 control AS MATERIALIZED (
     SELECT 1 FROM {schema}.tasklib_controls UNION ALL SELECT 1 FROM {schema}.tasklib_hints LIMIT 1
