@@ -81,7 +81,8 @@ class Evidence:
     limits: Sequence[LimitSeen]
     key: KeySeen | None
     ahead: int
-    """Due tasks before it: of its key if it has one, else those of its workers' names that have none."""
+    """Due tasks before it: of its key if it has one, else those of its workers' names that have none.  Names that are
+    paused stand in nobody's way."""
 
 
 def explain(seen: Evidence) -> Explanation:
@@ -100,6 +101,8 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
     task, due = seen.task, seen.task.due_at
     assert due is not None
     left = (due - seen.now).total_seconds()
+    if task.expires_at is not None and task.expires_at <= seen.now:
+        yield _expired(task.expires_at)
     if left > 0:
         yield _not_due(task, due, left)
     for pause in seen.pauses:
@@ -107,10 +110,12 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
     able = [worker for worker in seen.workers if worker.alive and task.name in worker.names]
     if not able:
         yield _nobody(seen)
-    elif left <= 0 and not seen.pauses:
-        bound = (*_key_full(seen.key), *(reason for limit in seen.limits for reason in _limited(limit)))
-        yield from bound
-        yield from _queued(seen, able, ready=not bound)
+    if left > 0:
+        return  # who holds a slot now, or stands before it, tells nothing about the time when it is due
+    bound = (*_key_full(seen.key), *(reason for limit in seen.limits for reason in _limited(limit)))
+    yield from bound
+    if able:
+        yield from _queued(seen, able, ready=not bound and not seen.pauses)
 
 
 def _not_due(task: Task, due: datetime, left: float) -> Reason:
@@ -122,6 +127,11 @@ def _not_due(task: Task, due: datetime, left: float) -> Reason:
         )
     text = f"due in {_span(left)}, at {moment}"
     return Reason("delayed", text, {"due_at": due, "seconds": left}, "wait, or submit it again without a delay")
+
+
+def _expired(moment: datetime) -> Reason:
+    text = f"expired at {moment.isoformat(timespec='seconds')}: it is cancelled when its turn comes, instead of run"
+    return Reason("expired", text, {"expires_at": moment}, "submit it again with a later expires_at, or none")
 
 
 def _paused(pause: PauseSeen) -> Reason:

@@ -221,6 +221,49 @@ def test_finished_tasks(bench: Bench) -> None:
     assert (bench.codes(done), bench.codes(stopped)) == (["completed"], ["cancelled"])
 
 
+def test_tasks_that_failed_or_were_buried(bench: Bench) -> None:
+    who = bench.worker("crawl", concurrency=2)
+    failed, buried = (bench.queue.enqueue("crawl", max_attempts=1) for _ in range(2))
+    for task in bench.claim(who, limit=2):
+        if task.id == str(failed):
+            ending = Ending.give_up(task.id, task.version, error="Traceback\nIOError: no route")
+            bench.queue.database.run(lambda ending=ending: attempts.end_attempts([ending], bench.clock.now()))
+    bench.clock.advance(31)
+    bench.queue.recover_stale_tasks()
+    for task_id, code, moment, told in [
+        (
+            failed,
+            "failed",
+            START,
+            "it failed for good at 2026-11-15T12:00:00+00:00 after 1 attempts (IOError: no route)",
+        ),
+        (buried, "buried", bench.clock.now(), "it was buried at 2026-11-15T12:00:31+00:00: 1 workers vanished"),
+    ]:
+        [reason] = bench.queue.explain(task_id).reasons
+        assert (reason.code, reason.evidence["completed_at"], reason.evidence["attempts"]) == (code, moment, 1)
+        assert reason.text.startswith(told)
+        assert reason.remedy == "retry it by hand"
+
+
+def test_a_task_past_its_expiry_says_so_first(bench: Bench) -> None:
+    bench.worker("crawl")
+    task_id = bench.queue.enqueue("crawl", expires_at=START + timedelta(seconds=5))
+    assert bench.codes(task_id) == ["ready"]
+    bench.clock.advance(5)
+    expired, _ = bench.queue.explain(task_id).reasons
+    assert (expired.code, expired.evidence["expires_at"]) == ("expired", START + timedelta(seconds=5))
+
+
+def test_tasks_of_a_paused_name_are_not_ahead(bench: Bench) -> None:
+    bench.worker("crawl", "mail")
+    for _ in range(3):
+        bench.queue.enqueue("mail", priority=9)
+    task_id = bench.queue.enqueue("crawl")
+    assert bench.codes(task_id) == ["behind"]
+    bench.queue.pause("mail")
+    assert bench.codes(task_id) == ["ready"]
+
+
 def test_a_task_that_does_not_exist(bench: Bench) -> None:
     with pytest.raises(TaskNotFound):
         bench.queue.explain(uuid4())

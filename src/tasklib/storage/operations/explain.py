@@ -24,9 +24,10 @@ def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
     if task is None:
         raise TaskNotFound(task_id)
     workers = yield from list_workers(now)
+    paused = yield from list_pauses()
     pauses = [
         PauseSeen(pause.name, pause.since, pause.by, pause.reason)
-        for pause in (yield from list_pauses())
+        for pause in paused
         if pause.name is None or pause.name == task.name
     ]
     limits: list[LimitSeen] = []
@@ -37,7 +38,8 @@ def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
     ahead = 0
     if task.state in (TaskState.PENDING, TaskState.FAILED) and task.completed_at is None:
         able = [worker for worker in workers if worker.alive and task.name in worker.names]
-        names = sorted({task.name, *(name for worker in able for name in worker.names)})
+        known = {name for worker in able for name in worker.names} - {pause.name for pause in paused}
+        names = sorted(known | {task.name})
         counting = {"id": str(task_id), "names": dumps(names), "limit": MAX_AHEAD + 1, "now": now}
         ahead = (yield Statement("count_ahead", counting))[0]["count"]
     key = (yield from _key_of(task.concurrency_key, task.name)) if task.concurrency_key else None

@@ -122,7 +122,7 @@ def _room(
     for each in limits:
         used = sum(running.values()) if each.name is None else running.get(each.name, 0)
         free = min(
-            limit if each.tokens is None else int(each.tokens + 1e-4),
+            limit if each.tokens is None else int(each.tokens),
             limit if each.max_running is None else max(0, each.max_running - used),
         )
         if each.name is None:
