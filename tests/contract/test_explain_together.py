@@ -133,7 +133,7 @@ class Scene:
             yield "ready", {"slots": slots, "running": taken}
 
     def before(self) -> int:
-        """The waiting tasks before the one explained; all were stored before it, and all workers know its name or both."""
+        """How many waiting tasks come before the one explained; all were stored before it."""
         known = {name for names in self.workers if "crawl" in names for name in names} - self.paused | {"crawl"}
         mine = (-self.task.priority, self.task.due)
         return sum(
