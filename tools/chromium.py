@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -24,6 +26,13 @@ def find_or_install() -> str | None:
     """Where it is; a container in which we may install packages gets one."""
     if (found := find()) or sys.platform != "linux" or not shutil.which("apt-get") or os.geteuid() != 0:
         return found
+    with open(Path(tempfile.gettempdir()) / "tasklib-chromium.lock", "w") as lock:
+        # Test processes that start together would stand in each other's way in apt.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return find() or _install()
+
+
+def _install() -> str | None:
     print("Installing Chromium for the tests of the dashboard …", flush=True)
     install = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", "chromium", "fonts-dejavu-core"]
     for command in (install, ["apt-get", "update", "--quiet=2"], install):

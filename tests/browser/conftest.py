@@ -26,9 +26,9 @@ TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation",
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One for all tests of a file; not longer, because Playwright keeps an event loop running in this thread."""
-    path = chromium.find()
+    path = chromium.find_or_install()
     if path is None:
-        pytest.skip(f"there is no browser on this machine: {chromium.REMEDY}")
+        pytest.fail(f"there is no browser on this machine to see the dashboard with: {chromium.REMEDY}")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
+import httpx
 import pytest
 
 import tasklib
-from tasklib import Config, ManualClock, TaskQueue
-from tests.acceptance.seeds.support import Shell
+from tasklib import Config, ManualClock, TaskQueue, tq
+from tasklib.fluent import Fluent
+from tests.acceptance.seeds.examples import at
+from tests.acceptance.seeds.support import OpenShell, Shell
 
 
 @pytest.fixture
@@ -40,7 +43,7 @@ def clock(config: Config) -> ManualClock:
 
 
 @pytest.fixture
-def shell() -> Iterator[Callable[[TaskQueue], Shell]]:
+def shell() -> Iterator[OpenShell]:
     """Opens a connection beside the queue's own."""
     opened: list[Shell] = []
 
@@ -51,3 +54,28 @@ def shell() -> Iterator[Callable[[TaskQueue], Shell]]:
     yield open_shell
     for each in opened:
         each.close()
+
+
+@pytest.fixture
+def five_o_clock(config: Config) -> ManualClock:
+    """The default queue at the moment the seed's example tasks are submitted."""
+    tasklib.init(config)
+    clock = ManualClock(at("17:00:00"))
+    tasklib.default_queue().clock = clock
+    return clock
+
+
+@pytest.fixture
+async def fluent(database_url: str) -> AsyncIterator[Fluent]:
+    """`tq`, set up on each database and stopped after."""
+    tq.init(database_url)
+    yield tq
+    await tq.stop()
+
+
+@pytest.fixture
+async def http(queue: TaskQueue) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the service over the queue, which checks nobody."""
+    transport = httpx.ASGITransport(queue.asgi(auth=None))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-DASHBOARD = "not built yet: the dashboard"
-
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -95,10 +93,10 @@ BLOCKS = (
         "a pointer to the routes",
         untested="two comments, no code",
     ),
-    Block("002/39", "6.1 Task List View", "jsx", "pseudocode of a page", untested=DASHBOARD),
-    Block("002/40", "6.2 Task Detail View", "jsx", "pseudocode of a page", untested=DASHBOARD),
-    Block("002/41", "6.3 Queue Stats Dashboard", "jsx", "pseudocode of a page", untested=DASHBOARD),
-    Block("002/42", "6.4 Status Badge Component", "jsx", "pseudocode of a badge", untested=DASHBOARD),
+    Block("002/39", "6.1 Task List View", "jsx", "pseudocode of a page"),
+    Block("002/40", "6.2 Task Detail View", "jsx", "pseudocode of a page"),
+    Block("002/41", "6.3 Queue Stats Dashboard", "jsx", "pseudocode of a page"),
+    Block("002/42", "6.4 Status Badge Component", "jsx", "pseudocode of a badge"),
     Block(
         "002/43",
         "7.2 Module Structure",
@@ -116,7 +114,7 @@ BLOCKS = (
     Block("002/51", "8.2 Initialize Queue", "typescript", "a queue and its settings", changed=True),
     Block("002/52", "8.3 Register Handlers", "typescript", "three handlers", changed=True),
     Block("002/53", "8.4 Enqueue Tasks", "typescript", "enqueue with options", changed=True),
-    Block("002/54", "8.5 Mount UI Routes", "typescript", "a page", untested=DASHBOARD),
+    Block("002/54", "8.5 Mount UI Routes", "typescript", "a page"),
     Block("002/55", "10.1 Unit Tests", "typescript", "a test of retries", changed=True),
     Block("003/01", "Task Queue Flow", "mermaid", "from INSERT to handler and back"),
     Block("003/02", "Task States", "mermaid", "pending, running, success, dead", changed=True),

@@ -186,3 +186,7 @@ def states_of(queue: TaskQueue, handler: Callable[[Any], Any], *, max_attempts: 
         seen.append(read(queue, task_id).state)
         advance(queue, hours=7)
     return seen
+
+
+OpenShell = Callable[[TaskQueue], Shell]
+"""What the fixture `shell` gives."""

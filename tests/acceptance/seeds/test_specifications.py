@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.acceptance.seeds.manifest import BLOCKS
 
 HERE = Path(__file__).parent
+BROWSER = HERE.parents[1] / "browser"
 PAGE = HERE.parents[2] / "docs" / "specifications.md"
 ROW = re.compile(r"^\| (\d{3}/\d{2}) \| (.+?) \| (\w+) \| (.+?) \| (.+) \|$", re.MULTILINE)
 CHANGE = re.compile(r"^\| ((?:\d{3}/\d{2}(?:, )?)+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
@@ -17,9 +18,9 @@ NUMBERS = {"000": 8, "001": 18, "002": 55, "003": 5, "004": 1}
 
 def find_tests(seed: str) -> dict[str, list[str]]:
     """The names of the test functions for each block of a seed."""
-    tree = ast.parse((HERE / f"test_seed_{seed}.py").read_text())
     found: dict[str, list[str]] = {}
-    for node in tree.body:
+    files = [file for folder in (HERE, BROWSER) for file in sorted(folder.glob(f"test_seed_{seed}*.py"))]
+    for node in (node for file in files for node in ast.parse(file.read_text()).body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             number = re.match(r"test_block_(\d{2})_", node.name)
             assert number, f"{node.name} does not name its block"
