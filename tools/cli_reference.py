@@ -27,8 +27,9 @@ INTRODUCTION = f"""\
 
 `tasklib` works on the database in `--database-url` (also `--dsn`),
 else in {" or ".join(f"`{v}`" for v in URL_VARIABLES)},
-else on `{DEFAULT_URL}`. Every command takes `--json` for one JSON document instead of text, and `--help`. Colours are
-used on a terminal only, and not if `NO_COLOR` is set. `--install-completion` sets up your shell.
+else on `{DEFAULT_URL}`. Every command takes `--json` for [one JSON document](json.md) instead of text, and `--help`.
+Colours and progress bars are for terminals only, colours not if `NO_COLOR` is set. `--install-completion` teaches your
+shell to complete commands, options and values.
 
 ## Exit codes
 

@@ -6,7 +6,6 @@ What counts is when tasks were started by the clock of the database, noted by a 
 from __future__ import annotations
 
 import random
-import time
 from bisect import bisect_left
 from collections.abc import Sequence
 
@@ -27,6 +26,8 @@ SIZES = [
 PER_SERVICE = 2
 USED = 0.95
 KILL_EVERY = 2.0
+"""Seconds between two kills if the rate is used up."""
+PATIENCE = 120
 NOTE_STARTS = """
 CREATE TABLE chaos_starts (at timestamptz NOT NULL);
 CREATE FUNCTION chaos_note_start() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -56,14 +57,15 @@ def test_killed_workers_never_exceed_a_rate_and_use_it(
             fleet.wait_working(service, PER_SERVICE)
         count = int(rate * seconds * 2) + 100
         queue.submit_new([queue.new_by_name("nap", {"seconds": 0.005}, max_attempts=9) for _ in range(count)])
-        chance, began = random.Random(workers), time.monotonic()
-        while (spent := time.monotonic() - began) < seconds:
-            time.sleep(min(KILL_EVERY, seconds / 3, seconds - spent))
+        chance, enough = random.Random(workers), rate * seconds
+        between_kills = min(KILL_EVERY, seconds / 3) * rate
+        while (begun := len(starts(raw))) < enough:
+            more = min(begun + between_kills, enough)
+            eventually(lambda more=more: len(starts(raw)) >= more, PATIENCE)
             kill_one(fleet, chance, {"worker": 1})
             gone = sum(service.process.poll() is not None for service in fleet.services)
             for _ in range(services + gone - len(fleet.services)):
                 fleet.start("--concurrency", "4", "--grace", "5", processes=PER_SERVICE, wait=False)
-        eventually(lambda: len(starts(raw)) > 0, 60)
         moments = starts(raw)
     burst = max(1.0, rate)
     # A start one second after another is not in the same second: the window is open at its end.

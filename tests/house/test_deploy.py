@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import configparser
+import json
 import re
 import shutil
 import subprocess
+import sys
+import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
+from tasklib import TaskQueue
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+DOCKERFILE = DEPLOY / "Dockerfile"
+PROBES = ("livenessProbe", "readinessProbe")
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
@@ -72,7 +82,74 @@ def test_units_are_what_systemd_understands(unit: Path, tmp_path: Path) -> None:
     assert [line for line in said.splitlines() if unit.name.split("@")[0].removesuffix(".service") in line] == []
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_units_are_well_formed_and_let_tasks_finish(unit: Path) -> None:
+    parsed = configparser.RawConfigParser(strict=True)
+    parsed.optionxform = str  # type: ignore[assignment,method-assign]
+    parsed.read_string(unit.read_text())
+    assert parsed.sections() == ["Unit", "Service", "Install"]
+    start = parsed["Service"]["ExecStart"].split()
+    grace = int(start[start.index("--grace") + 1]) if "--grace" in start else 10
+    assert int(parsed["Service"]["TimeoutStopSec"]) > grace
+
+
+def test_the_image_is_built_from_what_it_copies(tmp_path: Path) -> None:
+    copied = [line.split()[1:-1] for line in DOCKERFILE.read_text().splitlines() if re.match("COPY (?!--)", line)]
+    for name in (name for names in copied for name in names):
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("node_modules", "__pycache__")
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, tmp_path)
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"tasklib/http/static/index.html", "tasklib/storage/postgres/sql/tasks.sql", "tasklib/py.typed"} <= set(
+        names
+    )
+
+
+def test_compose_runs_a_module_that_is_there() -> None:
+    text = (DEPLOY / "compose.yaml").read_text()
+    folder, module = re.findall(r"\$\{TASKS_\w+:-([^}]+)\}", text)
+    assert (DEPLOY / folder / f"{module}.py").exists()
+
+
+def test_the_service_answers_the_probes_that_ask_for_it(sqlite_url: str) -> None:
+    """As compose and Kubernetes start it, with their own addresses, and asked as they ask."""
+    compose = documents(DEPLOY / "compose.yaml")[0]["services"]["serve"]
+    (served,) = [each for each in containers() if each["name"] == "serve"]
+    probes = [served[kind]["httpGet"] for kind in PROBES]
+    asked = re.search(r"urlopen\('http://([^:]+):8000(/\w+)'\)", compose["healthcheck"]["test"][-1])
+    assert asked is not None
+    for words, requests in (
+        (compose["command"], [asked.groups()]),
+        (served["args"], [(probe["httpHeaders"][0]["value"], probe["path"]) for probe in probes]),
+    ):
+        with serving(words, sqlite_url) as url:
+            for host, path in requests:
+                assert httpx.get(f"{url}{path}", headers={"Host": host}).status_code == 200
+
+
+@contextmanager
+def serving(words: list[str], database_url: str) -> Iterator[str]:
+    """The service by these words, on a free port of this machine."""
+    with TaskQueue(database_url) as queue:
+        queue.migrate()
+    command = [sys.executable, "-m", "tasklib", *map(str, words), "--database-url", database_url, "--json"]
+    subprocess.run(
+        [*command[:3], "token", "create", "x", "--database-url", database_url], check=True, capture_output=True
+    )
+    command[command.index("--port") + 1] = "0"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as service:
+        assert service.stdout is not None
+        url = json.loads("".join(service.stdout.readline() for _ in range(3)))["url"]
+        yield url.replace("0.0.0.0", "127.0.0.1")
+        service.terminate()
+
+
 def test_the_image_has_no_command_that_is_root() -> None:
-    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    lines = DOCKERFILE.read_text().splitlines()
     assert [line for line in lines if line.startswith("USER")] == ["USER 10001"]
     assert all(re.match(r"[A-Z]+ |#|\s|$", line) for line in lines)

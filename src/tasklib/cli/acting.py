@@ -10,7 +10,7 @@ import typer
 from tasklib.cli import parse
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exits import CommandFailed, Exit
-from tasklib.cli.options import DryRun, Selection
+from tasklib.cli.options import DryRun, Selection, one_of
 
 if TYPE_CHECKING:
     from tasklib.manage import Action
@@ -96,6 +96,7 @@ def cleanup(
             metavar="STATE",
             help="completed (unless given otherwise), failed, cancelled or buried; may be repeated.",
             show_default=False,
+            autocompletion=one_of("completed", "failed", "cancelled", "buried"),
         ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", "-n", metavar="NAME", help="Only tasks of this name.")] = None,

@@ -8,6 +8,7 @@ import typer
 
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exits import CommandFailed, Exit
+from tasklib.cli.options import one_of
 from tasklib.cli.person import person
 
 if TYPE_CHECKING:
@@ -112,7 +113,14 @@ _DECIDED = (
 )
 def grants(
     cli: Cli,
-    duty: Annotated[str, typer.Argument(metavar="producer|worker|viewer|admin", help="What the role is for.")],
+    duty: Annotated[
+        str,
+        typer.Argument(
+            metavar="producer|worker|viewer|admin",
+            help="What the role is for.",
+            autocompletion=one_of("producer", "worker", "viewer", "admin"),
+        ),
+    ],
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role that exists in PostgreSQL.")],
     apply: Annotated[bool, typer.Option("--apply", help="Run them, all or none, instead of printing them.")] = False,
 ) -> None:

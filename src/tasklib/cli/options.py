@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
 
 FILTERS = "Which tasks"
 
+
+def one_of(*words: str) -> Callable[[str], list[str]]:
+    """Lets the shell complete a value to one of these words."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
+
+
 States = Annotated[
     list[str] | None,
     typer.Option(
@@ -23,6 +34,9 @@ States = Annotated[
         help="pending, delayed, running, completed, failed, retrying, cancelled or buried; may be repeated.",
         rich_help_panel=FILTERS,
         show_default=False,
+        autocompletion=one_of(
+            *("pending", "delayed", "running", "completed", "failed", "retrying", "cancelled", "buried")
+        ),
     ),
 ]
 Name = Annotated[
@@ -45,7 +59,14 @@ Search = Annotated[
     typer.Option("--search", metavar="TEXT", help="In payload, tags or error.", rich_help_panel=FILTERS),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many tasks it would be.")]
-LogLevel = Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")]
+LogLevel = Annotated[
+    str,
+    typer.Option(
+        metavar="LEVEL",
+        help="debug, info, warning or error.",
+        autocompletion=one_of("debug", "info", "warning", "error"),
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import typer
 from tasklib.cli import parse
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exits import CommandFailed, Exit
+from tasklib.cli.options import one_of
 from tasklib.cli.person import person
 
 if TYPE_CHECKING:
@@ -36,7 +37,12 @@ app = typer.Typer()
 )
 def schedules(
     cli: Cli,
-    action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), help="What to do.", show_default=False)] = "list",
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="|".join(ACTIONS), help="What to do.", show_default=False, autocompletion=one_of(*ACTIONS)
+        ),
+    ] = "list",
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)] = None,
     arguments: Annotated[
         list[str] | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from tasklib.cli.options import LogLevel
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from tasklib.queue import TaskQueue
 
@@ -66,9 +68,13 @@ def serve(
     hosts = allow_host and [*allow_host, *(("localhost", "127.0.0.1", "::1") if local else ())]
     listening = listen(host, port)
     service = queue.asgi(auth="local" if local else "tokens", hosts=hosts)
-    shown = f"[{host}]" if ":" in host else host
-    cli.out.note(f"serving on http://{shown}:{listening.getsockname()[1]}; stop with Ctrl-C")
-    asyncio.run(_serve(queue, service, listening, log_level))
+    url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+
+    def say_start() -> None:
+        cli.out.answer({"url": url}, lambda: cli.out.note(f"serving on {url}; stop with Ctrl-C"))
+        sys.stdout.flush()  # Whoever started it may wait for the address.
+
+    asyncio.run(_serve(queue, service, listening, log_level, say_start))
 
 
 def is_loopback(host: str) -> bool:
@@ -100,8 +106,15 @@ def listen(host: str, port: int) -> socket.socket:
         raise CommandFailed(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
 
 
-async def _serve(queue: TaskQueue, service: Any, listening: socket.socket, log_level: str) -> None:
+async def _serve(
+    queue: TaskQueue, service: Any, listening: socket.socket, log_level: str, say_start: Callable[[], None]
+) -> None:
     import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            say_start()  # Only now does a signal stop it in order.
 
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn stops on these and then raises them again; having stopped as asked is a success.
@@ -117,7 +130,7 @@ async def _serve(queue: TaskQueue, service: Any, listening: socket.socket, log_l
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     try:
-        await uvicorn.Server(settings).serve(sockets=[listening])
+        await Server(settings).serve(sockets=[listening])
     finally:
         await queue.aclose()
 

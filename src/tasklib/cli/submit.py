@@ -12,6 +12,7 @@ import typer
 from tasklib.cli import parse
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exits import CommandFailed, Exit
+from tasklib.cli.options import one_of
 
 if TYPE_CHECKING:
     from tasklib.task import Task, TaskId
@@ -97,6 +98,7 @@ class How:
             help="If the key is taken: return that task, replace it, or raise.  [default: return]",
             rich_help_panel=OPTIONS,
             show_default=False,
+            autocompletion=one_of("return", "replace", "raise"),
         ),
     ] = None
     tag: Annotated[
@@ -153,7 +155,11 @@ class FromFile:
     file_format: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="FORMAT", help="jsonl or csv, where the name does not tell.", rich_help_panel=FILE
+            "--format",
+            metavar="FORMAT",
+            help="jsonl or csv, where the name does not tell.",
+            rich_help_panel=FILE,
+            autocompletion=one_of("jsonl", "csv"),
         ),
     ] = None
     from_line: Annotated[

@@ -32,6 +32,10 @@ def slow(seconds: float) -> str:
     time.sleep(seconds)
     return "slept"
 
+@tasklib.task(max_retries=0, timeout_seconds=0.05)
+def stuck() -> None:
+    time.sleep(600)
+
 @tasklib.task(max_retries=0)
 def evil() -> None:
     raise ValueError("first\\x1b[31m\\nsecond")
@@ -105,7 +109,7 @@ def test_it_runs_tasks_and_stops_on_sigterm(database_url: str, start: Start) -> 
 
         assert task.result == {"value": 5}
         assert said.startswith(f"Worker {info.worker_id} on ")
-        assert said.endswith(" runs add, email.send, evil, slow, 3 at once.\n")
+        assert said.endswith(" runs add, email.send, evil, slow, stuck, 3 at once.\n")
         assert code == 0
         assert " INFO    tasklib.worker: worker " in log
         assert queue.workers() == []
@@ -119,6 +123,17 @@ def test_running_tasks_finish_before_it_ends(sqlite_url: str, start: Start) -> N
         worker.send_signal(signal.SIGTERM)
         assert ended(worker)[0] == 0
         assert queue.get(task_id).state == "completed"
+
+
+def test_too_many_threads_that_never_come_back_are_exit_4(sqlite_url: str, start: Start) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        for _ in range(10):
+            queue.enqueue("stuck", max_attempts=1, timeout_seconds=0.05)
+        worker = start("app.tasks", "--database-url", sqlite_url, "--processes", "0", "--concurrency", "10")
+        code, _, said = ended(worker)
+        assert code == 4
+        assert said.splitlines()[-1].startswith("error: 10 threads never came back")
+        assert queue.count(state="failed") == 10
 
 
 def test_what_does_not_finish_within_the_grace_is_given_back(sqlite_url: str, start: Start) -> None:
@@ -154,7 +169,7 @@ def test_the_start_can_be_read_by_a_program(sqlite_url: str, start: Start) -> No
         text += worker.stdout.readline()
     said = json.loads(text)
     assert (said["database"], said["concurrency"]) == (sqlite_url, 2)
-    assert said["names"] == ["add", "email.send", "evil", "slow"]
+    assert said["names"] == ["add", "email.send", "evil", "slow", "stuck"]
 
 
 def test_no_task_can_forge_a_line_of_the_log(sqlite_url: str, start: Start) -> None:

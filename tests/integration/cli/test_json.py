@@ -1,0 +1,116 @@
+"""`docs/reference/json.md` names the keys of every answer, and each command prints exactly those."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from tasklib import Attempt, Task, TaskQueue
+from tasklib.cli.main import app
+from tasklib.doctor import Finding
+from tasklib.explain import Reason
+from tasklib.manage import TypeInfo
+from tasklib.storage.operations.controls import Limit, Pause
+from tasklib.storage.operations.errors import ErrorGroup
+from tasklib.storage.operations.keys import KeyLimit
+from tasklib.task import LogLine, WorkerInfo
+from tests.integration.cli.conftest import CommandLine
+
+PAGE = (Path(__file__).parents[3] / "docs/reference/json.md").read_text()
+THINGS = {
+    "task": Task,
+    "attempt, in `history`": Attempt,
+    "line, in `log`": LogLine,
+    "reason": Reason,
+    "worker": WorkerInfo,
+    "type": TypeInfo,
+    "group of errors": ErrorGroup,
+    "pause": Pause,
+    "limit": Limit,
+    "limit of a key": KeyLimit,
+    "finding": Finding,
+}
+
+
+def rows(heading: str) -> dict[str, list[str]]:
+    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (.+?) \| (.+) \|$", section, re.MULTILINE)
+    return {name: re.findall(r"`(\w+)`", keys.partition(";")[0]) for name, keys in cells[1:]}
+
+
+COMMANDS = {command: keys for cell, keys in rows("By command").items() for command in re.findall(r"`([a-z].*?)`", cell)}
+
+
+def test_every_command_is_on_the_page() -> None:
+    known = set(get_command(app).commands)  # type: ignore[attr-defined]
+    assert {command.partition(" ")[0] for command in COMMANDS} == known
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_every_thing_has_the_fields_on_the_page(thing: str) -> None:
+    assert rows("The things in them")[thing] == [field.name for field in fields(THINGS[thing])]
+
+
+@pytest.fixture
+def words(tasklib: CommandLine, tmp_path: Path) -> dict[str, list[str]]:
+    """How each command that ends by itself is called, on a queue in which there is something to answer."""
+    (tmp_path / "tasks.jsonl").write_text('{"name": "job"}\n')
+    with TaskQueue(tasklib.url) as queue:
+        queue.register_handler("fails", lambda payload: 1 / 0)
+        queue.enqueue("fails", max_attempts=1)
+        queue.process_batch()
+        (group,) = queue.errors()
+        waiting, stopped = str(queue.enqueue("job")), str(queue.enqueue("job"))
+        queue.cancel(stopped)
+    given = {
+        "submit --file FILE": f"submit --file {tmp_path / 'tasks.jsonl'}",
+        "show ID": f"show {waiting}",
+        "explain ID": f"explain {waiting}",
+        "retry ID": f"retry {stopped}",
+        "cancel ID": f"cancel {stopped}",
+        "delete ID": f"delete {stopped}",
+        "retry --all-matching": "retry --all-matching --dry-run",
+        "cancel --all-matching": "cancel --all-matching --dry-run",
+        "delete --all-matching": "delete --all-matching --dry-run",
+        "cleanup": "cleanup --older-than 1d",
+        "redrive GROUP": f"redrive {group.id}",
+        "schedules add NAME": "schedules add NAME --task job --every 1d",
+        "copy FROM TO": f"copy {tasklib.url} sqlite:///{tmp_path / 'copy.db'}",
+        "bench": "bench --tasks 100",
+    }
+    until_stopped = {"demo", "worker", "serve"}
+    asks_for_more = {"submit NAME --wait", "grants DUTY ROLE"}
+    once = [command for command in COMMANDS if command not in until_stopped | asks_for_more]
+    return {command: given.get(command, command).split() for command in once}
+
+
+@pytest.mark.backends("sqlite-file")
+def test_every_command_prints_the_keys_on_the_page(tasklib: CommandLine, words: dict[str, list[str]]) -> None:
+    things = rows("The things in them")
+    whole = dict.fromkeys(("schedules add NAME", "schedules show NAME"), things["schedule"]) | {
+        "show ID": things["task"]
+    }
+    for command, called in words.items():
+        answer = tasklib.run(*called, "--json").json
+        if command == "bench":
+            assert {key for figures in answer.values() for key in figures} == set(COMMANDS[command])
+        else:
+            assert list(answer) == whole.get(command, COMMANDS[command]), command
+
+
+def test_the_service_says_where_it_listens(sqlite_url: str) -> None:
+    command = [sys.executable, "-m", "tasklib", "serve", "--port", "0", "--json", "--database-url", sqlite_url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+        assert service.stdout is not None
+        said = json.loads("".join(service.stdout.readline() for _ in range(3)))
+        service.terminate()
+    assert list(said) == COMMANDS["serve"]
+    assert said["url"].startswith("http://127.0.0.1:")
+    assert service.returncode == 0
