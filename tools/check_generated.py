@@ -11,7 +11,10 @@ import sys
 from tools.problems import ROOT
 
 # Each is a module with two ways to run: plain it writes its files, with --check it only compares.
-GENERATORS = ("tools.schema_snapshot", "tools.cli_reference", "tools.http_reference", "tools.dashboard_types")
+GENERATORS = (
+    *("tools.schema_snapshot", "tools.cli_reference", "tools.json_reference", "tools.http_reference"),
+    "tools.dashboard_types",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -6,37 +6,16 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
-from tasklib import Attempt, Task, TaskQueue
+from tasklib import TaskQueue
 from tasklib.cli.main import app
-from tasklib.doctor import Finding
-from tasklib.explain import Reason
-from tasklib.manage import TypeInfo
-from tasklib.storage.operations.controls import Limit, Pause
-from tasklib.storage.operations.errors import ErrorGroup
-from tasklib.storage.operations.keys import KeyLimit
-from tasklib.task import LogLine, WorkerInfo
 from tests.integration.cli.conftest import CommandLine
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/json.md").read_text()
-THINGS = {
-    "task": Task,
-    "attempt, in `history`": Attempt,
-    "line, in `log`": LogLine,
-    "reason": Reason,
-    "worker": WorkerInfo,
-    "type": TypeInfo,
-    "group of errors": ErrorGroup,
-    "pause": Pause,
-    "limit": Limit,
-    "limit of a key": KeyLimit,
-    "finding": Finding,
-}
 
 
 def rows(heading: str) -> dict[str, list[str]]:
@@ -51,11 +30,6 @@ COMMANDS = {command: keys for cell, keys in rows("By command").items() for comma
 def test_every_command_is_on_the_page() -> None:
     known = set(get_command(app).commands)  # type: ignore[attr-defined]
     assert {command.partition(" ")[0] for command in COMMANDS} == known
-
-
-@pytest.mark.parametrize("thing", THINGS)
-def test_every_thing_has_the_fields_on_the_page(thing: str) -> None:
-    assert rows("The things in them")[thing] == [field.name for field in fields(THINGS[thing])]
 
 
 @pytest.fixture

@@ -1,0 +1,73 @@
+"""Writes the second table of `docs/reference/json.md` from the values themselves, so that no field is missing there.
+
+Usage: python -m tools.json_reference [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from tasklib.doctor import Finding
+from tasklib.explain import Reason
+from tasklib.manage import TypeInfo
+from tasklib.schedule import Plan, Schedule
+from tasklib.storage.operations.controls import Limit, Pause
+from tasklib.storage.operations.errors import ErrorGroup
+from tasklib.storage.operations.keys import KeyLimit
+from tasklib.storage.operations.tokens import Token
+from tasklib.task import Attempt, LogLine, Task, WorkerInfo
+from tools.problems import ROOT, Problem, report
+
+PAGE = ROOT / "docs/reference/json.md"
+HEADING = "## The things in them\n"
+NOTE = "<!-- Written by `make snapshot` from the values themselves; edit those. -->"
+THINGS: dict[str, type[Any]] = {
+    "task": Task,
+    "attempt, in `history`": Attempt,
+    "line, in `log`": LogLine,
+    "reason": Reason,
+    "worker": WorkerInfo,
+    "type": TypeInfo,
+    "group of errors": ErrorGroup,
+    "pause": Pause,
+    "limit": Limit,
+    "limit of a key": KeyLimit,
+    "finding": Finding,
+    "token": Token,
+}
+
+
+def main(arguments: list[str]) -> None:
+    text = PAGE.read_text()
+    before, _, _ = text.partition(HEADING)
+    wanted = before + HEADING + "\n".join(table()) + "\n"
+    if "--check" in arguments:
+        problems = [Problem(PAGE, 1, "is not what the values are")] if text != wanted else []
+        report(problems, "run `make snapshot` and commit the result with the change of the value.")
+    else:
+        PAGE.write_text(wanted)
+
+
+def table() -> Iterator[str]:
+    """Each thing with its keys, in the order in which they are printed."""
+    yield from ("", NOTE, "", "| thing | keys |", "|---|---|")
+    for name, kind in THINGS.items():
+        yield row(name, keys_of(kind))
+    # A schedule is printed together with its plan, and with what comes next.
+    both = [*keys_of(Plan), *(key for key in keys_of(Schedule) if key != "plan"), "next_runs"]
+    yield row("schedule", both)
+
+
+def keys_of(kind: type[Any]) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def row(name: str, keys: list[str]) -> str:
+    return f"| {name} | {' '.join(f'`{key}`' for key in keys)} |"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
