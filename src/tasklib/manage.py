@@ -135,7 +135,7 @@ class Manage(Lists):
 
         def act(chosen: TaskFilter, before: int = 0) -> Operation[int]:
             return (
-                yield from tasks.count_tasks(chosen, now)
+                yield from _COUNTED[action](chosen, now)
                 if dry_run
                 else _IN_BULK[action](chosen, now, _told_from(told, before))
             )
@@ -235,11 +235,7 @@ def possible(action: Action, which: TaskFilter) -> TaskFilter:
         raise ConfigurationError(
             f"{action} is not possible for {', '.join(wrong)} tasks, only for {', '.join(POSSIBLE[action])}"
         )
-    states = which.states or DEFAULTS[action]
-    if action is Action.DELETE and which.completed_before is None:
-        # A failed task that waits for its retry has not ended, so it can be counted only by the time of its end.
-        return replace(which, states=states, completed_before=_END_OF_TIME)
-    return replace(which, states=states)
+    return replace(which, states=which.states or DEFAULTS[action])
 
 
 def as_data(value: Any) -> Any:
@@ -309,5 +305,9 @@ _IN_BULK: Final[Mapping[Action, Callable[[TaskFilter, datetime | None, Told | No
     Action.CANCEL: actions.cancel_matching,
     Action.DELETE: actions.delete_matching,
 }
+_COUNTED: Final[Mapping[Action, Callable[[TaskFilter, datetime | None], Operation[int]]]] = {
+    Action.RETRY: actions.count_retries,
+    Action.CANCEL: actions.count_cancels,
+    Action.DELETE: actions.count_deletes,
+}
 _WHOLE: Final = 1 << 40
-_END_OF_TIME: Final = datetime(9999, 1, 1, tzinfo=UTC)

@@ -102,6 +102,14 @@ def test_of_many_with_one_unique_key_the_first_comes_back(queue: Face):
     assert [queue.read(each.id).state.value for each in (first, second, free)] == ["pending", "failed", "pending"]
 
 
+def test_one_that_waits_for_its_retry_with_a_key_is_started_anew(queue: Face):
+    retrying = queue.task_in(Phase.RETRYING, unique_key="k")
+    queue.task_in(Phase.FAILED, unique_key="l")
+
+    assert queue.retry_many(dry_run=True) == queue.retry_many() == 2
+    assert queue.read(retrying.id).attempts == 0
+
+
 def test_one_whose_key_is_taken_is_passed_over(queue: Face):
     failed = queue.task_in(Phase.FAILED, unique_key="k")
     free = queue.task_in(Phase.FAILED)

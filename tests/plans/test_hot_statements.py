@@ -31,6 +31,9 @@ WALKED = 3_000
 """Positions, of which a page of the table holds a few."""
 WHOLE_TABLE = {
     "count_tasks": "counts what a filter matches",
+    "count_retries": "counts what a filter matches",
+    "count_cancels": "counts what a filter matches",
+    "count_deletes": "counts what a filter matches",
     "count_by_state": "counts everything",
     "find_stale_any": "looks for what nobody has noted, when a person asks for it",
     "find_orphans": "looks at tens of thousands of insertions at a time, rarely",

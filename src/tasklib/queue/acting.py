@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, Unpack
+from typing import Unpack
 
 from tasklib.errors import ConfigurationError, require_aware, seconds_of
 from tasklib.queue.arguments import Filters, Id, check_states, check_whole, is_rate, require_id, task_filter
 from tasklib.queue.base import QueueBase
-from tasklib.storage.operations import actions, errors, tasks
+from tasklib.storage.operations import actions, errors
 from tasklib.storage.operations.errors import ErrorGroup
 from tasklib.storage.statement import Operation
-from tasklib.task import Task, TaskFilter, TaskState
+from tasklib.task import Task, TaskState
 from tasklib.twin import operation
-
-END_OF_TIME: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class ActsOnTasks(QueueBase):
@@ -52,8 +50,9 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Start every matching task anew that may be; with `dry_run` only count the matches."""
-        return (yield from self._act(actions.retry_matching, actions.RETRYABLE, state, name, dry_run, filters))
+        """Start every matching task anew that may be; with `dry_run` only count those."""
+        act = actions.count_retries if dry_run else actions.retry_matching
+        return (yield from act(task_filter(state or actions.RETRYABLE, name, filters), self.clock.now()))
 
     aretry_many = retry_many.twin
 
@@ -66,9 +65,10 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Cancel every matching task that is not finished; with `dry_run` only count the matches."""
+        """Cancel every matching task that is not finished; with `dry_run` only count those."""
+        act = actions.count_cancels if dry_run else actions.cancel_matching
         live = (TaskState.PENDING, TaskState.RUNNING, "retrying")
-        return (yield from self._act(actions.cancel_matching, live, state, name, dry_run, filters))
+        return (yield from act(task_filter(state or live, name, filters), self.clock.now()))
 
     acancel_many = cancel_many.twin
 
@@ -81,11 +81,9 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Remove every matching task that is finished; with `dry_run` only count the matches."""
-        if filters.get("completed_before") is None:
-            # A failed task that waits for its retry has not ended, so that it can be told only by the time of its end.
-            filters = {**filters, "completed_before": END_OF_TIME}
-        return (yield from self._act(actions.delete_matching, actions.RETRYABLE, state, name, dry_run, filters))
+        """Remove every matching task that is finished; with `dry_run` only count those."""
+        act = actions.count_deletes if dry_run else actions.delete_matching
+        return (yield from act(task_filter(state or actions.RETRYABLE, name, filters), self.clock.now()))
 
     adelete_many = delete_many.twin
 
@@ -106,7 +104,7 @@ class ActsOnTasks(QueueBase):
             raise ConfigurationError(f"a rate is a number of tasks per second above 0, or None, got {rate!r}")
         found = group if isinstance(group, ErrorGroup) else (yield from self._group(group))
         which, now = errors.dead_letters(found.name, found.fingerprint or ""), self.clock.now()
-        return (yield from tasks.count_tasks(which, now) if dry_run else errors.redrive(which, rate, now))
+        return (yield from actions.count_retries(which, now) if dry_run else errors.redrive(which, rate, now))
 
     aredrive = redrive.twin
 
@@ -132,16 +130,3 @@ class ActsOnTasks(QueueBase):
         return (yield from actions.cleanup_tasks(require_aware(moment, "older_than"), states, name))
 
     acleanup = cleanup.twin
-
-    def _act(
-        self,
-        action: Callable[[TaskFilter, datetime | None], Operation[int]],
-        possible: Iterable[str],
-        state: str | Iterable[str] | None,
-        name: str | None,
-        dry_run: bool,
-        filters: Filters,
-    ) -> Operation[int]:
-        which = task_filter(state or possible, name, filters)
-        now = self.clock.now()
-        return (yield from tasks.count_tasks(which, now) if dry_run else action(which, now))

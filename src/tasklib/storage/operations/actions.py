@@ -87,6 +87,21 @@ def delete_matching(which: TaskFilter, now: datetime | None, told: Told | None =
     return (yield from in_steps(which, now, delete, told))
 
 
+def count_retries(which: TaskFilter, now: datetime | None) -> Operation[int]:
+    """How many tasks `retry_matching` would start anew now."""
+    return (yield from _count("count_retries", which, now))
+
+
+def count_cancels(which: TaskFilter, now: datetime | None) -> Operation[int]:
+    """How many tasks `cancel_matching` would reach now."""
+    return (yield from _count("count_cancels", which, now))
+
+
+def count_deletes(which: TaskFilter, now: datetime | None) -> Operation[int]:
+    """How many tasks `delete_matching` would remove now."""
+    return (yield from _count("count_deletes", which, now))
+
+
 def cleanup_tasks(
     older_than: datetime, states: Sequence[TaskState], name: str | None = None, told: Told | None = None
 ) -> Operation[int]:
@@ -131,20 +146,23 @@ def in_steps(
 
 
 def without_taken_keys(rows: Sequence[Row]) -> Operation[list[UUID]]:
-    """The ids that can come alive again: the first of each unique key, and none whose key a live task holds."""
-    first: dict[tuple[str, str], UUID] = {}
-    free = []
-    for row in rows:
-        if row["unique_key"] is None:
-            free.append(uuid(row["id"]))
-        else:
-            first.setdefault((row["name"], row["unique_key"]), uuid(row["id"]))
-    if first:
-        keys = [{"id": str(i), "name": name, "unique_key": key} for (name, key), i in first.items()]
-        held = yield Statement("find_live_keys", {"keys": dumps(keys)})
-        taken = {(row["name"], row["live_key"]) for row in held}
-        free += [task_id for pair, task_id in first.items() if pair not in taken]
+    """The ids that can come alive again: the first of each unique key, and none whose key another live task holds."""
+    keyed = [row for row in rows if row["unique_key"] is not None]
+    free = [uuid(row["id"]) for row in rows if row["unique_key"] is None]
+    if keyed:
+        keys = [{"id": str(row["id"]), "name": row["name"], "unique_key": row["unique_key"]} for row in keyed]
+        found = yield Statement("find_live_keys", {"keys": dumps(keys)})
+        holders = {(row["name"], row["live_key"]): uuid(row["id"]) for row in found if row["live_key"] is not None}
+        for row in keyed:
+            task_id = uuid(row["id"])
+            if holders.setdefault((row["name"], row["unique_key"]), task_id) == task_id:
+                free.append(task_id)
     return free
+
+
+def _count(statement: str, which: TaskFilter, now: datetime | None) -> Operation[int]:
+    count: int = (yield Statement(statement, filter_params(which, now)))[0]["count"]
+    return count
 
 
 def _live_holder(task: Task) -> Operation[UUID | None]:

@@ -15,6 +15,27 @@ RETURNING t.id;
 SELECT pg_notify('{channel}', 'new')::text AS notified
 WHERE EXISTS (SELECT FROM {schema}.tasklib_idle AS i WHERE i.until > now());
 
+-- name: count_retries
+-- How many matching tasks a retry would start anew: of each unique key one, and none whose key another task holds.
+-- plan: custom
+SELECT
+    count(*) FILTER (WHERE t.unique_key IS NULL OR t.live_key IS NOT NULL)
+    + count(DISTINCT (t.name, t.unique_key)) FILTER (WHERE t.unique_key IS NOT NULL AND t.live_key IS NULL AND NOT EXISTS (
+        SELECT FROM {schema}.tasks AS l WHERE l.name = t.name AND l.live_key = t.unique_key
+    )) AS count
+FROM {schema}.tasks AS t
+WHERE {matches} AND t.state NOT IN ('pending', 'running');
+
+-- name: count_cancels
+-- How many matching tasks a cancel would reach.
+-- plan: custom
+SELECT count(*) AS count FROM {schema}.tasks AS t WHERE {matches} AND t.completed_at IS NULL;
+
+-- name: count_deletes
+-- How many matching tasks a delete would remove.
+-- plan: custom
+SELECT count(*) AS count FROM {schema}.tasks AS t WHERE {matches} AND t.completed_at IS NOT NULL;
+
 -- name: cancel_tasks
 -- Cancel waiting tasks at once and ask the workers of running ones to stop; says which it was for each.
 WITH changed AS (

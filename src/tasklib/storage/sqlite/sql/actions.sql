@@ -12,6 +12,24 @@ RETURNING id;
 -- Differs by necessity: idle workers see by themselves that the file has changed.
 SELECT NULL AS notified WHERE false;
 
+-- name: count_retries
+-- How many matching tasks a retry would start anew: of each unique key one, and none whose key another task holds.
+SELECT
+    count(*) FILTER (WHERE t.unique_key IS NULL OR t.live_key IS NOT NULL)
+    + count(DISTINCT json_array(t.name, t.unique_key)) FILTER (WHERE t.unique_key IS NOT NULL AND t.live_key IS NULL AND NOT EXISTS (
+        SELECT 1 FROM tasks AS l WHERE l.name = t.name AND l.live_key = t.unique_key
+    )) AS count
+FROM tasks AS t
+WHERE {matches} AND t.state NOT IN ('pending', 'running');
+
+-- name: count_cancels
+-- How many matching tasks a cancel would reach.
+SELECT count(*) AS count FROM tasks AS t WHERE {matches} AND t.completed_at IS NULL;
+
+-- name: count_deletes
+-- How many matching tasks a delete would remove.
+SELECT count(*) AS count FROM tasks AS t WHERE {matches} AND t.completed_at IS NOT NULL;
+
 -- name: cancel_tasks
 -- Cancel waiting tasks at once and ask the workers of running ones to stop; says which it was for each.
 UPDATE tasks
