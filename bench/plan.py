@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import workloads
+from bench import crowded, workloads
 from bench.peer import POSTGRES, RAW, REDIS, SQLITE, TASKLIB, TASKLIB_SQLITE, Peer
 from bench.place import Places
 from bench.workloads import Figures
@@ -26,8 +26,8 @@ class Workload:
     figure: str
     unit: str
     columns: tuple[str, ...]
-    at_most: int | None = None
-    """A bound for slow peers."""
+    rounds: int | None = None
+    """How often at most: filling a table with millions of rows takes minutes."""
 
     def size(self, peer: Peer, share: float) -> int:
         """How many tasks for this peer, at this share of the full length."""
@@ -61,6 +61,31 @@ WORKLOADS = (
     Workload("P6", "drain, plain functions in threads", threads, (TASKLIB, *REDIS), None, "per_second", "/s", CPU),
     Workload("P6p", "drain, child processes", processes, (TASKLIB, REDIS[0]), 10_000, "per_second", "/s", CPU),
     Workload("P8", "wake-up of an idle worker", workloads.latency, WAKING, 200, "p50_ms", " ms", ("p95_ms", "p99_ms")),
+    Workload(
+        "P9", "drain among 12,000,000 other rows", crowded.among_many, (TASKLIB,), None, "per_second", "/s", CPU, 1
+    ),
+    Workload(
+        "P10",
+        "drain of 1,000,000 under a held snapshot, the last fifth",
+        crowded.under_a_snapshot,
+        (TASKLIB,),
+        None,
+        "per_second",
+        "/s",
+        ("whole_per_second",),
+        1,
+    ),
+    Workload(
+        "P11",
+        "drain beside submits, dashboards and removal",
+        crowded.beside_others,
+        (TASKLIB,),
+        None,
+        "per_second",
+        "/s",
+        CPU,
+        2,
+    ),
     Workload(
         "P12",
         "an idle worker, seconds",
@@ -122,6 +147,9 @@ GOALS = (
     Goal("P7", "CPU ≤ 0.9 × graphile-worker", ("P4", OURS, "cpu_us"), ("P4", GRAPHILE, "cpu_us"), most=0.9),
     Goal("P8", "wake-up p50 ≤ 0.5 × PgQueuer", ("P8", OURS, "p50_ms"), ("P8", PGQUEUER, "p50_ms"), most=0.5),
     Goal("P8", "wake-up p99 ≤ 0.7 × PgQueuer", ("P8", OURS, "p99_ms"), ("P8", PGQUEUER, "p99_ms"), most=0.7),
+    Goal("P9", "among other rows ≥ 0.9 × P4", ("P9", OURS, "per_second"), ("P4", OURS, "per_second"), 0.9),
+    Goal("P10", "under a snapshot ≥ 0.7 × P4", ("P10", OURS, "per_second"), ("P4", OURS, "per_second"), 0.7),
+    Goal("P11", "beside others ≥ 0.85 × P4", ("P11", OURS, "per_second"), ("P4", OURS, "per_second"), 0.85),
     Goal("P12", "idle ≤ 1 query/s", ("P12", OURS, "queries_per_second"), None, most=1),
     Goal("P12", "idle ≤ 0.3 % of a core", ("P12", OURS, "cpu_percent"), None, most=0.3),
     Goal("P12", "idle ≤ 60 MiB", ("P12", OURS, "memory_mib"), None, most=60),

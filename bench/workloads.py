@@ -6,10 +6,11 @@ import sqlite3
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
 
 import psycopg
 
-from bench.peer import Peer
+from bench.peer import TASKLIB_UNFINISHED, Peer
 from bench.place import Places
 from bench.programs import Workers, produce
 
@@ -26,22 +27,34 @@ def merged(places: Places, peer: Peer, count: int) -> Figures:
     return _produce(places, peer, "merged", count)
 
 
-def drain(places: Places, peer: Peer, count: int, *, workers: int = 1, kind: str = "") -> Figures:
-    """Submit a backlog in bulk, and run it; both are figures."""
+def drain(
+    places: Places,
+    peer: Peer,
+    count: int,
+    *,
+    workers: int = 1,
+    kind: str = "",
+    before: Callable[[str], None] | None = None,
+    beside: Callable[[Peer, str], AbstractContextManager[None]] | None = None,
+) -> Figures:
+    """Submit a backlog in bulk, and run it; both are figures.  `before` fills the table, `beside` disturbs."""
     with places.fresh(peer) as address:
-        _prepare(peer, address)
+        prepare(peer, address)
+        if before is not None:
+            before(address)
         suffix = f":{kind}" if kind else ""
         bulk = produce(peer, f"bulk{suffix}", address, count)
         places.analyze(peer)
-        with Workers(peer, address, workers, kind) as crew:
-            measured = _measure(places, peer, crew, address, count, counted=kind != "process")
+        left = Unfinished(peer, address, count)
+        with beside(peer, address) if beside else nullcontext(), Workers(peer, address, workers, kind) as crew:
+            measured = _measure(places, peer, crew, left, counted=kind != "process")
     return {"bulk_per_second": count / bulk["seconds"], **measured}
 
 
 def latency(places: Places, peer: Peer, count: int) -> Figures:
     """A task every 50 ms for an idle worker: from the start of its submission to the start of its handler."""
     with places.fresh(peer) as address:
-        _prepare(peer, address)
+        prepare(peer, address)
         with Workers(peer, address) as crew:
             _until_ready(peer, crew, address)
             crew.latencies.clear()
@@ -54,7 +67,7 @@ def latency(places: Places, peer: Peer, count: int) -> Figures:
 def idle(places: Places, peer: Peer, seconds: float) -> Figures:
     """A worker with nothing to do."""
     with places.fresh(peer) as address:
-        _prepare(peer, address)
+        prepare(peer, address)
         with Workers(peer, address) as crew:
             _until_ready(peer, crew, address)
             time.sleep(2)
@@ -70,7 +83,7 @@ def idle(places: Places, peer: Peer, seconds: float) -> Figures:
 
 def _produce(places: Places, peer: Peer, what: str, count: int) -> Figures:
     with places.fresh(peer) as address:
-        _prepare(peer, address)
+        prepare(peer, address)
         server = places.server_cpu(peer)
         told = produce(peer, what, address, count)
         return {
@@ -82,18 +95,19 @@ def _produce(places: Places, peer: Peer, what: str, count: int) -> Figures:
         }
 
 
-def _measure(places: Places, peer: Peer, crew: Workers, address: str, count: int, *, counted: bool) -> Figures:
+def _measure(places: Places, peer: Peer, crew: Workers, left: Unfinished, *, counted: bool) -> Figures:
     """From the first tasks that ran to the last that is recorded as done."""
+    count = left.count
     if counted:
         crew.wait(1)
         first = crew.ran
     else:
-        _until(lambda: unfinished(peer, address) < count, 60)
-        first = count - unfinished(peer, address)
+        _until(lambda: left() < count, 60)
+        first = count - left()
     before = time.monotonic(), crew.cpu(), places.server_cpu(peer), places.wal(peer)
     if counted:
         crew.wait(count)
-    _until(lambda: unfinished(peer, address) == 0, 60)
+    _until(lambda: left() == 0, 60)
     after = time.monotonic(), crew.cpu(), places.server_cpu(peer), places.wal(peer)
     wall, worker, server, wal = (b - a for a, b in zip(before, after, strict=True))
     rest = max(1, count - first)
@@ -106,21 +120,34 @@ def _measure(places: Places, peer: Peer, crew: Workers, address: str, count: int
     }
 
 
-def unfinished(peer: Peer, address: str) -> int:
-    """How many tasks are not recorded as done."""
-    if not peer.unfinished:
-        return 0
-    if peer.kind == "sqlite":
-        with sqlite3.connect(address.removeprefix("sqlite:///")) as file:
-            (count,) = file.execute(peer.unfinished).fetchone()
-            return int(count)
-    with psycopg.connect(address, autocommit=True) as connection:
-        row = connection.execute(peer.unfinished.encode()).fetchone()
-    assert row is not None
-    return int(row[0])
+class Unfinished:
+    """How many of a backlog that was just submitted are not recorded as done."""
+
+    def __init__(self, peer: Peer, address: str, count: int) -> None:
+        self.count = count
+        self._peer = peer
+        self._address = address
+        # Only the newest rows are looked at, so that a crowded table is not read each time.
+        self._query = peer.unfinished
+        if peer.unfinished == TASKLIB_UNFINISHED:
+            self._query += f" AND seq > {self._ask('SELECT max(seq) FROM tasks') - count}"
+
+    def __call__(self) -> int:
+        return self._ask(self._query) if self._query else 0
+
+    def _ask(self, query: str) -> int:
+        if self._peer.kind == "sqlite":
+            with closing(sqlite3.connect(self._address.removeprefix("sqlite:///"))) as file:
+                (count,) = file.execute(query).fetchone()
+                return int(count)
+        with psycopg.connect(self._address, autocommit=True) as connection:
+            row = connection.execute(query.encode()).fetchone()
+        assert row is not None
+        return int(row[0])
 
 
-def _prepare(peer: Peer, address: str) -> None:
+def prepare(peer: Peer, address: str) -> None:
+    """Make the peer's tables where it does not do so itself."""
     if peer.kind == "postgres" or peer.program == "tasklib":
         produce(peer, "setup", address)
 

@@ -88,10 +88,10 @@ def pace(call: Callable[[float], object], count: int) -> None:
         call(time.time())
 
 
-async def apace(call: Callable[[float], Awaitable[object]], count: int) -> None:
+async def apace(call: Callable[[float], Awaitable[object]], count: int, seconds: float = PACE_SECONDS) -> None:
     """The same awaiting."""
     for _ in range(count):
-        await asyncio.sleep(PACE_SECONDS)
+        await asyncio.sleep(seconds)
         await call(time.time())
 
 
