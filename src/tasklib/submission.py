@@ -8,7 +8,7 @@ import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -34,6 +34,8 @@ R = TypeVar("R")
 
 CHUNK = 2000
 """Rows of a bulk submission sent in one statement."""
+BREATH = 200
+"""Rows made ready before others have the event loop."""
 
 
 class SubmitKeywords(TypedDict, total=False):
@@ -207,16 +209,25 @@ class Submitter(Generic[P]):
     async def asubmit_many(
         self, rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]], *, keep_ids: bool = True
     ) -> TaskIds:
-        """The awaiting form of `submit_many`."""
+        """The awaiting form of `submit_many`; the next rows are made ready while the database stores the last."""
         ids = TaskIds(keep=keep_ids)
-        chunk: list[NewTask] = []
-        async for row in _each(rows):
-            chunk.append(self._row(row, ids.total + len(chunk) + 1, ids.total))
-            if len(chunk) == CHUNK:
-                ids.extend(await self._queue.asubmit_new(chunk, self._options.connection))
-                chunk = []
-        if chunk:
-            ids.extend(await self._queue.asubmit_new(chunk, self._options.connection))
+        position, chunk = 0, list[NewTask]()
+        async with _Stream(self._queue, self._options.connection, ids) as stream:
+            async for row in _each(rows):
+                position += 1
+                try:
+                    chunk.append(self._new((), _mapping(row, self._definition.name)))
+                except InvalidArguments as error:
+                    await stream.settle()
+                    raise _misfit(error, position, ids.total) from error
+                if len(chunk) == CHUNK:
+                    await stream.send(chunk)
+                    chunk = []
+                elif position % BREATH == 0:
+                    await asyncio.sleep(0)
+            if chunk:
+                await stream.send(chunk)
+            await stream.settle()
         return ids
 
     def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
@@ -228,12 +239,43 @@ class Submitter(Generic[P]):
         try:
             return self._new((), _mapping(row, self._definition.name))
         except InvalidArguments as error:
-            problems = [f"row {position:,}: {problem}" for problem in error.problems]
-            raise type(error)(error.task, problems, kept=kept) from error
+            raise _misfit(error, position, kept) from error
 
     def _new(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewTask:
         kwargs = self._definition.bind(args, kwargs, limit=self._queue.config.max_payload_bytes)
         return self._queue.new_task(self._definition, kwargs, self._options)
+
+
+class _Stream:
+    """Stores chunk after chunk, one on its way while the next is made ready; each is committed by itself."""
+
+    def __init__(self, queue: TaskQueue, connection: Any, ids: TaskIds) -> None:
+        self._send = functools.partial(queue.asubmit_new, connection=connection)
+        # Whoever gives a connection may use it for the rows' source: it has one thing to do at a time.
+        self._overlaps = not queue.is_joined(connection)
+        self._ids = ids
+        self._on_its_way: asyncio.Future[list[TaskId]] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._on_its_way is not None:
+            self._on_its_way.cancel()
+            await asyncio.wait([self._on_its_way])
+
+    async def send(self, chunk: Sequence[NewTask]) -> None:
+        """Begin to store this chunk, when the one before is stored."""
+        await self.settle()
+        self._on_its_way = asyncio.ensure_future(self._send(chunk))
+        await (asyncio.sleep(0) if self._overlaps else self.settle())
+
+    async def settle(self) -> None:
+        """Wait for what is on its way, and keep its ids."""
+        if self._on_its_way is not None:
+            stored = await self._on_its_way
+            self._on_its_way = None
+            self._ids.extend(stored)
 
 
 class Merger:
@@ -326,6 +368,11 @@ async def _each(rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, A
     else:
         for row in rows:
             yield row
+
+
+def _misfit(error: InvalidArguments, position: int, kept: int) -> InvalidArguments:
+    """The same error of one row among many."""
+    return type(error)(error.task, [f"row {position:,}: {problem}" for problem in error.problems], kept=kept)
 
 
 def _mapping(row: Any, task: str) -> Mapping[str, Any]:

@@ -109,6 +109,10 @@ class SubmitsTasks(QueueBase):
             return await self._merger.submit(new)
         return (await self.asubmit_new([new], connection))[0]
 
+    def is_joined(self, connection: Any) -> bool:
+        """Whether what is submitted here and now belongs to a transaction of somebody else's."""
+        return self._joined(connection) is not None
+
     @cached_property
     def _merger(self) -> Merger:
         return Merger(self.asubmit_new)
