@@ -27,7 +27,6 @@ from tasklib.http import (
     types,
     workers,
 )
-from tasklib.http.audit import AuditLog
 from tasklib.http.auth import Auth, Permission, authorize, identifier, needs, refuse_repeated
 from tasklib.http.counts import Counts, Gaps
 from tasklib.http.creation import Creator
@@ -56,7 +55,6 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.manage = Manage(queue)
     app.state.identify = identifier(queue, auth)
     app.state.takes_tokens = auth in ("tokens", "local")
-    app.state.audit = AuditLog(queue)
     app.state.counts = Counts(queue)
     app.state.gaps = Gaps(queue)
     app.state.pulse = events.Pulse(app.state.manage, app.state.counts)

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import Field
 
 from tasklib.codec import plain
-from tasklib.errors import StorageError
 from tasklib.http.auth import Permission, needs, permission_of, principal_of
 from tasklib.http.errors import problems
 from tasklib.http.fields import Answer, Input
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations.audit import AuditEntry, list_audit, write_audit
-
-logger = logging.getLogger("tasklib.http")
+from tasklib.storage.database import Database
+from tasklib.storage.operations.audit import BEGUN, AuditEntry, list_audit, recorded, write_audit
+from tasklib.storage.statement import Operation, T
 
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-KEPT_WHILE_AWAY: Final = 10_000
+
+Told = Callable[[Any], "Mapping[str, Any] | None"]
 
 
 class AuditedRoute(APIRoute):
     """A route whose successful changes are in the audit log before they are answered."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, and after it the entry; a worker's beats and endings are in the tasks' own history."""
+        """The handler, and after it the entry of what changed nothing that is stored, such as signing in.
+
+        A worker's beats and endings are in the tasks' own history.
+        """
         handle = super().get_route_handler()
         if (self.methods or SAFE) <= SAFE or permission_of(self) is Permission.WORK:
             return handle
@@ -38,45 +39,57 @@ class AuditedRoute(APIRoute):
         async def audited(request: Request) -> Response:
             response = await handle(request)
             if not getattr(request.state, "is_in_log", False):
-                log: AuditLog = request.app.state.audit
-                await log.write(entry_of(request, self.name))
+                queue: TaskQueue = request.app.state.manage.queue
+                entry = entry_of(request, self.name, getattr(request.state, "audit_detail", {}))
+                await queue.database.arun(lambda: write_audit([entry], queue.clock.now()), repeatable=False)
             return response
 
         return audited
 
 
 def note(request: Request, **detail: Any) -> None:
-    """Add what is worth knowing to the entry of this request."""
-    request.state.audit_detail = {name: value for name, value in detail.items() if value is not None}
+    """Say in the entry of this request what it was about, if it changes nothing that is stored."""
+    request.state.audit_detail = detail
+
+
+def changing(request: Request, told: Told | None = None, **detail: Any) -> TaskQueue:
+    """The queue for the one change of this request: its operation writes the entry in its own transaction.
+
+    `told` is asked what the result adds to the detail; None says that nothing was changed.
+    """
+    request.state.is_in_log = True
+    action: str = request.scope["route"].name
+
+    def entry(result: Any) -> AuditEntry | None:
+        more = {} if told is None or result is BEGUN else told(result)
+        return None if more is None else entry_of(request, action, {**detail, **more})
+
+    queue: TaskQueue = request.app.state.manage.queue
+    return queue.through(cast("Database", _Recording(queue, entry)))
+
+
+class _Recording:
+    """A database whose awaiting operations write an entry of the audit log in their own transaction."""
+
+    def __init__(self, queue: TaskQueue, entry: Callable[[Any], AuditEntry | None]) -> None:
+        self._queue = queue
+        self._entry = entry
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue.database, name)
+
+    async def arun(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
+        """Run the operation and write its entry, both or neither."""
+        queue = self._queue
+        return await queue.database.arun(
+            lambda: recorded(make(), self._entry, queue.clock.now()), repeatable=repeatable
+        )
 
 
 def note_at_once(request: Request, action: str, **detail: Any) -> AuditEntry:
     """The entry of this request, for a route that writes it itself, in the transaction of the change."""
-    note(request, **detail)
     request.state.is_in_log = True
-    return entry_of(request, action)
-
-
-class AuditLog:
-    """Writes entries, those of the same moment in one statement."""
-
-    def __init__(self, queue: TaskQueue) -> None:
-        self._queue = queue
-        self._waiting: list[AuditEntry] = []
-        self._writing = asyncio.Lock()
-
-    async def write(self, entry: AuditEntry) -> None:
-        """Return once the entry is stored; while the database is away it is kept, logged, and written with the next."""
-        self._waiting.append(entry)
-        async with self._writing:
-            if not any(each is entry for each in self._waiting):
-                return  # whoever held the lock has written it
-            batch, self._waiting = self._waiting, []
-            try:
-                await self._queue.database.arun(lambda: write_audit(batch, self._queue.clock.now()), repeatable=False)
-            except StorageError:
-                self._waiting = (batch + self._waiting)[-KEPT_WHILE_AWAY:]
-                logger.exception("not in the audit log yet: %s", batch)
+    return entry_of(request, action, detail)
 
 
 class Entry(Answer):
@@ -122,17 +135,16 @@ async def read_audit(query: Annotated[AuditQuery, Query()], request: Request) ->
     )
 
 
-def entry_of(request: Request, action: str) -> AuditEntry:
+def entry_of(request: Request, action: str, detail: Mapping[str, Any]) -> AuditEntry:
     """What the log says of this request."""
     principal = principal_of(request)
-    noted = plain(getattr(request.state, "audit_detail", {}), what="audit")
-    detail = request.app.state.manage.redactor.value(noted)
+    noted = plain({name: value for name, value in detail.items() if value is not None}, what="audit")
     return AuditEntry(
         actor=principal.name,
         role=str(principal.role),
         action=action,
         target=next(iter(request.path_params.values()), None),
-        detail=detail,
+        detail=request.app.state.manage.redactor.value(noted),
         remote=request.client.host if request.client else None,
         request_id=getattr(request.state, "request_id", None),
     )

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from tasklib.http.audit import AuditedRoute, note
+from tasklib.http.audit import AuditedRoute, changing, note
 from tasklib.http.auth import Permission, needs, principal_of
-from tasklib.http.creation import create_tasks
+from tasklib.http.creation import create_once, create_tasks, once_told
 from tasklib.http.errors import Refused, problems
 from tasklib.http.fields import Answer
 from tasklib.http.inputs import BulkAction, CreateTasks
-from tasklib.http.schedule_schemas import CreatedSchedule
 from tasklib.http.schemas import CreatedMany
-from tasklib.http.service import Queue, Service
+from tasklib.http.service import Service
 from tasklib.http.tasks import IdempotencyKey
 from tasklib.http.throttle import allow_submission
-from tasklib.manage import Action
+from tasklib.manage import Action, Manage
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
 
@@ -32,7 +31,7 @@ class BulkDone(Answer):
     "/batch", status_code=201, responses=problems(400, 401, 403, 409, 413, 429, 503), **needs(Permission.SUBMIT)
 )
 async def create_many(
-    body: CreateTasks, request: Request, response: Response, queue: Queue, idempotency_key: IdempotencyKey = None
+    body: CreateTasks, request: Request, response: Response, idempotency_key: IdempotencyKey = None
 ) -> CreatedMany:
     """Store up to 1000 tasks, all or none."""
     allow_submission(request, len(body.tasks))
@@ -40,20 +39,24 @@ async def create_many(
     if repeated is not None:
         field = f"tasks[{repeated}].options.repeat"
         raise Refused(400, "invalid-request", "a repeated task is made by itself: POST /api/schedules", field=field)
-    scoped = None if idempotency_key is None else f"{principal_of(request).name}/{idempotency_key}"
-    outcome = await create_tasks(queue, body.tasks, scoped)
-    assert not isinstance(outcome.body, CreatedSchedule)
+    if idempotency_key is None:
+        outcome = await create_tasks(changing(request, lambda made: {"count": len(made.tasks)}), body.tasks)
+    else:
+        key = f"{principal_of(request).name}/{idempotency_key}"
+        outcome = await create_once(changing(request, once_told), body.tasks, key)
     if outcome.repeated:
         response.headers["Idempotent-Replayed"] = "true"
-    note(request, count=len(outcome.body))
-    return CreatedMany(tasks=outcome.body)
+    return CreatedMany(tasks=outcome.tasks)
 
 
 @router.post("/bulk", responses=problems(400, 401, 403, 413, 503), **needs(Permission.OPERATE))
 async def act_on_matching(body: BulkAction, request: Request, service: Service) -> BulkDone:
     """Retry, cancel or delete every task that matches; with `dryRun` only count them."""
     which = body.filter.filter(tags=body.filter.tags, ids=body.filter.ids)
+    asked = body.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if body.dry_run:
+        note(request, **asked)
+    else:
+        service = Manage(changing(request, lambda changed: {"changed": changed}, **asked))
     changed = await service.aact_on_matching(body.action, which, dry_run=body.dry_run)
-    asked = body.filter.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    note(request, action=body.action.value, filter=asked, changed=changed, dryRun=body.dry_run)
     return BulkDone(action=body.action, changed=changed, dry_run=body.dry_run)

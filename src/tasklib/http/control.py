@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from pydantic import BeforeValidator, Field
 
-from tasklib.http.audit import AuditedRoute, note
+from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.errors import problems
 from tasklib.http.fields import Answer, Input, Name, Text, Whole, check_number
@@ -116,8 +116,9 @@ class Control(Answer):
 async def pause(request: Request, queue: Queue, body: PauseInput | None = None) -> Paused:
     """Stop starting tasks on every worker; running ones finish.  It holds until resumed."""
     body = body or PauseInput()
-    note(request, type=body.type, reason=body.reason)
-    await queue.apause(body.type, by=principal_of(request).name, reason=body.reason)
+    await changing(request, type=body.type, reason=body.reason).apause(
+        body.type, by=principal_of(request).name, reason=body.reason
+    )
     return Paused(paused=True)
 
 
@@ -125,32 +126,34 @@ async def pause(request: Request, queue: Queue, body: PauseInput | None = None) 
 async def resume(request: Request, queue: Queue, body: ResumeInput | None = None) -> Paused:
     """Start tasks again."""
     kind = None if body is None else body.type
-    note(request, type=kind)
-    await queue.aresume(kind)
+    await changing(request, type=kind).aresume(kind)
     return Paused(paused=await queue.ais_paused(kind))
 
 
 @router.post("/tasks/rate-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
 async def set_rate_limit(body: RateLimitInput, request: Request, queue: Queue) -> RateLimit:
     """Let at most so many tasks start in a second, exact over all workers."""
-    note(request, type=body.type, tasksPerSecond=body.tasks_per_second)
-    await queue.aset_rate_limit(body.tasks_per_second, body.type)
+    await changing(request, type=body.type, tasksPerSecond=body.tasks_per_second).aset_rate_limit(
+        body.tasks_per_second, body.type
+    )
     return RateLimit(tasks_per_second=number(await queue.aget_rate_limit(body.type)) or 0)
 
 
 @router.post("/tasks/concurrency-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
 async def set_concurrency_limit(body: ConcurrencyInput, request: Request, queue: Queue) -> ConcurrencyLimit:
     """Let at most so many tasks run at once over all workers."""
-    note(request, type=body.type, maxRunning=body.max_running)
-    await queue.aset_concurrency_limit(body.max_running, body.type)
+    await changing(request, type=body.type, maxRunning=body.max_running).aset_concurrency_limit(
+        body.max_running, body.type
+    )
     return ConcurrencyLimit(max_running=body.max_running)
 
 
 @router.post("/tasks/key-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
 async def set_key_limit(body: KeyLimitInput, request: Request, queue: Queue) -> KeyLimits:
     """Let at most so many tasks of one concurrency key, or of each, run at once over all workers."""
-    note(request, key=body.key, type=body.type, maxRunning=body.max_running)
-    await queue.aset_key_limit(body.max_running, body.key, body.type)
+    await changing(request, key=body.key, type=body.type, maxRunning=body.max_running).aset_key_limit(
+        body.max_running, body.key, body.type
+    )
     return KeyLimits(key_limits=await _key_limits(queue))
 
 

@@ -31,6 +31,12 @@ class Outcome:
     body: list[Created] | CreatedSchedule
     repeated: bool = False
 
+    @property
+    def tasks(self) -> list[Created]:
+        """What was made, where it is tasks."""
+        assert not isinstance(self.body, CreatedSchedule)
+        return self.body
+
 
 class Creator:
     """Stores single tasks with their entries in the audit log: those of the same moment in one transaction."""
@@ -63,14 +69,10 @@ class Creator:
         )
 
 
-async def create_tasks(queue: TaskQueue, bodies: Sequence[CreateTask], key: str | None = None) -> Outcome:
+async def create_tasks(queue: TaskQueue, bodies: Sequence[CreateTask]) -> Outcome:
     """Store tasks, all or none."""
-    new = [_new(queue, body) for body in bodies]
-    if key is not None:
-        return await _create_once(queue, new, key, bodies)
-    ids = await queue.asubmit_new(new)
-    found = await queue.database.arun(lambda: _read(new, ids, queue.clock.now()))
-    return Outcome(any(each.created for each in ids), found)
+    new, now = [_new(queue, body) for body in bodies], queue.clock.now()
+    return await queue.database.arun(lambda: _store(new, now))
 
 
 async def create_schedule(queue: TaskQueue, body: CreateTask) -> Outcome:
@@ -100,18 +102,15 @@ async def create_schedule(queue: TaskQueue, body: CreateTask) -> Outcome:
     return Outcome(True, CreatedSchedule.of(schedule))
 
 
-async def _create_once(queue: TaskQueue, new: Sequence[NewTask], key: str, bodies: Sequence[CreateTask]) -> Outcome:
-    now = queue.clock.now()
+async def create_once(queue: TaskQueue, bodies: Sequence[CreateTask], key: str) -> Outcome:
+    """Store tasks, all or none, once under the key however often they are sent."""
+    new, now = [_new(queue, body) for body in bodies], queue.clock.now()
+    fingerprint = _digest([body.model_dump(mode="json") for body in bodies])
 
     def work() -> Operation[Any]:
-        ids = yield from tasks.submit_tasks(new, now)
-        found = yield from _read(new, ids, now)
-        return {
-            "made": any(each.created for each in ids),
-            "tasks": [each.model_dump(mode="json", by_alias=False) for each in found],
-        }
+        stored = yield from _store(new, now)
+        return {"made": stored.made, "tasks": [each.model_dump(mode="json", by_alias=False) for each in stored.tasks]}
 
-    fingerprint = _digest([body.model_dump(mode="json") for body in bodies])
     once: Once = await queue.database.arun(lambda: do_once(key, fingerprint, work, now))
     if once.answer is None:
         raise Refused(
@@ -119,6 +118,16 @@ async def _create_once(queue: TaskQueue, new: Sequence[NewTask], key: str, bodie
         )
     made: bool = once.answer["made"]
     return Outcome(made, [Created.model_validate(each) for each in once.answer["tasks"]], once.repeated)
+
+
+def once_told(once: Once) -> dict[str, Any] | None:
+    """What the audit log says of tasks created under a key; None if they had been before."""
+    return None if once.repeated or once.answer is None else {"ids": [each["id"] for each in once.answer["tasks"]]}
+
+
+def _store(new: Sequence[NewTask], now: datetime | None) -> Operation[Outcome]:
+    ids = yield from tasks.submit_tasks(new, now)
+    return Outcome(any(each.created for each in ids), (yield from _read(new, ids, now)))
 
 
 def _new(queue: TaskQueue, body: CreateTask) -> NewTask:

@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 
-from tasklib.http.audit import AuditedRoute, note
+from tasklib.http.audit import AuditedRoute, changing, note
 from tasklib.http.auth import Permission, needs
 from tasklib.http.errors import Refused, problems
 from tasklib.http.fields import Answer, Input, Name, check_number
@@ -87,8 +87,12 @@ async def redrive(group_id: str, request: Request, queue: Queue, body: Redrive |
     group = next((each for each in await queue.aerrors(limit=MOST_GROUPS) if each.id == group_id), None)
     if group is None:
         raise Refused(404, "error-group-not-found", f"there is no group of errors {group_id!r}; see GET /api/errors")
+    asked = {"type": group.name, "fingerprint": group.fingerprint}
+    if body.dry_run:
+        note(request, **asked, dryRun=True)
+    else:
+        queue = changing(request, lambda changed: {"changed": changed}, **asked)
     changed = await queue.aredrive(group, rate=body.rate, dry_run=body.dry_run)
-    note(request, type=group.name, fingerprint=group.fingerprint, changed=changed, dryRun=body.dry_run)
     return Redriven(changed=changed, dry_run=body.dry_run)
 
 

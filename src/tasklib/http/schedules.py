@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 
-from tasklib.http.audit import AuditedRoute
+from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.errors import Refused, problems
 from tasklib.http.schedule_schemas import CreateSchedule, PutSchedule, Ran, Schedule, Schedules
@@ -22,12 +24,12 @@ async def list_schedules(queue: Queue) -> Schedules:
 
 
 @router.post("", status_code=201, responses=problems(400, 401, 403, 409, 413, 503), **needs(Permission.OPERATE))
-async def create_schedule(body: CreateSchedule, queue: Queue) -> Schedule:
+async def create_schedule(body: CreateSchedule, request: Request, queue: Queue) -> Schedule:
     """Make a schedule."""
     if await queue.aget_schedule(body.name) is not None:
         detail = f"there is a schedule {body.name!r} already; change it by PUT"
         raise Refused(409, "schedule-exists", detail, field="name")
-    return _shown(queue, await queue.aadd_schedule(body.name, **body.decided()))
+    return _shown(queue, await changing(request, name=body.name).aadd_schedule(body.name, **body.decided()))
 
 
 @router.get("/{name}", responses=problems(401, 403, 404, 503), **needs(Permission.READ))
@@ -37,41 +39,43 @@ async def get_schedule(name: str, queue: Queue) -> Schedule:
 
 
 @router.put("/{name}", responses=problems(400, 401, 403, 413, 503), **needs(Permission.OPERATE))
-async def put_schedule(name: str, body: PutSchedule, queue: Queue) -> Schedule:
+async def put_schedule(name: str, body: PutSchedule, request: Request, queue: Queue) -> Schedule:
     """Make a schedule, or change the one of that name."""
     decided = body.decided()
     stored = await queue.aget_schedule(name) if _storable(name) else None
     if stored is not None:
         decided["kwargs"] = redactor_of(queue).restore(decided["kwargs"], stored.plan.kwargs)
-    return _shown(queue, await queue.aadd_schedule(name, **decided))
+    return _shown(queue, await changing(request).aadd_schedule(name, **decided))
 
 
 @router.delete("/{name}", status_code=204, responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
-async def remove_schedule(name: str, queue: Queue) -> None:
+async def remove_schedule(name: str, request: Request) -> None:
     """Forget a schedule; tasks it has made stay."""
-    if not _storable(name) or not await queue.aremove_schedule(name):
+    if not _storable(name) or not await changing(request, _if_done).aremove_schedule(name):
         raise _unknown(name)
 
 
 @router.post("/{name}/pause", responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
 async def pause_schedule(name: str, request: Request, queue: Queue) -> Schedule:
     """Let no more ticks run."""
-    if not _storable(name) or not await queue.apause_schedule(name, by=principal_of(request).name):
+    by = principal_of(request).name
+    if not _storable(name) or not await changing(request, _if_done).apause_schedule(name, by=by):
         raise _unknown(name)
     return await _required(queue, name)
 
 
 @router.post("/{name}/resume", responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
-async def resume_schedule(name: str, queue: Queue) -> Schedule:
+async def resume_schedule(name: str, request: Request, queue: Queue) -> Schedule:
     """Let it run again, from its next tick on."""
-    if not _storable(name) or not await queue.aresume_schedule(name):
+    if not _storable(name) or not await changing(request, _if_done).aresume_schedule(name):
         raise _unknown(name)
     return await _required(queue, name)
 
 
 @router.post("/{name}/run", status_code=201, responses=problems(401, 403, 404, 409, 503), **needs(Permission.OPERATE))
-async def run_schedule(name: str, queue: Queue) -> Ran:
+async def run_schedule(name: str, request: Request) -> Ran:
     """Make a task of the schedule at once, beside its ticks."""
+    queue = changing(request, lambda made: made and {"id": str(made.id)})
     made = await queue.arun_schedule(name) if _storable(name) else None
     if made is None:
         raise _unknown(name)
@@ -90,6 +94,10 @@ def _shown(queue: TaskQueue, stored: Stored) -> Schedule:
     definition = queue.registry.get(stored.plan.task)
     payload = redactor_of(queue).value(shown.payload, () if definition is None else definition.secrets)
     return shown.model_copy(update={"payload": payload})
+
+
+def _if_done(done: bool) -> dict[str, Any] | None:
+    return {} if done else None
 
 
 def _storable(name: str) -> bool:

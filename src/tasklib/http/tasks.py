@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from tasklib.errors import InvalidTransition
-from tasklib.http.audit import AuditedRoute, note, note_at_once
+from tasklib.http.audit import AuditedRoute, changing, note, note_at_once
 from tasklib.http.auth import Permission, needs, principal_of
-from tasklib.http.creation import Creator, Outcome, create_schedule, create_tasks
+from tasklib.http.creation import Creator, Outcome, create_once, create_schedule, once_told
 from tasklib.http.errors import problems
 from tasklib.http.inputs import CleanupQuery, CreateTask, ListQuery, Resubmit, cursor_of
 from tasklib.http.schedule_schemas import CreatedSchedule
@@ -28,7 +28,7 @@ from tasklib.http.schemas import (
 )
 from tasklib.http.service import NOT_MODIFIED, Counts, Gaps, Service, conditional
 from tasklib.http.throttle import allow_submission
-from tasklib.manage import Action
+from tasklib.manage import Action, Manage
 from tasklib.queue import TaskQueue
 from tasklib.task import TaskState
 
@@ -65,11 +65,12 @@ async def create_task(body: CreateTask, request: Request, idempotency_key: Idemp
     if body.options.repeat is None and idempotency_key is None:
         return await store_task(body, request)
     allow_submission(request)
-    queue: TaskQueue = request.app.state.manage.queue
     if body.options.repeat is not None:
-        return _created(await create_schedule(queue, body), request)
+        made = await create_schedule(changing(request, lambda made: {"schedule": made.name}), body)
+        return _created(made, request)
+    queue: TaskQueue = changing(request, once_told)
     key = f"{principal_of(request).name}/{idempotency_key}"
-    return _created(await create_tasks(queue, [body], key), request)
+    return _created(await create_once(queue, [body], key), request)
 
 
 async def store_task(body: CreateTask, request: Request) -> Response:
@@ -127,8 +128,12 @@ async def get_stats(request: Request, counts: Counts) -> Response:
 async def clean_up(query: Annotated[CleanupQuery, Query()], request: Request, service: Service) -> Deleted:
     """Remove tasks that ended before a moment: completed ones, unless `status` says more."""
     states = [TaskState(status) for status in query.status]
+    asked = query.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if query.dry_run:
+        note(request, **asked)
+    else:
+        service = Manage(changing(request, lambda deleted: {"deleted": deleted}, **asked))
     deleted = await service.acleanup(query.older_than, states, name=query.type, dry_run=query.dry_run)
-    note(request, deleted=deleted, dryRun=query.dry_run)
     return Deleted(deleted=deleted)
 
 
@@ -139,27 +144,27 @@ async def get_task(task_id: str, service: Service) -> TaskDetail:
 
 
 @router.delete("/{task_id}", status_code=204, responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
-async def delete_task(task_id: str, service: Service) -> None:
+async def delete_task(task_id: str, request: Request) -> None:
     """Remove a finished task for good."""
-    await service.aact(Action.DELETE, task_id)
+    await Manage(changing(request)).aact(Action.DELETE, task_id)
 
 
 @router.post("/{task_id}/retry", responses=problems(400, 401, 403, 404, 409, 503), **needs(Permission.OPERATE))
-async def retry_task(task_id: str, service: Service, force: bool = False) -> Retried:
+async def retry_task(task_id: str, request: Request, service: Service, force: bool = False) -> Retried:
     """Start a failed, cancelled or buried task anew, from zero attempts; with `force` a completed one too."""
     task = await service.aget(task_id)
     if task.state is TaskState.COMPLETED and not force:
         raise InvalidTransition(
             task.id, task.state, "retry", "failed, cancelled or buried (or completed, with ?force=true)"
         )
-    task = await service.aact(Action.RETRY, task_id)
+    task = await Manage(changing(request)).aact(Action.RETRY, task_id)
     return Retried(id=task.id, status=status_of(task.state), attempts=task.attempts, next_retry_at=task.next_retry_at)
 
 
 @router.post("/{task_id}/cancel", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
-async def cancel_task(task_id: str, service: Service) -> Cancelled:
+async def cancel_task(task_id: str, request: Request) -> Cancelled:
     """Cancel a waiting task at once, or ask the worker of a running one to stop it."""
-    task = await service.aact(Action.CANCEL, task_id)
+    task = await Manage(changing(request)).aact(Action.CANCEL, task_id)
     return Cancelled(id=task.id, status=status_of(task.state), cancel_requested_at=task.cancel_requested_at)
 
 
@@ -178,8 +183,8 @@ async def explain_task(task_id: str, service: Service) -> Explained:
 async def resubmit_task(task_id: str, body: Resubmit, request: Request, service: Service) -> Created:
     """Store a new task like this one with another payload; a `**********` left in it stands for the stored secret."""
     allow_submission(request)
-    made = await service.aresubmit(task_id, body.payload, priority=body.priority)
-    note(request, id=str(made.id), of=task_id)
+    changes = Manage(changing(request, lambda made: {"id": str(made.id)}, of=task_id))
+    made = await changes.aresubmit(task_id, body.payload, priority=body.priority)
     return Created.of(await service.aget(made.id))
 
 
@@ -187,10 +192,8 @@ def _created(outcome: Outcome, request: Request) -> Response:
     """The answer, written here: checking it again would cost as much as storing the task."""
     headers = {"Idempotent-Replayed": "true"} if outcome.repeated else {}
     if isinstance(outcome.body, CreatedSchedule):
-        note(request, schedule=outcome.body.schedule)
         return Response(outcome.body.model_dump_json(by_alias=True), 201, headers, "application/json")
-    (created,) = outcome.body
-    note(request, id=str(created.id))
+    (created,) = outcome.tasks
     headers["Location"] = f"{request.scope.get('root_path', '')}/api/tasks/{created.id}"
     status = 201 if outcome.made else 200
     return Response(created.model_dump_json(by_alias=True), status, headers, "application/json")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request
 
-from tasklib.http.audit import AuditedRoute, note
+from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs
 from tasklib.http.errors import Refused, problems
 from tasklib.http.fields import Answer, Input, Moment, Name
@@ -67,20 +67,20 @@ async def list_tokens(queue: Queue) -> Tokens:
 
 
 @router.post("", status_code=201, responses=problems(400, 401, 403, 413, 503), **needs(Permission.ADMIN))
-async def create_token(body: CreateToken, request: Request, queue: Queue) -> CreatedToken:
+async def create_token(body: CreateToken, request: Request) -> CreatedToken:
     """Make a token; once there is one, every request but those for health needs one."""
+    queue = changing(request, lambda made: {"id": str(made.token.id)}, name=body.name, role=str(body.role))
     made = await queue.database.arun(
         lambda: tokens.create_token(body.name, body.role, expires_at=body.expires_at, now=queue.clock.now()),
         repeatable=False,
     )
-    note(request, id=str(made.token.id), name=body.name, role=str(body.role))
     return CreatedToken(token=TokenInfo.of(made.token), secret=made.secret)
 
 
 @router.delete("/{token_id}", status_code=204, responses=problems(401, 403, 404, 503), **needs(Permission.ADMIN))
-async def revoke_token(token_id: str, queue: Queue) -> None:
+async def revoke_token(token_id: str, request: Request) -> None:
     """Refuse a token from now on."""
-    which = _parsed(token_id)
+    which, queue = _parsed(token_id), changing(request, lambda revoked: None if revoked is None else {})
     if which is None or await queue.database.arun(lambda: tokens.revoke_token(which, queue.clock.now())) is None:
         raise Refused(404, "token-not-found", f"there is no token {token_id!r} that could be revoked")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Self
 
 from tasklib.clock import Clock, DatabaseClock
@@ -38,6 +39,12 @@ class QueueBase:
     def database(self) -> Database:
         """Where the tasks are kept."""
         return self._database
+
+    def through(self, database: Database) -> Self:
+        """The same queue with another way into its database."""
+        other = copy(self)
+        other._database = database  # noqa: SLF001  a copy of ourselves
+        return other
 
     def __repr__(self) -> str:
         return f"<TaskQueue {self.config!r}>"

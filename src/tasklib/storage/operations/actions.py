@@ -113,11 +113,11 @@ def cleanup_tasks(
         yield BEGIN
         row = (yield Statement("cleanup_tasks", {**wanted, "after": after, "limit": STEP}))[0]
         yield COMMIT
-        if row["last"] is None:
-            return deleted
         deleted, after = deleted + row["deleted"], row["last"]
         if told:
             told(deleted)
+        if row["deleted"] < STEP:
+            return deleted
 
 
 def in_steps(

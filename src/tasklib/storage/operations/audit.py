@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from tasklib.codec import dumps, loads
 from tasklib.storage.rows import moment
-from tasklib.storage.statement import Operation, Statement
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,46 @@ class StoredEntry:
 def write_audit(entries: Sequence[AuditEntry], now: datetime | None) -> Operation[None]:
     """Add entries to the log."""
     yield Statement("write_audit", {"entries": entries_text(entries), "now": now})
+
+
+BEGUN: Final = object()
+"""In the place of a result that is not known yet."""
+
+
+def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None], now: datetime | None) -> Operation[T]:
+    """The work with its entry, in one transaction; `entry_of` its result is None if it has changed nothing.
+
+    Work that commits several times has an entry in its first transaction too, so that no part of it is without one.
+    """
+    yield BEGIN
+    go_on: Callable[[], Statement] = partial(next, work)
+    commits = begun = False
+    while True:
+        try:
+            statement = go_on()
+        except StopIteration as end:
+            yield from _write(entry_of(end.value), now)
+            result: T = end.value
+            return result
+        if commits and not begun:
+            begun = True
+            yield from _write(entry_of(BEGUN), now)
+        if commits:
+            yield COMMIT
+        # Put off until it is known whether it is the last one.
+        commits = statement is COMMIT
+        rows: Sequence[Row] = ()
+        try:
+            rows = () if commits else (yield statement)
+        except Exception as error:  # noqa: BLE001 the work decides what it means
+            go_on = partial(work.throw, error)
+        else:
+            go_on = partial(work.send, rows)
+
+
+def _write(entry: AuditEntry | None, now: datetime | None) -> Operation[None]:
+    if entry is not None:
+        yield from write_audit([entry], now)
 
 
 def entries_text(entries: Sequence[AuditEntry]) -> str:

@@ -1,0 +1,145 @@
+"""Every change is in the audit log, in the transaction of the change: both are stored or neither is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tasklib.lifecycle import Phase
+from tasklib.storage.operations import actions, tokens
+from tasklib.storage.operations.tokens import Role
+from tests.fixtures.queues import Face
+from tests.integration.http.conftest import Client
+
+pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+
+REPEAT = {"repeat": {"every": 60}}
+CHANGES: list[tuple[str, str, Any, str]] = [
+    ("POST", "/api/tasks", {"type": "new"}, "create_task"),
+    ("POST", "/tasks", {"type": "new"}, "create_task"),
+    ("POST", "/api/tasks", {"type": "new", "options": REPEAT}, "create_task"),
+    ("POST", "/api/tasks/batch", {"tasks": [{"type": "new"}, {"type": "new"}]}, "create_many"),
+    ("POST", "/api/tasks/bulk", {"action": "cancel", "filter": {"type": "job"}}, "act_on_matching"),
+    ("POST", "/api/tasks/bulk", {"action": "retry", "filter": {"search": "shown"}}, "act_on_matching"),
+    ("POST", "/api/tasks/{pending}/cancel", None, "cancel_task"),
+    ("POST", "/api/tasks/{failed}/retry", None, "retry_task"),
+    ("DELETE", "/api/tasks/{failed}", None, "delete_task"),
+    ("POST", "/api/tasks/{failed}/resubmit", {"payload": {}}, "resubmit_task"),
+    ("DELETE", "/api/tasks?olderThan=2031-01-01T00:00:00Z&status=failed", None, "clean_up"),
+    ("POST", "/api/tasks/pause", {"type": "job"}, "pause"),
+    ("POST", "/api/tasks/resume", None, "resume"),
+    ("POST", "/api/tasks/rate-limit", {"tasksPerSecond": 5}, "set_rate_limit"),
+    ("POST", "/api/tasks/concurrency-limit", {"maxRunning": 5}, "set_concurrency_limit"),
+    ("POST", "/api/tasks/key-limit", {"maxRunning": 5}, "set_key_limit"),
+    ("POST", "/api/schedules", {"name": "new", "type": "job", "every": 60}, "create_schedule"),
+    ("PUT", "/api/schedules/nightly", {"type": "job", "every": 60}, "put_schedule"),
+    ("POST", "/api/schedules/nightly/pause", None, "pause_schedule"),
+    ("POST", "/api/schedules/nightly/resume", None, "resume_schedule"),
+    ("POST", "/api/schedules/nightly/run", None, "run_schedule"),
+    ("DELETE", "/api/schedules/nightly", None, "remove_schedule"),
+    ("POST", "/api/errors/{group}/redrive", None, "redrive"),
+    ("POST", "/api/tokens", {"name": "bob"}, "create_token"),
+    ("DELETE", "/api/tokens/{token}", None, "revoke_token"),
+]
+STORED = ("tasks", "tasklib_controls", "tasklib_key_limits", "tasklib_schedules", "tasklib_tokens")
+
+
+@pytest.fixture
+def client(queue: Face) -> Iterator[Client]:
+    """An administrator's."""
+    made = queue.do(lambda: tokens.create_token("ada", Role.ADMIN, now=queue.now))
+    client = Client(queue, queue.plain.asgi(auth="tokens"), Authorization=f"Bearer {made.secret}")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def path_of(queue: Face, client: Client) -> Any:
+    """Fills in what a path is about, all of which exists."""
+    other = queue.do(lambda: tokens.create_token("bob", Role.VIEWER, now=queue.now))
+    queue.add_schedule("nightly", task="job", cron="0 3 * * *")
+    failed = queue.task_in(Phase.FAILED, payload={"note": "shown"}).id
+    pending = queue.task_in(Phase.PENDING).id
+    (group,) = client.get("/api/errors").json()["groups"]
+    return lambda path: path.format(failed=failed, pending=pending, token=other.token.id, group=group["id"])
+
+
+def stored(queue: Face) -> dict[str, list[str]]:
+    """Everything a change could have changed."""
+    return {table: sorted(map(str, queue.sql(f"SELECT * FROM {table}"))) for table in STORED}
+
+
+@pytest.mark.parametrize("method, path, body, action", CHANGES)
+def test_a_change_is_written_down_once(
+    queue: Face, client: Client, path_of: Any, method: str, path: str, body: Any, action: str
+) -> None:
+    response = client.request(method, path_of(path), json=body, headers={"X-Request-ID": "r-1"})
+    assert response.status_code < 300
+    (entry,) = client.get("/api/audit").json()["entries"]
+
+    assert (entry["actor"], entry["role"], entry["action"], entry["requestId"]) == ("ada", "admin", action, "r-1")
+    assert (entry["at"][:10], entry["remote"]) == ("2030-01-01", "127.0.0.1")
+    assert response.headers["x-request-id"] == "r-1"
+
+
+@pytest.mark.parametrize("method, path, body, action", CHANGES)
+def test_a_change_that_cannot_be_written_down_does_not_happen(
+    queue: Face, client: Client, path_of: Any, method: str, path: str, body: Any, action: str
+) -> None:
+    path = path_of(path)
+    queue.sql("ALTER TABLE tasklib_audit RENAME TO tasklib_audit_away")
+    client.get("/api/tasks")  # the token's use is noted
+    before = stored(queue)
+
+    assert client.request(method, path, json=body).status_code >= 500
+    assert stored(queue) == before
+
+
+def test_every_route_that_changes_something_is_among_these(client: Client) -> None:
+    described = client.app.openapi()["paths"]
+    named = {
+        (method.upper(), operation["operationId"].split("_api_")[0])
+        for path, operations in described.items()
+        for method, operation in operations.items()
+        if method not in ("get", "head") and operation.get("x-permission") != "work" and path != "/api/session"
+    }
+    listed = {(method, action) for method, _, _, action in CHANGES}
+    assert {action for _, action in named} - {action for _, action in listed} - {"create_task_plain"} == set()
+
+
+def test_work_in_several_transactions_is_written_down_in_the_first_and_in_the_last(
+    queue: Face, http: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "STEP", 2)
+    for _ in range(5):
+        http.create("many")
+    seen = len(http.get("/api/audit").json()["entries"])
+    done = http.post("/api/tasks/bulk", {"action": "cancel", "filter": {"type": "many"}}).json()
+    assert done["changed"] == 5
+    last, first = http.get("/api/audit").json()["entries"][:-seen]
+    asked = {"action": "cancel", "filter": {"type": "many"}}
+    assert (first["detail"], last["detail"]) == (asked, {**asked, "changed": 5})
+
+
+def test_a_request_sent_again_under_its_key_is_no_second_change(http: Client) -> None:
+    for _ in range(3):
+        assert http.post("/api/tasks", {"type": "job"}, headers={"Idempotency-Key": "k"}).status_code == 201
+    assert [entry["action"] for entry in http.get("/api/audit").json()["entries"]] == ["create_task"]
+
+
+def test_what_was_refused_or_only_read_is_not_a_change(queue: Face, http: Client) -> None:
+    http.get("/api/tasks")
+    http.post("/api/tasks", {"type": ""})
+    http.post("/api/tasks/nobody/retry")
+
+    assert http.get("/api/audit").json()["entries"] == []
+
+
+def test_the_audit_log_is_read_in_pages(http: Client) -> None:
+    made = [http.create()["id"] for _ in range(5)]
+
+    first = http.get("/api/audit?limit=2").json()["entries"]
+    second = http.get(f"/api/audit?limit=2&before={first[-1]['seq']}").json()["entries"]
+    assert [entry["detail"]["id"] for entry in first + second] == made[:0:-1]
