@@ -106,14 +106,16 @@ def cleanup_tasks(
     older_than: datetime, states: Sequence[TaskState], name: str | None = None, told: Told | None = None
 ) -> Operation[int]:
     """Remove tasks that ended before a moment, a bounded number in each transaction."""
-    deleted, after = 0, 0
+    deleted: int = 0
+    after = 0
     until = (yield Statement("last_position"))[0]["seq"]
     wanted = {"older_than": older_than, "states": dumps([str(s) for s in states]), "name": name, "until": until}
     while True:
         yield BEGIN
         row = (yield Statement("cleanup_tasks", {**wanted, "after": after, "limit": STEP}))[0]
         yield COMMIT
-        deleted, after = deleted + row["deleted"], row["last"]
+        deleted += row["deleted"]
+        after = row["last"]
         if told:
             told(deleted)
         if row["deleted"] < STEP:
