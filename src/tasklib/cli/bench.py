@@ -15,7 +15,7 @@ app = typer.Typer()
 @command(
     app,
     "bench",
-    group="Database",
+    group="Set-up",
     examples="tasklib bench --database-url postgresql://localhost/app\ntasklib bench --tasks 50000 --json",
     creates=True,
 )
@@ -37,7 +37,7 @@ def bench(
         found = asyncio.run(measure(cli.config, plan, told))
 
     def say() -> None:
-        columns = [Column("measured"), Column("", right=True), Column("p50", right=True), Column("p99", right=True)]
+        columns = [Column("MEASURED"), *(Column(title, right=True) for title in ("RATE", "P50", "P99"))]
         cli.out.table(columns, [_row(name, figures) for name, figures in found.items()])
 
     cli.out.answer(found, say)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,7 +59,8 @@ def top(
     if once or cli.out.as_json or not cli.out.is_terminal:
         cli.out.answer(seen, lambda: show(cli.out, seen))
     else:
-        live(lambda: look(cli.manage), interval)
+        with suppress(KeyboardInterrupt):
+            live(lambda: look(cli.manage), interval)
 
 
 def look(manage: Manage) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def _list(cli: Cli) -> None:
 
 
 def _show(cli: Cli, found: Sequence[Token]) -> None:
-    headings = ("Name", "Role", "Begins", "Created", "Expires", "Last used", "State")
+    headings = ("NAME", "ROLE", "BEGINS", "CREATED", "EXPIRES", "LAST USED", "STATE")
     rows = [
         (
             each.name,

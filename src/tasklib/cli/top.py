@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tasklib.cli.output import Column
+from tasklib.cli.output import Column, safe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,6 +37,7 @@ def live(look: Callable[[], Look], interval: float) -> None:
 def _screen(seen: Look) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     parts: list[RenderableType] = []
     for title, columns, rows in _tables(seen):
@@ -44,7 +45,7 @@ def _screen(seen: Look) -> RenderableType:
         for number, name in enumerate(columns):
             table.add_column(name, justify="right" if number else "left")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*(Text(safe(cell)) for cell in row))
         parts += [table, ""]
     return Group(*parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tasklib import TaskQueue
 from tasklib.cli.main import main
 from tasklib.lifecycle import Phase, phase_of
 from tests.fixtures.queues import Face, open_queue
+from tests.fixtures.terminal import Terminal
 from tests.integration.cli.conftest import CommandLine
 
 
@@ -95,6 +97,18 @@ def test_top_shows_the_queue_once_where_there_is_no_terminal(tasklib: CommandLin
     text = tasklib.ok("top")
     assert "Slowest types" in text
     assert "job" in text
+
+
+def test_top_follows_the_queue_on_a_terminal_until_ctrl_c(sqlite_url: str) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        queue.enqueue("job")
+        terminal = Terminal([sys.executable, "-m", "tasklib", "top", "--interval", "0.2", "--database-url", sqlite_url])
+        terminal.wait_for("Failing types")
+        terminal.wait_for("pending        1")
+        queue.enqueue("job")
+        terminal.wait_for("pending        2")
+        terminal.send("\x03")
+        assert terminal.wait() == 0
 
 
 @pytest.mark.backends("sqlite-file")

@@ -84,7 +84,15 @@ def insert_raw(url: str, name: str) -> None:
 
 @pytest.mark.backends("sqlite-file", "postgres-newest")
 def test_nothing_a_terminal_would_obey_is_printed(tasklib: CommandLine, evil_queue: TaskQueue) -> None:
-    shown = [["list"], ["list", "--limit", "3"], ["stats"], ["types"], ["workers"], ["pause", "x", "--reason", EVIL[0]]]
+    shown = [
+        ["list"],
+        ["list", "--limit", "3"],
+        ["stats"],
+        ["types"],
+        ["workers"],
+        ["top"],
+        ["pause", "x", "--reason", EVIL[0]],
+    ]
     shown += [["show", str(task.id)] for task in evil_queue.list()]
     shown += [
         ["submit", "job", f"a={EVIL[1]}", "--unique-key", EVIL[2]],
@@ -133,6 +141,17 @@ def test_colours_are_ours_alone_on_a_terminal(evil_queue: TaskQueue, database_ur
         plain = Terminal(command, columns=200, environment={"NO_COLOR": "1"})
         assert plain.wait() == 0
         assert re.findall(r"\x1b\[3[0-9]", plain.text) == []
+
+
+@pytest.mark.backends("sqlite-file")
+def test_the_live_view_obeys_nothing_either(evil_queue: TaskQueue, database_url: str) -> None:
+    command = [sys.executable, "-m", "tasklib", "top", "--interval", "0.2", "--database-url", database_url]
+    terminal = Terminal(command, columns=400)
+    terminal.wait_for("\\x1b[31mred")
+    terminal.send("\x03")
+    assert terminal.wait() == 0
+    shown = [evil for evil in ("\x1b[31mred", "\x1b]0;title", "\x1b[6n", "\x9b31m") if evil in terminal.text]
+    assert shown == []
 
 
 @pytest.mark.parametrize(

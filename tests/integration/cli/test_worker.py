@@ -115,6 +115,31 @@ def test_it_runs_tasks_and_stops_on_sigterm(database_url: str, start: Start) -> 
         assert queue.workers() == []
 
 
+def test_several_processes_take_every_option(sqlite_url: str, start: Start) -> None:
+    options = [
+        "--processes",
+        "2",
+        "--concurrency",
+        "20",
+        "--only",
+        "email.*",
+        "--grace",
+        "30",
+        "--log-level",
+        "warning",
+    ]
+    with TaskQueue(sqlite_url) as queue:
+        supervisor = start("app.tasks", *options, "--database-url", sqlite_url)
+        eventually(lambda: len(queue.workers()) == 2, timeout=60)
+        assert [(each.concurrency, each.names) for each in queue.workers()] == [(20, ("email.send",))] * 2
+        left = queue.enqueue("add", {"a": 1, "b": 2})
+        assert queue.wait(queue.enqueue("email.send"), timeout=30).state == "completed"
+        supervisor.send_signal(signal.SIGTERM)
+        code, _, log = ended(supervisor)
+        assert (code, log) == (0, "")
+        assert queue.get(left).state == "pending"
+
+
 def test_running_tasks_finish_before_it_ends(sqlite_url: str, start: Start) -> None:
     with TaskQueue(sqlite_url) as queue:
         worker = start("app.tasks", "--database-url", sqlite_url)
