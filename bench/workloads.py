@@ -130,7 +130,7 @@ class Unfinished:
         # Only the newest rows are looked at, so that a crowded table is not read each time.
         self._query = peer.unfinished
         if peer.unfinished == TASKLIB_UNFINISHED:
-            self._query += f" AND seq > {self._ask('SELECT max(seq) FROM tasks') - count}"
+            self._query += f" AND seq > {self._ask('SELECT max(seq) FROM tasks') - count}"  # noqa: S608  a number of our own
 
     def __call__(self) -> int:
         return self._ask(self._query) if self._query else 0
