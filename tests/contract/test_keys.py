@@ -152,6 +152,21 @@ def test_keys_take_turns_however_much_each_has(bench: Bench) -> None:
     assert keys(bench.claim(who, limit=100)) == ["ada"] * 27
 
 
+def test_a_task_can_take_its_key_from_a_tag(bench: Bench) -> None:
+    @bench.queue.task(name="mail", concurrency_key="tenant {tenant}")
+    def mail() -> None: ...
+
+    bench.queue.set_key_limit(0)
+    for tenant, count in (("ada", 30), ("bob", 3)):
+        bench.queue.submit_new([bench.queue.new_by_name("mail", tags={"tenant": tenant}) for _ in range(count)])
+    who = bench.worker()
+    served = [key for _ in range(6) for key in keys(bench.claim(who, limit=1))]
+    assert Counter(served) == {"tenant ada": 3, "tenant bob": 3}
+    mail.submit()
+    mail.options(tags={"tenant": "ada"}, concurrency_key="mine").submit()
+    assert [task.concurrency_key for task in bench.queue.list(limit=2)] == ["mine", None]
+
+
 def test_keys_take_turns_across_names(bench: Bench) -> None:
     bench.queue.set_key_limit(0)
     submit(bench, "ada", 20, name="mail")

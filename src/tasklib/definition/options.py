@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, Self, TypeAlias, TypedDict, cast, get_args
@@ -20,6 +21,8 @@ MAX_INTEGER: Final = 2**31 - 1
 
 RESERVED_OPTIONS: Final = frozenset({"delay_seconds", "max_retries", "timeout_seconds", "priority", "tags"})
 """What `submit_task` takes for itself; a parameter of such a name is given through `.options()`."""
+
+_TAG = re.compile(r"\{(\w+)\}")
 
 
 class TaskKeywords(TypedDict, total=False):
@@ -63,6 +66,7 @@ class TaskOptions:
     max_concurrency: int | None = None
     """How many may run at once in one worker."""
     concurrency_key: str | None = None
+    """`{tenant}` in it stands for the tag of that name."""
     expires_after: float | None = None
     """Seconds after which a task that has not started is cancelled."""
 
@@ -93,6 +97,15 @@ class TaskOptions:
         if isinstance(error, (Abort, ResultError, *self.abort_on)):
             return False
         return self.retry_on is None or isinstance(error, self.retry_on)
+
+    def key_for(self, tags: Mapping[str, Any]) -> str | None:
+        """The concurrency key of a task with these tags; none if it lacks one that the key names."""
+        key = self.concurrency_key
+        if key is None or not _TAG.search(key):
+            return key
+        if not all(tags.get(tag) not in (None, "") for tag in _TAG.findall(key)):
+            return None
+        return _TAG.sub(lambda found: str(tags[found[1]]), key)
 
 
 def check_name(name: Any, *, what: str = "a task's name") -> str:

@@ -7,14 +7,15 @@ from datetime import datetime
 
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
+from tasklib.storage.operations.controls import list_pauses
 from tasklib.storage.rows import ClaimedTask
 from tasklib.task import LogLine
 from tasklib.worker.finisher import Lines
-from tasklib.worker.hand import Hand
+from tasklib.worker.hand import Hand, Record
 from tasklib.worker.periodic import Periodic
 
 WATCH_SECONDS = 0.5
-"""How soon a request to cancel reaches the work, and how often progress is written, at most."""
+"""How soon a request to cancel or a pause reaches what is in hand, and how often progress is written, at most."""
 
 MAX_LINES = 200
 """Lines of one task kept between two steps, and on its row."""
@@ -44,14 +45,15 @@ class LeaseKeeper(Periodic):
 
 
 class Watch(Periodic):
-    """Sees that running tasks shall be cancelled or were taken away, and keeps their progress visible."""
+    """Sees what shall be cancelled, was taken away or is paused meanwhile, and keeps the progress of tasks visible."""
 
     interval = WATCH_SECONDS
 
-    def __init__(self, database: Database, hand: Hand, *, now: Callable[[], datetime | None]) -> None:
+    def __init__(self, database: Database, hand: Hand, record: Record, *, now: Callable[[], datetime | None]) -> None:
         super().__init__()
         self._database = database
         self._hand = hand
+        self._record = record
         self._now = now
         self._doubted: set[str] = set()
         self._progress: dict[str, tuple[str, int, float, str | None]] = {}
@@ -79,7 +81,7 @@ class Watch(Periodic):
         return {(task.id, task.version): lines} if lines else {}
 
     async def step(self) -> None:
-        """Write progress and lines, and look for requests, if anything is running."""
+        """Write progress and lines, and look for requests, if anything is in hand."""
         reports, self._progress = self._progress, {}
         lines, self._lines = self._lines, {}
         if lines:
@@ -95,3 +97,6 @@ class Watch(Periodic):
             self._doubted = lost
             for task_id in cancelled & self._hand.running.keys():
                 self._hand.running[task_id].cancel()
+        if self._hand.buffer:
+            paused = {pause.name for pause in await self._database.arun(list_pauses)}
+            self._hand.give_back_paused(self._record, paused)

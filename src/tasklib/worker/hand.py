@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from tasklib.definition import Definition
 from tasklib.lifecycle import Ending
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution import Execution
+
+Record = Callable[[ClaimedTask, Ending], None]
+"""Takes the end of an attempt, to write it down soon."""
 
 
 class Hand:
@@ -72,10 +75,17 @@ class Hand:
         """Everything that waits or runs here."""
         return [*self.buffer, *(execution.task for execution in self.running.values())]
 
-    def give_back(self, record: Callable[[ClaimedTask, Ending], None], keep: int = 0) -> None:
+    def give_back(self, record: Record, keep: int = 0) -> None:
         """Let go of what has not started, but for the first few; no attempt is spent."""
         while len(self.buffer) > keep:
             task = self.buffer.pop()
+            record(task, Ending.release(task.id, task.version))
+
+    def give_back_paused(self, record: Record, names: Collection[str | None]) -> None:
+        """Let go of what has not started of paused names, or of everything if None is among them."""
+        paused = [task for task in self.buffer if None in names or task.name in names]
+        self.drop(task.id for task in paused)
+        for task in paused:
             record(task, Ending.release(task.id, task.version))
 
     def count_by_name(self) -> Counter[str]:

@@ -84,7 +84,7 @@ class Worker:
         self._finisher = Finisher(self._database, queue.clock.now, self._recorded)
         self._meter = Meter()
         self._redactor = Redactor(config.redact_keys)
-        self._watch = Watch(self._database, self._hand, now=queue.clock.now)
+        self._watch = Watch(self._database, self._hand, self._finisher.add, now=queue.clock.now)
         caller = Caller(
             lambda: self._database,
             hooks=queue.middleware,
