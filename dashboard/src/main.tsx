@@ -1,5 +1,12 @@
 /** The start of the dashboard. */
 
+// The styles first: those of a page, which come with it, go before these where both say something.
+import "./styles/base.css";
+import "./styles/frame.css";
+import "./styles/parts.css";
+import "./styles/tables.css";
+import "./styles/dialog.css";
+import "./styles/values.css";
 import { render } from "preact";
 import { App } from "./app";
 import { startClock } from "./clock";
@@ -7,19 +14,12 @@ import { listenToKeys } from "./keys";
 import { keepSamples } from "./samples";
 import { listen } from "./live";
 import { followLinks } from "./router";
-import { loadSession } from "./session";
-import { attempt } from "./toasts";
-import "./styles/base.css";
-import "./styles/frame.css";
-import "./styles/parts.css";
-import "./styles/tables.css";
-import "./styles/dialog.css";
-import "./styles/values.css";
+import { keepSession } from "./session";
 
 followLinks();
 listenToKeys();
 startClock();
 listen();
 keepSamples();
-void attempt(loadSession);
+keepSession();
 render(<App />, document.getElementById("app")!);

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
+from tasklib import TaskQueue
 from tests.browser.site import Site
 from tools import chromium
 
@@ -36,10 +37,25 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A service and a worker for all tests of a file, on a SQLite file."""
-    with Site(f"sqlite:///{tmp_path_factory.mktemp('site') / 'tasks.db'}") as site:
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A service for all tests of a file, on a SQLite file, with a worker unless the file says WORKS = False."""
+    works = getattr(request.module, "WORKS", True)
+    with Site(f"sqlite:///{tmp_path_factory.mktemp('site') / 'tasks.db'}", works=works) as site:
         yield site
+
+
+@pytest.fixture
+def queue(site: Site) -> TaskQueue:
+    """The queue of the site, emptied before each test."""
+    for schedule in site.queue.schedules():
+        site.queue.remove_schedule(schedule.name)
+    for pause in site.queue.pauses():
+        site.queue.resume(pause.name)
+    for task in site.queue.list(limit=1000):
+        if task.completed_at is None:
+            site.queue.cancel(task.id)
+        site.queue.delete(task.id)
+    return site.queue
 
 
 @pytest.fixture

@@ -5,20 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tasklib.storage.operations import tokens
 from tasklib.storage.operations.tokens import Role
+from tests.browser.acting import confirm
 from tests.browser.site import Site
+from tests.fixtures.waiting import eventually
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Open to nobody without a token."""
     with Site(f"sqlite:///{tmp_path_factory.mktemp('site') / 'tasks.db'}", auth="tokens", works=False) as site:
-        site.queue.enqueue("email.send", {"to": "ada"})
+        queue = site.queue
+        queue.register_handler("charge", charge)
+        queue.enqueue("charge", {}, max_attempts=1)
+        queue.process_batch()
+        queue.unregister_handler("charge")
+        queue.enqueue("email.send", {"to": "ada"})
+        queue.add_schedule("report", task="email.send", cron="0 9 * * mon")
         yield site
+
+
+def charge(payload: dict[str, int]) -> None:
+    raise ValueError("there is no card")
 
 
 def token_of(site: Site, role: Role) -> str:
@@ -50,6 +63,59 @@ def test_the_first_token_closes_the_door_and_keeps_its_maker_inside(page: Page, 
     expect(page.get_by_text("root with the role admin")).to_be_visible()
     page.reload()
     expect(page.get_by_role("region", name="Tokens").get_by_role("row", name="root admin")).to_be_visible()
+
+
+def test_an_administrator_makes_and_revokes_tokens(page: Page, open_site: Site) -> None:
+    site = open_site
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    secrets: dict[str, str] = {}
+    page.goto(f"{site.url}/settings")
+    for name, role in (("root", "admin"), ("ada", "viewer")):
+        page.get_by_role("button", name="New token").click()
+        page.get_by_label("Whose it is").fill(name)
+        page.get_by_label("Role").select_option(role)
+        page.get_by_label("Expires").select_option("90")
+        page.get_by_role("button", name="Make it").click()
+        page.get_by_role("button", name="Copy the token").click()
+        expect(page.get_by_text("Copied.").first).to_be_visible()
+        secrets[name] = str(page.evaluate("navigator.clipboard.readText()"))
+        page.get_by_role("button", name="I have it").click()
+    with httpx.Client(base_url=site.url, headers={"Authorization": f"Bearer {secrets['ada']}"}) as ada:
+        assert ada.get("/api/types").status_code == 200
+        page.get_by_role("button", name="Revoke ada").click()
+        confirm(page, "Revoke 1 token")
+        expect(page.get_by_role("row", name="ada viewer")).to_contain_text("revoked")
+        eventually(lambda: ada.get("/api/types").status_code == 401)
+    expect(page.get_by_role("button", name="Revoke root")).to_be_visible()
+    expect(page.get_by_role("region", name="Audit log").get_by_text("revoke token")).to_be_visible()
+
+
+CHANGES = {
+    "/": ["Limits", "Pause", "Clean up …"],
+    "/tasks": ["Limits", "Pause", "New task", "Cancel email.send"],
+    "/tasks/{waiting}": ["Submit again …", "Cancel"],
+    "/tasks/{failed}": ["Submit again …", "Retry", "Delete"],
+    "/errors": ["Run again: ValueError"],
+    "/schedules": ["New schedule", "Run now: report", "Pause report", "Edit report", "Delete report"],
+    "/types": ["Limits of email.send", "Pause email.send"],
+}
+"""Every button that changes something, by page."""
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+def test_who_may_change_something_is_offered_it_and_nobody_else(browser_page: Page, site: Site, role: Role) -> None:
+    page = browser_page
+    failed = next(task for task in site.queue.list(name="charge"))
+    waiting = next(task for task in site.queue.list(name="email.send"))
+    sign_in(page, site, role)
+    expect(page.locator("tr[data-row]").first).to_be_visible()
+    for path, names in CHANGES.items():
+        page.goto(site.url + path.format(failed=failed.id, waiting=waiting.id))
+        expect(page.locator(".bone")).to_have_count(0)
+        expect(page.locator("main [data-row], main .facts").first).to_be_visible()
+        for name in names:
+            offered = page.get_by_role("button", name=name)
+            expect(offered.first).to_be_visible() if role is Role.OPERATOR else expect(offered).to_have_count(0)
 
 
 def test_a_viewer_sees_everything_and_changes_nothing(browser_page: Page, site: Site, screenshots: Path) -> None:
@@ -92,7 +158,7 @@ def test_a_wrong_token_and_a_wrong_role_are_told_apart(browser_page: Page, site:
 def test_a_revoked_token_ends_the_session(browser_page: Page, site: Site) -> None:
     page = browser_page
     sign_in(page, site, Role.VIEWER)
-    expect(page.locator("tr[data-row]")).to_have_count(1)
+    expect(page.locator("tr[data-row]")).to_have_count(2)
     for token in site.queue.database.run(lambda: tokens.list_tokens(None)):
         if token.role is Role.VIEWER:
             site.queue.database.run(lambda token=token: tokens.revoke_token(str(token.id), None))

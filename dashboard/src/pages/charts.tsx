@@ -66,7 +66,7 @@ function RangeBar({ range, type }: { range: string; type: string }) {
   );
 }
 
-const rate = (value: number) => (value < 10 && value % 1 ? `${value.toFixed(1)}/s` : `${Math.round(value)}/s`);
+const rate = (value: number) => `${value < 10 ? Number(value.toFixed(value < 1 ? 2 : 1)) : Math.round(value)}/s`;
 
 /** The last minutes: minute by minute as the service knows them, then second by second since this page listens. */
 function useLive(): Sample[] {
@@ -98,6 +98,7 @@ function LiveCharts() {
         title="Throughput"
         times={times}
         format={rate}
+        least={1}
         empty="Listening: the first seconds are on their way."
         atLeast={LIVE_SECONDS}
         lines={[line("completed", "completed", (each) => each.completed, true), line("failed", "failed", (each) => each.failed)]}
@@ -105,6 +106,8 @@ function LiveCharts() {
       <Chart
         title="Queue depth"
         times={times}
+        least={1}
+        whole
         format={(value) => short(Math.round(value))}
         empty="Listening: the first seconds are on their way."
         atLeast={LIVE_SECONDS}
@@ -156,10 +159,10 @@ function FourCharts({ series }: { series: Series }) {
   const nothing = "Nothing ended in this time.";
   return (
     <div class="halves">
-      <Chart title="Throughput" times={lines.times} lines={lines.ended} format={rate} empty={nothing} />
-      <Chart title="Queue depth" times={lines.times} lines={lines.depth} format={(v) => short(Math.round(v))} empty="Nobody looked in this time." />
-      <Chart title="Time waited" times={lines.times} lines={lines.wait} format={span} empty={nothing} />
-      <Chart title="Time run" times={lines.times} lines={lines.run} format={span} empty={nothing} />
+      <Chart title="Throughput" times={lines.times} lines={lines.ended} format={rate} least={1} empty={nothing} />
+      <Chart title="Queue depth" times={lines.times} lines={lines.depth} format={(v) => short(Math.round(v))} least={1} whole empty="Nobody looked in this time." />
+      <Chart title="Time waited" times={lines.times} lines={lines.wait} format={span} least={0.01} empty={nothing} />
+      <Chart title="Time run" times={lines.times} lines={lines.run} format={span} least={0.01} empty={nothing} />
     </div>
   );
 }

@@ -59,7 +59,7 @@ export function TasksPage() {
       <Listed source={page} some={tasks.length > 0} empty={<NoTasks filter={filter} trail={trail} next={next} />} rows={10}>
         <TaskTable tasks={tasks} selected={selected} select={setSelected} />
       </Listed>
-      <Pages trail={trail} next={next} shown={tasks.length} total={total} />
+      {(tasks.length > 0 || trail.length > 0) && <Pages trail={trail} next={next} shown={tasks.length} total={total} />}
     </>
   );
 }

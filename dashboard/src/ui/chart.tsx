@@ -24,9 +24,15 @@ interface ChartProps {
   empty: string;
   /** Seconds that are shown at least, however few the values. */
   atLeast?: number;
+  /** What the height stands for at least, so that nothing at all is no mountain. */
+  least: number;
+  /** There are no halves of what is counted. */
+  whole?: boolean;
 }
 
 const HEIGHT = 170;
+/** Steps between the marks of an axis on which there are no halves: 1, 2, 5, 10, 20 … */
+const WHOLE = Array.from({ length: 30 }, (_, at) => [1, 2, 5][at % 3]! * 10 ** Math.floor(at / 3));
 
 export function Chart({ empty, ...drawn }: ChartProps) {
   const { title, lines, format } = drawn;
@@ -120,7 +126,7 @@ function told(lines: Line[], format: (value: number) => string): string {
   return parts.join("; ");
 }
 
-function options(element: HTMLElement, { lines, format, point, atLeast = 0 }: PlotProps): uPlot.Options {
+function options(element: HTMLElement, { lines, format, point, least, whole, atLeast = 0 }: PlotProps): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const color = (name: string) => style.getPropertyValue(`--${name}`).trim();
   const axis = { stroke: color("soft"), font: "11px system-ui", grid: { stroke: color("line"), width: 1 }, ticks: { show: false } };
@@ -132,11 +138,11 @@ function options(element: HTMLElement, { lines, format, point, atLeast = 0 }: Pl
     cursor: { y: false, sync: { key: "charts" }, points: { size: 6 } },
     scales: {
       x: { range: (_, first, last) => [Math.min(first, last - atLeast), last] },
-      y: { range: (_, __, most) => [0, Math.max(most * 1.1, Number.EPSILON)] },
+      y: { range: (_, __, most) => [0, Math.max(most * 1.1, least)] },
     },
     axes: [
       { ...axis, size: 26, space: 70, values: (_, marks) => marks.map((mark) => moment(mark, marks)) },
-      { ...axis, size: 58, values: (_, values) => values.map((value) => (value ? format(value) : value === null ? "" : "0")) },
+      { ...axis, size: 58, ...(whole ? { incrs: WHOLE } : {}), values: (_, values) => values.map((value) => (value ? format(value) : value === null ? "" : "0")) },
     ],
     series: [
       {},

@@ -1,0 +1,169 @@
+"""What a person does to the whole queue, its types, schedules and errors, and what the queue says of it afterwards."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from tasklib import TaskQueue
+from tests.browser.acting import cancelled, confirm
+from tests.browser.site import Site
+
+WORKS = False
+"""Without a worker what is not changed here does not change."""
+
+
+def test_pause_and_resume_say_who_and_why(page: Page, site: Site, queue: TaskQueue) -> None:
+    page.goto(f"{site.url}/tasks")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_label("Why").fill("the bank is down")
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("Everything is paused by anonymous")).to_be_visible()
+    expect(page.get_by_text("the bank is down")).to_be_visible()
+    assert queue.is_paused()
+    page.get_by_role("button", name="Resume").first.click()
+    expect(page.get_by_text("Everything is paused by")).to_have_count(0)
+    assert not queue.is_paused()
+
+
+def test_limits_over_all_and_of_a_type(page: Page, site: Site, queue: TaskQueue) -> None:
+    queue.enqueue("email.send", {})
+    page.goto(f"{site.url}/tasks")
+    page.get_by_role("button", name="Limits").click()
+    page.get_by_label("Tasks that may start in a second").fill("7.5")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.goto(f"{site.url}/types")
+    page.get_by_role("button", name="Limits of email.send").click()
+    page.get_by_label("Tasks that may run at once").fill("3")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("3 at once")).to_be_visible()
+    assert {(each.name, each.rate, each.max_running) for each in queue.limits()} == {
+        (None, 7.5, None),
+        ("email.send", None, 3),
+    }
+    queue.set_rate_limit(0)
+    queue.set_concurrency_limit(0, "email.send")
+
+
+def test_a_type_is_paused_and_resumed(page: Page, site: Site, queue: TaskQueue) -> None:
+    queue.enqueue("email.send", {})
+    page.goto(f"{site.url}/types")
+    page.get_by_role("button", name="Pause email.send").click()
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("email.send is paused")).to_be_visible()
+    assert queue.is_paused("email.send")
+    page.get_by_role("button", name="Resume email.send").click()
+    expect(page.get_by_role("button", name="Pause email.send")).to_be_visible()
+    assert not queue.is_paused("email.send")
+
+
+def test_a_schedule_is_made_changed_run_paused_and_deleted(page: Page, site: Site, queue: TaskQueue) -> None:
+    page.goto(f"{site.url}/schedules")
+    expect(page.get_by_text("Nothing runs by itself yet.")).to_be_visible()
+    page.get_by_role("button", name="New schedule").click()
+    page.get_by_label("Name").fill("report")
+    page.get_by_label("Type of task").fill("report.make")
+    page.get_by_role("textbox", name="Cron").fill("61 * * * *")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("61 * * * *")
+    page.get_by_role("textbox", name="Cron").fill("0 9 * * mon")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("row", name="0 9 * * mon UTC")).to_be_visible()
+
+    page.get_by_role("button", name="Edit report").click()
+    page.get_by_label("Repeats").select_option("every")
+    page.get_by_role("spinbutton", name="Seconds").fill("90")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("every 1 min 30 s")).to_be_visible()
+    page.get_by_role("button", name="Run now").click()
+    expect(page.get_by_text("report was started.")).to_be_visible()
+    assert queue.count(name="report.make") == 1
+    page.get_by_role("button", name="Pause report").click()
+    page.get_by_role("button", name="Resume report").click()
+    expect(page.get_by_role("button", name="Pause report")).to_be_visible()
+    page.get_by_role("button", name="Delete report").click()
+    confirm(page, "Delete 1 schedule")
+    expect(page.get_by_text("Nothing runs by itself yet.")).to_be_visible()
+    assert queue.schedules() == []
+
+
+def test_a_group_of_errors_is_counted_then_run_again(page: Page, site: Site, queue: TaskQueue) -> None:
+    def charge(payload: dict[str, int]) -> None:
+        raise ValueError(f"order {payload['order']} has no card")
+
+    queue.register_handler("charge", charge)
+    for order in range(3):
+        queue.enqueue("charge", {"order": order}, max_attempts=1)
+    queue.process_batch()
+    queue.unregister_handler("charge")
+    page.goto(f"{site.url}/errors")
+    page.get_by_role("link", name="ValueError").click()
+    expect(page.locator("tr[data-row]")).to_have_count(3)
+    expect(page.get_by_role("button", name="Remove the error ValueError")).to_be_visible()
+    page.go_back()
+    page.get_by_role("button", name="Run again: ValueError in charge").click()
+    expect(page.get_by_role("dialog")).to_contain_text("3 tasks of type charge run again")
+    page.get_by_label("Tasks in a second").fill("0.1")
+    page.get_by_role("dialog").get_by_role("button", name="Run again").click()
+    expect(page.get_by_text("Nothing has failed for good.")).to_be_visible()
+    assert (queue.count(state="pending"), queue.count(state="delayed")) == (3, 2)
+
+
+def test_old_tasks_are_counted_then_cleaned_up(page: Page, site: Site, queue: TaskQueue) -> None:
+    kept, *old = cancelled(queue, number=3)
+    page.goto(f"{site.url}/")
+    page.get_by_role("checkbox", name="Cancelled").check()
+    page.get_by_role("button", name="Clean up").click()
+    expect(page.get_by_role("dialog")).to_contain_text("No task is that old")
+    expect(page.get_by_role("dialog").get_by_role("button", name="Delete them")).to_be_disabled()
+    page.keyboard.press("Escape")
+
+    with closing(sqlite3.connect(site.config.database_url.removeprefix("sqlite:///"))) as connection:
+        connection.execute(
+            "UPDATE tasks SET completed_at = '2020-01-01 00:00:00.000000' WHERE id IN (?, ?)",
+            [str(each) for each in old],
+        )
+        connection.commit()
+    page.get_by_role("combobox", name="Age").select_option("month")
+    page.get_by_role("button", name="Clean up").click()
+    assert "2 tasks (completed, cancelled)" in confirm(page, "Delete them")
+    expect(page.get_by_text("2 tasks removed.")).to_be_visible()
+    assert [task.id for task in queue.list()] == [kept]
+
+
+def test_a_pause_is_lifted_from_the_banner_of_any_page(page: Page, site: Site, queue: TaskQueue) -> None:
+    queue.pause("email.send", by="ada", reason="the bank is down")
+    page.goto(f"{site.url}/errors")
+    banner = page.get_by_role("status").filter(has_text="email.send is paused by ada")
+    expect(banner).to_contain_text("the bank is down")
+    banner.get_by_role("button", name="Resume").click()
+    expect(banner).to_have_count(0)
+    assert not queue.is_paused("email.send")
+
+
+def test_types_that_nobody_handles_are_told_on_every_page(page: Page, site: Site, queue: TaskQueue) -> None:
+    queue.enqueue("legacy.import", {})
+    page.goto(f"{site.url}/settings")
+    expect(page.get_by_text("No worker is alive. 1 task waits.")).to_be_visible()
+
+
+def test_the_audit_log_is_read_page_by_page(page: Page, site: Site, queue: TaskQueue) -> None:
+    with httpx.Client(base_url=site.url) as http:
+        for turn in range(26):
+            for verb in ("pause", "resume"):
+                http.post(f"/api/tasks/{verb}", json={"type": f"kind.{turn}"}).raise_for_status()
+    page.goto(f"{site.url}/settings")
+    log = page.get_by_role("region", name="Audit log")
+    pages = page.get_by_role("navigation", name="Pages of the audit log")
+    expect(log.get_by_text("kind.25").first).to_be_visible()
+    expect(log.get_by_text("kind.0").first).to_have_count(0)
+    pages.get_by_role("button", name="Older").click()
+    expect(log.get_by_text("kind.0").first).to_be_visible()
+    page.reload()
+    expect(log.get_by_text("kind.0").first).to_be_visible()
+    pages.get_by_role("button", name="Newest").click()
+    expect(log.get_by_text("kind.25").first).to_be_visible()
