@@ -1,14 +1,17 @@
-"""Workers are killed while tasks with concurrency keys run: no key ever exceeds its limit, and none is forgotten."""
+"""Workers are killed while tasks run within limits of keys and names: none is exceeded, and none is forgotten."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
 
+from tasklib import TaskQueue
 from tests.chaos.conftest import StartFleet
+from tests.chaos.fleet import Fleet
 from tests.chaos.ledger import Ledger
 from tests.chaos.test_kills import has_come, kill_one
 from tests.fixtures.waiting import eventually
@@ -27,19 +30,31 @@ def test_killed_workers_exceed_no_key_and_forget_none(
 ):
     fleet, queue = start_fleet(database_url)
     queue.set_key_limit(LIMIT)
+    keys = run_and_kill(fleet, queue, [f"key-{number % KEYS}" for number in range(tasks)], kills)
+    assert most_at_once(fleet.ledger, keys) == dict.fromkeys(keys.values(), LIMIT)
+
+
+@pytest.mark.parametrize("tasks, kills", SIZES)
+@pytest.mark.backends("postgres-newest")
+def test_killed_workers_exceed_no_limit_of_a_name(database_url: str, start_fleet: StartFleet, tasks: int, kills: int):
+    fleet, queue = start_fleet(database_url)
+    queue.set_concurrency_limit(2 * LIMIT, "nap")
+    names = run_and_kill(fleet, queue, [None] * tasks, kills)
+    assert most_at_once(fleet.ledger, names) == {None: 2 * LIMIT}
+
+
+def run_and_kill(fleet: Fleet, queue: TaskQueue, keys: Sequence[str | None], kills: int) -> dict[UUID, str | None]:
+    """Run a short task of each key, killing workers all the while; returns which task had which key."""
     for _ in range(2):
         fleet.start("--concurrency", "8", "--grace", "10", processes=2)
-    new = [
-        queue.new_by_name("nap", {"seconds": 0.02}, max_attempts=9, concurrency_key=f"key-{number % KEYS}")
-        for number in range(tasks)
-    ]
-    keys = dict(zip(queue.submit_new(new), (task.concurrency_key for task in new), strict=True))
-    chance = random.Random(tasks)
+    new = [queue.new_by_name("nap", {"seconds": 0.02}, max_attempts=9, concurrency_key=key) for key in keys]
+    ids = queue.submit_new(new)
+    chance = random.Random(len(keys))
     for number in range(1, kills + 1):
-        eventually(lambda number=number: has_come(fleet, 2 * tasks * number / (kills + 1)), 120)
+        eventually(lambda number=number: has_come(fleet, 2 * len(keys) * number / (kills + 1)), 120)
         kill_one(fleet, chance, {"worker": 1})
-    eventually(lambda: has_come(fleet, 0) and queue.count(state="completed") == tasks, 600)
-    assert most_at_once(fleet.ledger, keys) == dict.fromkeys(keys.values(), LIMIT)
+    eventually(lambda: has_come(fleet, 0) and queue.count(state="completed") == len(keys), 600)
+    return dict(zip(ids, keys, strict=True))
 
 
 def most_at_once(ledger: Ledger, keys: dict[UUID, str | None]) -> dict[str | None, int]:

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from tasklib import ConfigurationError, ManualClock, TaskQueue
 from tasklib.storage.operations import attempts, workers
 from tasklib.storage.operations.attempts import Claimed, Completion
 from tasklib.storage.operations.workers import Registration
+from tests.fixtures.backends import libpq_url
 
 START = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -91,6 +93,19 @@ def test_a_limited_name_does_not_hold_up_others_behind_it(bench: Bench) -> None:
     bench.queue.submit_new([bench.queue.new_by_name("mail", priority=9) for _ in range(50)])
     bench.fill(crawl=20)
     assert bench.counts(bench.worker(), limit=10) == {"mail": 1, "crawl": 9}
+
+
+def test_names_without_a_limit_never_wait_for_the_row_of_one_that_has(postgres_url: str) -> None:
+    bench = Bench(postgres_url)
+    bench.queue.set_rate_limit(100, "mail")
+    bench.queue.set_concurrency_limit(100, "mail")
+    bench.fill(mail=5, crawl=5)
+    first, second = bench.worker(), bench.worker()
+    with psycopg.connect(libpq_url(postgres_url)) as busy:
+        busy.execute("SELECT name FROM tasklib_controls WHERE name = 'mail' FOR UPDATE")
+        assert bench.counts(first) == {"crawl": 5}
+    assert bench.counts(second) == {"mail": 5}
+    bench.queue.close()
 
 
 def test_a_rate_below_one(bench: Bench) -> None:
