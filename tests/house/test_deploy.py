@@ -18,7 +18,7 @@ import httpx
 import pytest
 import yaml
 
-from tasklib import TaskQueue
+from tasklib.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -135,12 +135,8 @@ def test_the_service_answers_the_probes_that_ask_for_it(sqlite_url: str) -> None
 @contextmanager
 def serving(words: list[str], database_url: str) -> Iterator[str]:
     """The service by these words, on a free port of this machine."""
-    with TaskQueue(database_url) as queue:
-        queue.migrate()
+    assert main(["token", "create", "x", "--database-url", database_url]) == 0
     command = [sys.executable, "-m", "tasklib", *map(str, words), "--database-url", database_url, "--json"]
-    subprocess.run(
-        [*command[:3], "token", "create", "x", "--database-url", database_url], check=True, capture_output=True
-    )
     command[command.index("--port") + 1] = "0"
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as service:
         assert service.stdout is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +14,7 @@ from tasklib.cli.options import one_of
 from tasklib.cli.person import person
 
 if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
     from tasklib.schedule import Schedule
 
 GROUP = "Queue"
@@ -21,6 +22,37 @@ ADD = "Options of add"
 ACTIONS = ("list", "add", "show", "run", "pause", "resume", "remove")
 
 app = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True)
+class What:
+    """What to do, and to which schedule."""
+
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="|".join(ACTIONS), help="What to do.", show_default=False, autocompletion=one_of(*ACTIONS)
+        ),
+    ] = "list"
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What is submitted, and when."""
+
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Arguments of each task, as for submit.", show_default=False),
+    ] = None
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="The task to run.", rich_help_panel=ADD)] = None
+    cron: Annotated[
+        str | None, typer.Option(metavar="CRON", help="When: minute hour day month weekday.", rich_help_panel=ADD)
+    ] = None
+    every: Annotated[str | None, typer.Option(metavar="TIME", help="How often: 30s, 15m, 1d.", rich_help_panel=ADD)] = (
+        None
+    )
+    tz: Annotated[str, typer.Option(metavar="ZONE", help="Time zone of --cron.", rich_help_panel=ADD)] = "UTC"
 
 
 @command(
@@ -35,48 +67,27 @@ app = typer.Typer()
     tasklib schedules pause nightly
     """,
 )
-def schedules(
-    cli: Cli,
-    action: Annotated[
-        str,
-        typer.Argument(
-            metavar="|".join(ACTIONS), help="What to do.", show_default=False, autocompletion=one_of(*ACTIONS)
-        ),
-    ] = "list",
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)] = None,
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Arguments of each task, as for submit.", show_default=False),
-    ] = None,
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="The task to run.", rich_help_panel=ADD)] = None,
-    cron: Annotated[
-        str | None, typer.Option(metavar="CRON", help="When: minute hour day month weekday.", rich_help_panel=ADD)
-    ] = None,
-    every: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How often: 30s, 15m, 1d.", rich_help_panel=ADD)
-    ] = None,
-    tz: Annotated[str, typer.Option(metavar="ZONE", help="Time zone of --cron.", rich_help_panel=ADD)] = "UTC",
-) -> None:
+def schedules(cli: Cli, what: What, added: Added) -> None:
     """List, make, change or run schedules, which submit a task again and again.
 
     Workers fire them; each tick makes exactly one task, however many workers run. Adding one that exists changes it.
     """
-    if action not in ACTIONS:
-        raise CommandFailed(f"no such action: {action!r}; there are {', '.join(ACTIONS)}", Exit.USAGE)
-    cli.creates = action == "add"
+    if what.action not in ACTIONS:
+        raise CommandFailed(f"no such action: {what.action!r}; there are {', '.join(ACTIONS)}", Exit.USAGE)
+    cli.creates = what.action == "add"
+    if what.action == "list":
+        _say_all(cli, list(cli.manage.queue.schedules()))
+    elif what.name is None:
+        raise CommandFailed(f"which schedule? Give its name: tasklib schedules {what.action} NAME", Exit.USAGE)
+    else:
+        _act(cli, what.action, what.name, added)
+
+
+def _act(cli: Cli, action: str, name: str, added: Added) -> None:
     queue = cli.manage.queue
-    if action == "list":
-        _say_all(cli, list(queue.schedules()))
-        return
-    if name is None:
-        raise CommandFailed(f"which schedule? Give its name: tasklib schedules {action} NAME", Exit.USAGE)
     match action:
         case "add":
-            if task is None:
-                raise CommandFailed("which task? Give its name by --task", Exit.USAGE)
-            seconds = None if every is None else parse.duration(every).total_seconds()
-            kwargs = parse.pairs(arguments or (), "argument")
-            _say_one(cli, queue.add_schedule(name, task=task, cron=cron, every=seconds, tz=tz, kwargs=kwargs))
+            _say_one(cli, _add(queue, name, added))
         case "run":
             task_id = _known(queue.run_schedule(name), name)
             cli.out.answer({"id": task_id, "schedule": name}, lambda: cli.out.line(f"Submitted {task_id}"))
@@ -88,6 +99,14 @@ def schedules(
                 changed = queue.pause_schedule(name, by=person()) if action == "pause" else queue.resume_schedule(name)
                 _known(changed or None, name)
             _say_one(cli, _known(queue.get_schedule(name), name))
+
+
+def _add(queue: TaskQueue, name: str, added: Added) -> Schedule:
+    if added.task is None:
+        raise CommandFailed("which task? Give its name by --task", Exit.USAGE)
+    seconds = None if added.every is None else parse.duration(added.every).total_seconds()
+    kwargs = parse.pairs(added.arguments or (), "argument")
+    return queue.add_schedule(name, task=added.task, cron=added.cron, every=seconds, tz=added.tz, kwargs=kwargs)
 
 
 def _known(answer: Any, name: str) -> Any:

@@ -1,15 +1,16 @@
-"""The example task of seed 001, and how its records are compared."""
+"""The example task of seed 001, how its records are compared, and what its queries must find."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import tasklib
-from tasklib import Task
-from tests.acceptance.seeds.support import SEED_COLUMNS
+from tasklib import ManualClock, Task, TaskQueue
+from tests.acceptance.seeds.statements import Printed
+from tests.acceptance.seeds.support import SEED_COLUMNS, Shell
 
 
 class Some:
@@ -50,3 +51,29 @@ def define_send_email(action: Callable[[], Any] = lambda: True) -> Any:
         return action()
 
     return send_email
+
+
+def if_running(task_id: UUID) -> Task | None:
+    """The task while it runs."""
+    task = tasklib.get_task(task_id)
+    return task if task is not None and tasklib.is_running(task) else None
+
+
+def check_pickup(printed: Printed, queue: TaskQueue, outside: Shell) -> None:
+    """The printed query finds the due task of the highest priority."""
+    queue.clock = ManualClock(datetime.now(UTC) - timedelta(minutes=1))
+    queue.enqueue("ordinary")
+    urgent = queue.enqueue("urgent", priority=5)
+    queue.enqueue("later", priority=9, delay_seconds=3600)
+
+    (row,) = outside.choose(postgres=printed.postgres, sqlite=printed.sqlite)
+
+    columns = [name for name, *_ in outside.choose(postgres=_NAMES_POSTGRES, sqlite=_NAMES_SQLITE)]
+    assert str(row[columns.index("id")]) == str(urgent)
+
+
+_NAMES_POSTGRES = (
+    "SELECT column_name FROM information_schema.columns"
+    " WHERE table_name = 'tasks' AND table_schema = current_schema() ORDER BY ordinal_position"
+)
+_NAMES_SQLITE = "SELECT name FROM pragma_table_xinfo('tasks')"

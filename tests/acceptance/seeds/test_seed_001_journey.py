@@ -11,39 +11,13 @@ from uuid import UUID
 import pytest
 
 import tasklib
-from tasklib import Config, ManualClock, Task, TaskQueue, TaskWorker
+from tasklib import Config, ManualClock, TaskQueue, TaskWorker
 from tasklib.codec import loads
 from tests.acceptance.seeds import statements
-from tests.acceptance.seeds.examples import A_TIME, at, define_send_email
+from tests.acceptance.seeds.examples import A_TIME, at, check_pickup, define_send_email, if_running
 from tests.acceptance.seeds.statements import Printed
-from tests.acceptance.seeds.support import OpenShell, Shell, working
+from tests.acceptance.seeds.support import OpenShell, working
 from tests.fixtures.waiting import aeventually
-
-
-def _if_running(task_id: UUID) -> Task | None:
-    task = tasklib.get_task(task_id)
-    return task if task is not None and tasklib.is_running(task) else None
-
-
-def _check_pickup(printed: Printed, queue: TaskQueue, outside: Shell) -> None:
-    queue.clock = ManualClock(datetime.now(UTC) - timedelta(minutes=1))
-    queue.enqueue("ordinary")
-    urgent = queue.enqueue("urgent", priority=5)
-    queue.enqueue("later", priority=9, delay_seconds=3600)
-
-    (row,) = outside.choose(postgres=printed.postgres, sqlite=printed.sqlite)
-
-    columns = [name for name, *_ in outside.choose(postgres=_NAMES_POSTGRES, sqlite=_NAMES_SQLITE)]
-    assert str(row[columns.index("id")]) == str(urgent)
-
-
-_NAMES_POSTGRES = (
-    "SELECT column_name FROM information_schema.columns"
-    " WHERE table_name = 'tasks' AND table_schema = current_schema() ORDER BY ordinal_position"
-)
-
-
-_NAMES_SQLITE = "SELECT name FROM pragma_table_xinfo('tasks')"
 
 
 async def test_block_11_submit(config: Config) -> None:
@@ -75,7 +49,7 @@ async def test_block_12_the_row_after_submit(config: Config, shell: OpenShell) -
 
 def test_block_13_poll_query(queue: TaskQueue, shell: OpenShell) -> None:
     """2. Worker polls (SELECT FOR UPDATE): the query finds the due task of the highest priority."""
-    _check_pickup(statements.POLL, queue, shell(queue))
+    check_pickup(statements.POLL, queue, shell(queue))
 
 
 def test_block_13_the_oldest_of_a_priority_is_first(queue: TaskQueue, shell: OpenShell) -> None:
@@ -100,7 +74,7 @@ async def test_block_14_the_row_when_picked_up(five_o_clock: ManualClock, config
     five_o_clock.advance(hours=1, seconds=5)
 
     async with working(TaskWorker(config)):
-        running = await aeventually(lambda: _if_running(task_id))
+        running = await aeventually(lambda: if_running(task_id))
         proceed.set()
 
     assert running is not None

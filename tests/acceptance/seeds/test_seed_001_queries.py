@@ -12,8 +12,9 @@ import pytest
 
 from tasklib import ManualClock, TaskQueue
 from tests.acceptance.seeds import statements
+from tests.acceptance.seeds.examples import check_pickup
 from tests.acceptance.seeds.statements import Printed
-from tests.acceptance.seeds.support import OpenShell, Shell, url_of
+from tests.acceptance.seeds.support import OpenShell, url_of
 from tests.fixtures.backends import libpq_url
 from tools.postgres import available
 
@@ -21,28 +22,7 @@ from tools.postgres import available
 @pytest.mark.parametrize("printed", [statements.PICKUP], ids=["pickup"])
 def test_block_08_pickup_query(printed: Printed, queue: TaskQueue, shell: OpenShell) -> None:
     """Indexes (Performance): the query of every poll finds the due task of the highest priority."""
-    _check_pickup(printed, queue, shell(queue))
-
-
-def _check_pickup(printed: Printed, queue: TaskQueue, outside: Shell) -> None:
-    queue.clock = ManualClock(datetime.now(UTC) - timedelta(minutes=1))
-    queue.enqueue("ordinary")
-    urgent = queue.enqueue("urgent", priority=5)
-    queue.enqueue("later", priority=9, delay_seconds=3600)
-
-    (row,) = outside.choose(postgres=printed.postgres, sqlite=printed.sqlite)
-
-    columns = [name for name, *_ in outside.choose(postgres=_NAMES_POSTGRES, sqlite=_NAMES_SQLITE)]
-    assert str(row[columns.index("id")]) == str(urgent)
-
-
-_NAMES_POSTGRES = (
-    "SELECT column_name FROM information_schema.columns"
-    " WHERE table_name = 'tasks' AND table_schema = current_schema() ORDER BY ordinal_position"
-)
-
-
-_NAMES_SQLITE = "SELECT name FROM pragma_table_xinfo('tasks')"
+    check_pickup(printed, queue, shell(queue))
 
 
 def test_block_09_clean_up(queue: TaskQueue, shell: OpenShell) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from uuid import UUID
 
 import pytest
 
 import tasklib
-from tasklib import Config, ManualClock, Task, TaskQueue, TaskWorker
+from tasklib import Config, ManualClock, TaskQueue, TaskWorker
 from tests.acceptance.seeds import statements
-from tests.acceptance.seeds.examples import A_TIME, AN_ID, Some, at, define_send_email, record
+from tests.acceptance.seeds.examples import A_TIME, AN_ID, Some, at, define_send_email, if_running, record
 from tests.acceptance.seeds.support import COMPATIBLE, SEED_COLUMNS, OpenShell, working
 from tests.fixtures.waiting import aeventually
 
@@ -97,7 +96,7 @@ async def test_block_03_running(five_o_clock: ManualClock, config: Config) -> No
     five_o_clock.advance(hours=1, minutes=5, seconds=23)
 
     async with working(TaskWorker(named)):
-        running = await aeventually(lambda: _if_running(task_id))
+        running = await aeventually(lambda: if_running(task_id))
         proceed.set()
 
     assert record(running) == {
@@ -121,11 +120,6 @@ async def test_block_03_running(five_o_clock: ManualClock, config: Config) -> No
         "priority": 0,
         "tags": {},
     }
-
-
-def _if_running(task_id: UUID) -> Task | None:
-    task = tasklib.get_task(task_id)
-    return task if task is not None and tasklib.is_running(task) else None
 
 
 async def test_block_04_completed(five_o_clock: ManualClock) -> None:

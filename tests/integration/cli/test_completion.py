@@ -12,32 +12,37 @@ import pytest
 
 ASK = """
 eval "$(tasklib --show-completion)"
-COMP_WORDS=("$@")
-COMP_CWORD=$(($# - 1))
-_tasklib_completion tasklib
-printf '%s\\n' "${COMPREPLY[@]}"
+while read -r -a COMP_WORDS; do
+    COMP_WORDS=("${COMP_WORDS[@]/_/}")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _tasklib_completion tasklib
+    echo "${COMPREPLY[@]}"
+done
 """
+COMPLETED = {
+    "re": "retry redrive resume",
+    "list --st": "--state",
+    "list --state re": "retrying",
+    "submit job --on-conflict _": "return replace raise",
+    "schedules pa": "pause",
+    "grants pro": "producer",
+    "token create ci --role op": "operator",
+}
+"""What was typed, with _ for nothing yet, and what it may become."""
 
 
-@pytest.mark.parametrize(
-    "typed, completed",
-    [
-        (["re"], {"retry", "redrive", "resume"}),
-        (["list", "--st"], {"--state"}),
-        (["list", "--state", "re"], {"retrying"}),
-        (["submit", "job", "--on-conflict", ""], {"return", "replace", "raise"}),
-        (["schedules", "pa"], {"pause"}),
-        (["grants", "pro"], {"producer"}),
-        (["token", "create", "ci", "--role", "op"], {"operator"}),
-    ],
-)
-def test_bash_completes(typed: list[str], completed: set[str]) -> None:
+def test_bash_completes_commands_options_and_values() -> None:
     bash, folder = shutil.which("bash"), Path(sys.executable).parent
     assert bash is not None
-    command = [bash, "--norc", "-c", ASK, "bash", "tasklib", *typed]
-    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == completed, done.stderr
+    done = subprocess.run(
+        [bash, "--norc", "-c", ASK],
+        input="".join(f"tasklib {typed}\n" for typed in COMPLETED),
+        env=os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == list(COMPLETED.values()), done.stderr
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

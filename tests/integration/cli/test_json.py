@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -77,14 +74,3 @@ def test_every_command_prints_the_keys_on_the_page(tasklib: CommandLine, words: 
             assert {key for figures in answer.values() for key in figures} == set(COMMANDS[command])
         else:
             assert list(answer) == whole.get(command, COMMANDS[command]), command
-
-
-def test_the_service_says_where_it_listens(sqlite_url: str) -> None:
-    command = [sys.executable, "-m", "tasklib", "serve", "--port", "0", "--json", "--database-url", sqlite_url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
-        assert service.stdout is not None
-        said = json.loads("".join(service.stdout.readline() for _ in range(3)))
-        service.terminate()
-    assert list(said) == COMMANDS["serve"]
-    assert said["url"].startswith("http://127.0.0.1:")
-    assert service.returncode == 0
