@@ -35,7 +35,7 @@ TASKLIB = Peer(
     "postgres",
     "tasklib",
     100_000,
-    "defaults, concurrency 100",
+    "defaults, concurrency 100; 2 child processes",
     "",
     TASKLIB_UNFINISHED,
 )

@@ -3,51 +3,64 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import sys
 
 from bench.peers.telling import AT_ONCE, Tally, apace, atime_calls, given, tell, tell_latency
 from tasklib import Config, TaskQueue
 from tasklib.manage import Manage
 
-CONCURRENCY = 100
+CONCURRENCY, PROCESSES = 100, 2
 DASHBOARDS, LOOK_SECONDS = 10, 5.0
 tally = Tally()
 
+if __name__ == "__main__":
+    # The child processes import this module, and find here where the tasks are.
+    os.environ["BENCH_URL"] = sys.argv[2]
+queue = TaskQueue(
+    Config(database_url=os.environ["BENCH_URL"], retention="completed=1h" if sys.argv[1:2] == ["busy"] else "")
+)
 
+
+@queue.task
 async def in_coroutine(n: int) -> None:
     """Do nothing on the event loop."""
     tally.count += 1
 
 
+@queue.task
 def in_thread(n: int) -> None:
     """Do nothing in a thread."""
     tally.count += 1
 
 
+@queue.task(isolation="process")
 def in_process(n: int) -> None:
     """Do nothing in a child process."""
 
 
+@queue.task
 async def timed(t: float) -> None:
     """Tell how long it took to come here."""
     tell_latency(t)
 
 
+@queue.task
 async def elsewhere(n: int) -> None:
     """What the others of a busy day submit."""
 
 
-async def be_busy(queue: TaskQueue) -> None:
+async def be_busy() -> None:
     """Submit 50 tasks a second, look as ten dashboards do, and remove old tasks as a worker does."""
-    queue.task(elsewhere)
     tell(busy=True)
-    looks = [look_on(queue) for _ in range(DASHBOARDS)]
+    looks = [look_on() for _ in range(DASHBOARDS)]
     await asyncio.gather(
         queue.arun(only=("elsewhere",)), apace(lambda _: queue.aenqueue("elsewhere", {"n": 1}), 10**9, 0.02), *looks
     )
 
 
-async def look_on(queue: TaskQueue) -> None:
+async def look_on() -> None:
     """What one open page asks for, again and again."""
     manage = Manage(queue)
     while True:
@@ -58,13 +71,8 @@ async def look_on(queue: TaskQueue) -> None:
 
 
 async def main() -> None:
-    command, url, count = given()
+    command, _, count = given()
     command, _, kind = command.partition(":")
-    queue = TaskQueue(Config(database_url=url, retention="completed=1h" if command == "busy" else ""))
-    queue.task(timed)
-    queue.task(in_coroutine)
-    queue.task(in_thread)
-    queue.task(isolation="process")(in_process)
     name = f"in_{kind or 'coroutine'}"
     match command:
         case "setup":
@@ -74,14 +82,15 @@ async def main() -> None:
         case "merged":
             await atime_calls(lambda n: queue.aenqueue(name, {"n": n}), count, at_once=AT_ONCE)
         case "bulk":
-            task = queue.task(globals()[name])
+            task = globals()[name]
             await atime_calls(lambda _: task.asubmit_many(({"n": n} for n in range(count)), keep_ids=False), 1)
         case "paced":
             await apace(lambda t: queue.aenqueue("timed", {"t": t}), count)
         case "busy":
-            await be_busy(queue)
+            await be_busy()
         case "work":
-            await asyncio.gather(tally.on_loop(), queue.arun(concurrency=CONCURRENCY))
+            concurrency = PROCESSES if kind == "process" else CONCURRENCY
+            await asyncio.gather(tally.on_loop(), queue.arun(concurrency=concurrency))
     await queue.aclose()
 
 

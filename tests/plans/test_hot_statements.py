@@ -160,6 +160,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "settle_hints": Statement("settle_hints", {"keys": dumps(["key"]), "now": None}),
         "hint_waiting": Statement("hint_waiting", {"key": ""}),
         "list_slots": Statement("list_slots", {"key": "key", "scope": "", "limit": BATCH}),
+        "read_books": Statement("read_books", {"now": None}),
         "count_running": Statement("count_running"),
         "claim_tasks": lambda: attempts.claim_tasks(
             instance=instance,
@@ -184,7 +185,16 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     }
 
 
-SINGLE = {"measure_size", "measure_span", "insert_tasks", "replace_task", "get_task", "watch_task", "last_position"}
+SINGLE = {
+    "measure_size",
+    "read_books",
+    "measure_span",
+    "insert_tasks",
+    "replace_task",
+    "get_task",
+    "watch_task",
+    "last_position",
+}
 PAGES_PER_ROW, STEPS_PER_ROW = 45, 1_000
 """An update that moves a row enters it in every index, three or four pages each."""
 

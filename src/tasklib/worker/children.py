@@ -18,7 +18,7 @@ from typing import Any
 from tasklib.context import TaskContext
 from tasklib.errors import ProcessDied, ProcessNotReady
 from tasklib.lifecycle import Ending, Event
-from tasklib.storage.operations.attempts import Completion
+from tasklib.storage.operations.attempts import Completion, summary
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.calling import COMMITTED
 from tasklib.worker.forwarding import show
@@ -196,7 +196,7 @@ class Child:
                 self.leaving = True
             case ["unloadable", text]:
                 self.leaving = True
-                self._finish(ProcessNotReady(f"could not load the task:\n{text}"))
+                self._finish(ProcessNotReady(f"could not load the task: {summary(text)}\n{text}"))
             case _:
                 pass  # a word about a task that has ended
 

@@ -118,13 +118,14 @@ def keep_books(now: datetime | None, *, fold_every: timedelta = FOLD_EVERY) -> O
     book = books[0]
     clock = moment(book["now"])
     assert clock is not None
-    if not _is_due(book["folded_at"], clock, fold_every):
+    may_fold, may_keep = _is_due(book["folded_at"], clock, fold_every), _is_due(book["kept_at"], clock, KEEP_EVERY)
+    if not may_keep and not (may_fold and book["behind"]):
         return False
     yield BEGIN
     if not (yield Statement("lock_books")):
         return False
     behind = yield from _fold(now)
-    if _is_due(book["kept_at"], clock, KEEP_EVERY):
+    if may_keep:
         yield Statement("keep_books", {"now": now})
         yield from _tidy(int(clock.timestamp()))
         yield from _note_depth(now)

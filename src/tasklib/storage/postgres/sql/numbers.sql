@@ -95,8 +95,10 @@ WITH metrics AS (DELETE FROM {schema}.tasklib_metrics AS m WHERE m.at < :oldest:
 DELETE FROM {schema}.tasklib_depths AS d WHERE d.at < :oldest::bigint;
 
 -- name: read_books
--- When the books were last kept, and what time it is.
-SELECT b.folded_at, b.kept_at, coalesce(:now::timestamptz, now()) AS now FROM {schema}.tasklib_counted AS b;
+-- When the books were last kept, whether there is anything to count on, and what time it is.
+SELECT b.folded_at, b.kept_at, coalesce(:now::timestamptz, now()) AS now,
+    EXISTS (SELECT FROM {schema}.tasks AS t WHERE t.seq > b.seq) OR EXISTS (SELECT FROM {schema}.tasklib_deleted) AS behind
+FROM {schema}.tasklib_counted AS b;
 
 -- name: lock_books
 -- Take the turn of keeping the books; no row means that somebody has it.

@@ -94,8 +94,9 @@ DELETE FROM tasklib_metrics WHERE at < :oldest;
 DELETE FROM tasklib_depths WHERE at < :oldest;
 
 -- name: read_books
--- When the books were last kept, and what time it is.
-SELECT b.folded_at, b.kept_at, :now AS now FROM tasklib_counted AS b;
+-- When the books were last kept, whether there is anything to count on, and what time it is.
+SELECT b.folded_at, b.kept_at, :now AS now, EXISTS (SELECT 1 FROM tasks AS t WHERE t.seq > b.seq) AS behind
+FROM tasklib_counted AS b;
 
 -- name: lock_books
 -- Take the turn of keeping the books; the transaction this is read in is SQLite's only writer already.
