@@ -152,6 +152,17 @@ def test_keys_take_turns_however_much_each_has(bench: Bench) -> None:
     assert keys(bench.claim(who, limit=100)) == ["ada"] * 27
 
 
+def test_a_backlog_that_came_bit_by_bit_keeps_nobody_from_a_turn(bench: Bench) -> None:
+    bench.queue.set_key_limit(0)
+    for _ in range(150):  # more hints of one key than a claim looks at
+        submit(bench, "ada")
+        bench.clock.advance(0.001)
+    submit(bench, "bob", 2)
+    who = bench.worker()
+    served = [key for _ in range(5) for key in keys(bench.claim(who, limit=1))]
+    assert served.count("bob") == 2
+
+
 def test_a_task_can_take_its_key_from_a_tag(bench: Bench) -> None:
     @bench.queue.task(name="mail", concurrency_key="tenant {tenant}")
     def mail() -> None: ...

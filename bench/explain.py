@@ -1,0 +1,84 @@
+"""How long `queue.explain(id)` takes behind very many waiting tasks.
+
+    python -m bench.explain --tasks 1000000
+
+Asked is about the last of all, so that as many stand before it as are counted at most: once among tasks without a
+concurrency key, and once within one key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import tempfile
+import time
+from pathlib import Path
+from uuid import uuid4
+
+from bench.claim import SCHEMA
+from bench.report import middle, show
+from bench.server import durable_server, fresh_schema
+from tasklib import TaskId, TaskQueue
+from tasklib.storage.operations.workers import Registration, register_worker
+
+FILL = """
+INSERT INTO tasks (name, concurrency_key)
+WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count})
+SELECT 'crawl', CASE WHEN n > {count} / 2 THEN 'ada' END FROM s
+"""
+ROUNDS = 30
+
+
+def measure(queue: TaskQueue, task_id: TaskId) -> tuple[float, float, str]:
+    """Milliseconds for an answer, in the middle and at most, and the reasons."""
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        told = queue.explain(task_id)
+        times.append((time.perf_counter() - began) * 1e3)
+    return middle(times), max(times), ", ".join(reason.code for reason in told.reasons)
+
+
+def ask(url: str, database: str) -> list[tuple[str, ...]]:
+    rows = []
+    with TaskQueue(url) as queue:
+        who = Registration(uuid4(), "worker-1", "here", 1, 3600.0, 1, ("crawl",))
+        queue.database.run(lambda: register_worker(who, None))
+        for what, key in (("without a key", None), ("of a key", "ada")):
+            task_id = queue.enqueue("crawl", concurrency_key=key)
+            usual, most, reasons = measure(queue, task_id)
+            rows.append((database, what, f"{usual:.1f}", f"{most:.1f}", reasons))
+    return rows
+
+
+def on_postgres(version: int | None, tasks: int) -> list[tuple[str, ...]]:
+    with durable_server(version) as server:
+        with fresh_schema(server, SCHEMA) as connection:
+            connection.execute(FILL.format(count=tasks).encode())
+            connection.execute("ANALYZE tasks")
+        separator = "&" if "?" in server.url else "?"
+        return ask(f"{server.url}{separator}schema={SCHEMA}", f"PostgreSQL {server.installation.version}")
+
+
+def on_sqlite(tasks: int) -> list[tuple[str, ...]]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "tasks.db"
+        with TaskQueue(f"sqlite:///{file}") as queue:
+            queue.migrate()
+        with sqlite3.connect(file) as connection:
+            connection.execute(FILL.format(count=tasks))
+        return ask(f"sqlite:///{file}", f"SQLite {sqlite3.sqlite_version}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.explain", description="Time of an explanation.")
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
+    options = parser.parse_args()
+    rows = [*on_postgres(options.postgres, options.tasks), *on_sqlite(options.tasks)]
+    columns = ("database", "task", "ms", "at most", "reasons")
+    show(f"explain behind {options.tasks:,} waiting tasks, {ROUNDS} answers each", columns, rows)
+
+
+if __name__ == "__main__":
+    main()
