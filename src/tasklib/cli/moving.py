@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
 
 GROUP = "Set-up"
+MOVED = "copied by tasklib copy"
+"""Why the source is paused."""
+DECIDED = (
+    *("task", "cron", "every", "tz", "kwargs", "misfire", "overlap", "jitter"),
+    *("starts_at", "ends_at", "options"),
+)
+"""What somebody has decided about a schedule, beside its name."""
 
 app = typer.Typer()
 
@@ -48,20 +55,23 @@ def copy(
         if alive and not force:
             names = ", ".join(alive)
             raise CommandFailed(f"workers are alive on the source ({names}): stop them, or copy by --force")
-        was_paused = old.is_paused()
-        if not was_paused:
-            old.pause(by=person(), reason="copied by tasklib copy")
+        if not old.is_paused():
+            old.pause(by=person(), reason=MOVED)
         with cli.out.progress("Copying", old.count()) as progress:
             seen, copied = _copy_tasks(old, new, progress)
-        others = _copy_rest(old, new, was_paused=was_paused)
-    data = {"seen": seen, "copied": copied, **others}
+        others = {
+            "schedules": _copy_schedules(old, new),
+            "pauses": _copy_pauses(old, new),
+            "limits": _copy_limits(old, new),
+        }
 
     def say() -> None:
-        cli.out.line(f"Copied {copied:,} of {seen:,} tasks; the others were there already.")
+        known = f"; {seen - copied:,} were there already" if seen > copied else ""
+        cli.out.line(f"Copied {copied:,} of {seen:,} tasks{known}.")
         cli.out.line(f"Schedules: {others['schedules']}, pauses: {others['pauses']}, limits: {others['limits']}.")
         cli.out.line("The source is paused; start workers on the target.")
 
-    cli.out.answer(data, say)
+    cli.out.answer({"seen": seen, "copied": copied, **others}, say)
 
 
 def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None]) -> tuple[int, int]:
@@ -77,29 +87,34 @@ def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None])
         progress(seen)
 
 
-def _copy_rest(old: TaskQueue, new: TaskQueue, *, was_paused: bool) -> dict[str, int]:
-    schedules, limits = old.schedules(), old.limits()
-    pauses = [pause for pause in old.pauses() if was_paused or pause.name is not None]
-    for schedule in schedules:
+def _copy_schedules(old: TaskQueue, new: TaskQueue) -> int:
+    found = old.schedules()
+    for schedule in found:
         plan = schedule.plan
-        decided = {name: getattr(plan, name) for name in _DECIDED}
-        new.add_schedule(plan.name, **decided)
+        new.add_schedule(plan.name, **{name: getattr(plan, name) for name in DECIDED})
         if schedule.paused_at is not None:
             new.pause_schedule(plan.name, by=schedule.paused_by)
-    for pause in pauses:
+    return len(found)
+
+
+def _copy_pauses(old: TaskQueue, new: TaskQueue) -> int:
+    # Not the one that keeps the source still: the target is to work.
+    found = [pause for pause in old.pauses() if pause.reason != MOVED]
+    for pause in found:
         new.pause(pause.name, by=pause.by, reason=pause.reason)
+    return len(found)
+
+
+def _copy_limits(old: TaskQueue, new: TaskQueue) -> int:
+    limits, key_limits = old.limits(), old.key_limits()
     for limit in limits:
         if limit.rate is not None:
             new.set_rate_limit(limit.rate, limit.name)
         if limit.max_running is not None:
             new.set_concurrency_limit(limit.max_running, limit.name)
-    return {"schedules": len(schedules), "pauses": len(pauses), "limits": len(limits)}
-
-
-_DECIDED = (
-    *("task", "cron", "every", "tz", "kwargs", "misfire", "overlap", "jitter"),
-    *("starts_at", "ends_at", "options"),
-)
+    for key_limit in key_limits:
+        new.set_key_limit(key_limit.max_running, key_limit.key, key_limit.name)
+    return len(limits) + len(key_limits)
 
 
 @command(

@@ -42,7 +42,16 @@ def test_the_commands_are_those_promised() -> None:
 
 def test_the_first_page_groups_the_commands_and_lists_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     page = help_of(capsys=capsys)
-    for group in ("Start here:", "Work:", "Tasks:", "Queue:", "Set-up:", "Options of every command:", "Exit codes:"):
+    for group in (
+        "Start here:",
+        "Work:",
+        "Tasks:",
+        "Queue:",
+        "Service:",
+        "Set-up:",
+        "Options of every command:",
+        "Exit codes:",
+    ):
         assert f"\n{group}\n" in page
     for name in COMMANDS:
         assert re.search(rf"^  {name}  +[A-Z]", page, re.MULTILINE)

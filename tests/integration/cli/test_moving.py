@@ -27,6 +27,7 @@ def source(sqlite_url: str) -> Iterator[Face]:
         queue.add_schedule("nightly", task="job", cron="0 3 * * *", kwargs={"x": 1})
         queue.pause("other", by="ada")
         queue.set_rate_limit(5, "job")
+        queue.set_key_limit(3, "tenant-7")
         yield queue
 
 
@@ -51,6 +52,7 @@ def test_a_queue_moves_with_everything_in_it(
         assert [each.plan.kwargs for each in target.schedules()] == [{"x": 1}]
         assert [pause.name for pause in target.pauses()] == ["other"]
         assert target.get_rate_limit("job") == 5
+        assert [(each.key, each.max_running) for each in target.key_limits()] == [("tenant-7", 3)]
         assert target.stats().total == 8
     assert source.is_paused()
 
@@ -63,7 +65,9 @@ def test_copying_again_adds_only_what_is_new(
     source.enqueue("job")
     capsys.readouterr()
     assert main(["copy", source.url, database_url, "--force"]) == 0
-    assert "Copied 1 of 9 tasks" in capsys.readouterr().out
+    assert "Copied 1 of 9 tasks; 8 were there already." in capsys.readouterr().out
+    with TaskQueue(database_url) as target:
+        assert not target.is_paused()
 
 
 def test_a_source_with_live_workers_is_refused(
