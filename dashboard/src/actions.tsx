@@ -169,6 +169,15 @@ export async function setConcurrency(maxRunning: number, type: string | null): P
   return done;
 }
 
+/** How many tasks of each concurrency key run at once; null: one, as where nothing is set. */
+export async function setKeyLimit(maxRunning: number | null, type: string | null): Promise<boolean> {
+  const body = { maxRunning, ...(type ? { type } : {}) };
+  const text = maxRunning === 0 ? "Tasks of a key are unlimited." : `At most ${plural(maxRunning ?? 1, "task")} of a key run at once.`;
+  const done = await attempt(() => take(api.POST("/api/tasks/key-limit", { body })), text);
+  changed();
+  return done;
+}
+
 /** Store a task and say so with a link to it; a problem is thrown for the form to show. */
 export async function submit(body: Parameters<typeof create>[0]): Promise<string> {
   const created = await create(body);

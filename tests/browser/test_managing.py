@@ -39,8 +39,16 @@ def test_limits_over_all_and_of_a_type(page: Page, site: Site, queue: TaskQueue)
     page.goto(f"{site.url}/types")
     page.get_by_role("button", name="Limits of email.send").click()
     page.get_by_label("Tasks that may run at once").fill("3")
+    page.get_by_label("Tasks of one concurrency key").fill("2")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("3 at once")).to_be_visible()
+    expect(page.get_by_text("2 of a key")).to_be_visible()
+    assert [(each.key, each.name, each.max_running) for each in queue.key_limits()] == [(None, "email.send", 2)]
+    page.get_by_role("button", name="Limits of email.send").click()
+    page.get_by_label("Tasks of one concurrency key").fill("")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("2 of a key")).to_have_count(0)
+    assert queue.key_limits() == []
     assert {(each.name, each.rate, each.max_running) for each in queue.limits()} == {
         (None, 7.5, None),
         ("email.send", None, 3),

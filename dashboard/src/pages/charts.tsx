@@ -2,6 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import { getSeries, type Series } from "../api/metrics";
+import { now } from "../clock";
 import { short, span } from "../format";
 import { stats } from "../live";
 import { query, setQuery } from "../router";
@@ -20,6 +21,7 @@ const RANGES: Record<string, [string, number]> = {
   "30d": ["30 d", 2_592_000],
 };
 export const READING = 15_000;
+const SHORTEST_STEP = 15;
 const n = (value: number | undefined) => value ?? 0;
 
 /** How many tasks came to one of these ends. */
@@ -68,19 +70,25 @@ function RangeBar({ range, type }: { range: string; type: string }) {
 
 const rate = (value: number) => `${value < 10 ? Number(value.toFixed(value < 1 ? 2 : 1)) : Math.round(value)}/s`;
 
-/** The last minutes: minute by minute as the service knows them, then second by second since this page listens. */
+/** The last minutes: step by step as the service knows them, then second by second since this page listens. */
 function useLive(): Sample[] {
   const before = useResource("last minutes", (signal) => getSeries(LIVE_SECONDS, "", signal)).data;
   const heard = samples.value;
-  const since = heard[0]?.at ?? Infinity;
-  const earlier = (before?.points ?? []).slice(0, -1).map((point) => ({
-    at: Date.parse(point.at) / 1000,
-    completed: n(point.ended.completed) / before!.stepSeconds,
-    failed: (n(point.ended.failed) + n(point.ended.buried)) / before!.stepSeconds,
-    waiting: point.depth && point.depth.due + point.depth.retrying,
-    running: point.depth && point.depth.running,
-  }));
-  return [...earlier.filter(({ at }) => at < since), ...heard];
+  const since = heard[0]?.at ?? now.peek() / 1000;
+  const earlier = (before?.points ?? []).flatMap((point) => {
+    const start = Date.parse(point.at) / 1000;
+    // The last step is not over, and too short to tell anything when it has just begun.
+    const lasted = Math.min(before!.stepSeconds, since - start);
+    if (lasted < SHORTEST_STEP) return [];
+    return {
+      at: start + lasted / 2,
+      completed: n(point.ended.completed) / lasted,
+      failed: (n(point.ended.failed) + n(point.ended.buried)) / lasted,
+      waiting: point.depth && point.depth.due + point.depth.retrying,
+      running: point.depth && point.depth.running,
+    };
+  });
+  return [...earlier, ...heard];
 }
 
 function LiveCharts() {

@@ -80,6 +80,7 @@ interface RowProps {
 function Row({ type, control, work, ask, refresh }: RowProps) {
   const paused = control?.pauses.some((pause) => pause.type === type.type) ?? false;
   const limit = control?.limits.find((each) => each.type === type.type);
+  const keyed = control?.keyLimits.filter((each) => each.type === type.type) ?? [];
   const waiting = type.pending - type.delayed + type.retrying;
   return (
     <tr data-row>
@@ -101,7 +102,12 @@ function Row({ type, control, work, ask, refresh }: RowProps) {
       <td class="limits half" data-label="Limits">
         {limit?.tasksPerSecond ? <span>{limit.tasksPerSecond}/s</span> : null}
         {limit?.maxRunning ? <span>{limit.maxRunning} at once</span> : null}
-        {!limit?.tasksPerSecond && !limit?.maxRunning && <span class="soft">none</span>}
+        {keyed.map(({ key, maxRunning }) => (
+          <span key={key ?? ""}>
+            {maxRunning || "unlimited"} of {key === null ? "a key" : `the key ${key}`}
+          </span>
+        ))}
+        {!limit?.tasksPerSecond && !limit?.maxRunning && !keyed.length && <span class="soft">none</span>}
       </td>
       {can("operate") && (
         <td class="doing">

@@ -1,7 +1,7 @@
 /** The switches over all workers: pause, resume, and how many tasks may start in a second. */
 
 import { useState } from "preact/hooks";
-import { pause, resume, setConcurrency, setRate } from "../actions";
+import { pause, resume, setConcurrency, setKeyLimit, setRate } from "../actions";
 import { api, take } from "../api/client";
 import { snapshot } from "../live";
 import { useResource } from "../resource";
@@ -51,11 +51,14 @@ export function PauseDialog({ type, close }: AboutType) {
 export function LimitDialog({ type, close }: AboutType) {
   const control = useResource(`limits of ${type ?? ""}`, (signal) => take(api.GET("/api/control", { signal })));
   const limit = control.data?.limits.find((each) => each.type === type);
+  const ofKey = control.data?.keyLimits.find((each) => each.key === null && each.type === type)?.maxRunning ?? null;
   const send = async (form: FormData) => {
     const [rate, running] = [Number(form.get("rate")), Number(form.get("running"))];
     const rated = rate === (limit?.tasksPerSecond ?? 0) || (await setRate(rate, type));
     const bounded = running === (limit?.maxRunning ?? 0) || (await setConcurrency(running, type));
-    return rated && bounded;
+    const wanted = form.get("key") === "" ? null : Number(form.get("key"));
+    const keyed = wanted === ofKey || (await setKeyLimit(wanted, type));
+    return rated && bounded && keyed;
   };
   const title = type ? `Limits of ${type}` : "Limits over all tasks";
   return (
@@ -72,6 +75,10 @@ export function LimitDialog({ type, close }: AboutType) {
           <label class="field stacked">
             Tasks that may run at once
             <input name="running" type="number" min="0" step="1" required defaultValue={String(limit?.maxRunning ?? 0)} />
+          </label>
+          <label class="field stacked">
+            Tasks of one concurrency key that may run at once
+            <input name="key" type="number" min="0" step="1" placeholder="not set: one" defaultValue={ofKey ?? ""} />
           </label>
         </>
       )}
