@@ -101,7 +101,11 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
-        return socket.create_server(address, family=family, backlog=2048)
+        listening = socket.create_server(address, family=family, backlog=2048)
+        # Inherited by every connection.  An answer is two writes, and without this the second waits for the client's
+        # delayed acknowledgement of the first, 40 ms; asyncio sets it only on sockets that say they are TCP.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         raise CommandFailed(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
 

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.http.errors import Refused, problem
@@ -27,6 +27,7 @@ SECURITY_HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_ENCODED_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 
 class Guard:
@@ -48,10 +49,10 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                answered = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    answered.setdefault(name, value)
-                answered["X-Request-ID"] = request_id
+                given = [each for each in message.get("headers", ()) if each[0].lower() != b"x-request-id"]
+                names = {name.lower() for name, _ in given}
+                added = [each for each in _ENCODED_HEADERS if each[0] not in names]
+                message["headers"] = [*given, *added, (b"x-request-id", request_id.encode())]
             await send(message)
 
         try:

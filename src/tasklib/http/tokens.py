@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from typing import Final
@@ -22,6 +23,8 @@ class TokenCheck:
         self._queue = queue
         self._good: OrderedDict[str, tuple[Token, float]] = OrderedDict()
         self._seen_any = False
+        self._asking = asyncio.Lock()
+        self._next_answer: asyncio.Task[bool] | None = None
 
     async def find(self, secret: str) -> Token | None:
         """The token, if it exists, has not expired and was not revoked."""
@@ -42,8 +45,17 @@ class TokenCheck:
     async def any_exists(self) -> bool:
         """Whether a token was ever made: from then on one is needed, also after the last one has expired.
 
-        Only a yes is remembered: the first token closes the service at once.
+        Only a yes is remembered: the first token closes the service at once.  Those who ask at the same time share a
+        question that is put after all of them have come.
         """
-        if not self._seen_any:
-            self._seen_any = await self._queue.database.arun(tokens.any_token)
-        return self._seen_any
+        if self._seen_any:
+            return True
+        if self._next_answer is None:
+            self._next_answer = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._next_answer)
+
+    async def _ask(self) -> bool:
+        async with self._asking:
+            self._next_answer = None
+            self._seen_any = self._seen_any or await self._queue.database.arun(tokens.any_token)
+            return self._seen_any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from tasklib.errors import ConfigurationError
 from tasklib.http.auth import GRANTS, Permission, Principal
 from tasklib.http.dashboard import PAGES
 from tasklib.http.guard import SECURITY_HEADERS
+from tasklib.http.tokens import TokenCheck
 from tasklib.storage.operations import tokens
 from tasklib.storage.operations.tokens import Role
 from tests.fixtures.queues import Face
@@ -291,3 +293,26 @@ def test_an_administrator_makes_and_revokes_tokens_over_http(queue: Face) -> Non
 def test_only_an_id_names_a_token(queue: Face, which: str) -> None:
     with client_of(queue, "tokens", Authorization=f"Bearer {make_token(queue)}") as admin:
         assert admin.delete(f"/api/tokens/{which}").status_code == 404
+
+
+def test_who_asks_at_once_shares_the_question_whether_a_token_exists(
+    queue: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    def counted() -> Any:
+        nonlocal asked
+        asked += 1
+        return (yield from any_token())
+
+    any_token = tokens.any_token
+    monkeypatch.setattr(tokens, "any_token", counted)
+    check = TokenCheck(queue.plain)
+
+    async def at_once() -> list[bool]:
+        return await asyncio.gather(*(check.any_exists() for _ in range(20)))
+
+    assert queue.run_coroutine(at_once()) == [False] * 20
+    assert asked <= 2
+    make_token(queue)
+    assert queue.run_coroutine(check.any_exists())

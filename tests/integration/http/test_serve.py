@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tasklib import Config, TaskQueue
+from tasklib.cli.serve import listen
 from tests.integration.http.serving import Server
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
@@ -90,3 +91,10 @@ def test_what_is_not_understood_is_said(sqlite_url: str, arguments: list[str]) -
 
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
+
+
+def test_no_answer_waits_for_an_acknowledgement() -> None:
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
