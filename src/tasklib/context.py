@@ -39,10 +39,22 @@ class Resource:
 class WorkerState(SimpleNamespace):
     """What start-up hooks leave for a worker's tasks: `state.db = …`; an unknown name says what is known."""
 
+    _redactor: Redactor = Redactor()
+
+    @classmethod
+    def hiding(cls, redactor: Redactor) -> WorkerState:
+        """The state of a worker whose tasks log without what this hides."""
+        return cls(_redactor=redactor)
+
+    @property
+    def redactor(self) -> Redactor:
+        """What takes the secrets out of the lines that tasks log."""
+        return self._redactor
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # copy, pickle and inspect ask for these
             raise AttributeError(name)
-        known = ", ".join(sorted(vars(self))) or "none"
+        known = ", ".join(sorted(each for each in vars(self) if not each.startswith("_"))) or "none"
         raise ContextError(
             f"no start-up hook set the resource {name!r} (set: {known}); "
             f"set it in one: @queue.on_startup, then state.{name} = ..."
@@ -151,7 +163,8 @@ class TaskContext:
                 "attempt": self.attempt,
                 "worker_id": self.worker_id,
             }
-            self._log = TaskLogger(_logger, details, self._record, Redactor().texts(self.task.kwargs, self.headers))
+            hide = self.state.redactor.texts(task.kwargs, self.headers)
+            self._log = TaskLogger(_logger, details, self._record, hide)
         return self._log
 
     def keep_line(self, level: str, text: str) -> None:
@@ -216,7 +229,7 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
         """Log a line; it is kept on the task whatever level the program's logging is set to."""
         if self._record is not None and level >= logging.INFO:
             self._record(logging.getLevelName(level), _fitting(_formatted(msg, args)))
-        if self._secrets:
+        if self._secrets is not None and self.isEnabledFor(level):
             msg, args = self._secrets.text(_formatted(msg, args)), ()
         super().log(level, msg, *args, **_called_from_above(kwargs))
 

@@ -76,7 +76,7 @@ class Redactor:
 
     def texts(self, kwargs: Any, headers: Mapping[str, Any]) -> Texts:
         """What takes the secrets of a task out of texts about it."""
-        return Texts(self.found(kwargs, _marked(headers)))
+        return Texts(self.found(kwargs, _marked(headers)), self._is_secret)
 
     def text(self, text: str, kwargs: Any, headers: Mapping[str, Any]) -> str:
         """A text about a task, without the task's secrets."""
@@ -123,34 +123,43 @@ class Redactor:
 
 
 class Texts:
-    """Takes secrets out of texts, also where they are quoted in Python's or JSON's way."""
+    """Takes secrets out of texts, also where Python or JSON has quoted them, and values beside their keys."""
 
-    __slots__ = ("_pattern",)
+    __slots__ = ("_is_secret", "_pattern")
 
-    def __init__(self, secrets: Iterable[str]) -> None:
+    def __init__(self, secrets: Iterable[str], is_secret: Callable[[str], bool] = lambda key: False) -> None:
+        self._is_secret = is_secret
         forms = {form for each in secrets if len(each) >= SHORTEST for form in _forms(each)}
         longest_first = sorted(forms, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
-    def __bool__(self) -> bool:
-        """Whether there is anything to take out."""
-        return self._pattern is not None
-
     def text(self, text: str | None) -> str | None:
         """The text without them."""
-        return text if text is None or self._pattern is None else self._pattern.sub(MASK, text)
+        if text is None:
+            return None
+        if self._pattern is not None:
+            text = self._pattern.sub(MASK, text)
+        return _BESIDE_A_KEY.sub(self._beside, text) if "=" in text or ":" in text else text
+
+    def _beside(self, found: re.Match[str]) -> str:
+        return f"{found['key']}{found['between']}{MASK}" if self._is_secret(found["key"].strip("'\"")) else found[0]
 
     def everywhere(self, value: Any) -> Any:
         """The value with every text in it so."""
-        if self._pattern is None:
-            return value
         if isinstance(value, str):
-            return self._pattern.sub(MASK, value)
+            return self.text(value)
         if isinstance(value, Mapping):
             return {self.text(str(key)): self.everywhere(entry) for key, entry in _items(value)}
         if isinstance(value, list | tuple):
             return [self.everywhere(entry) for entry in cast("Sequence[Any]", value)]
         return value
+
+
+_BESIDE_A_KEY: Final = re.compile(
+    r"""(?P<key>\b\w[\w.-]*|"[\w.-]+"|'[\w.-]+')(?P<between>(?:(?<=["'])\s*:|=)\s*)"""
+    r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&)}\]"']+)"""
+)
+"""`password=hunter2`, `"apiKey": "…"`, `'token': '…'`: as programs write them; prose like `token: expired` is left."""
 
 
 @lru_cache(16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -103,7 +104,11 @@ EXAMPLE: dict[str, Any] = {
     **needs(Permission.READ),
 )
 async def listen(request: Request) -> StreamingResponse:
-    """Live numbers as server-sent events; after a lost connection the first event is a fresh snapshot."""
+    """Live numbers as server-sent events.
+
+    Each event is whole, so a lost connection loses nothing: the first event after it is what holds now, and its `id` is
+    that of the last one seen if nothing has changed.
+    """
     pulse: Pulse = request.app.state.pulse
     if pulse.is_full:
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
@@ -116,11 +121,15 @@ async def _stream(request: Request, pulse: Pulse) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
     async for snapshot in pulse.listen():
         if snapshot is not None:
-            yield f"event: snapshot\ndata: {snapshot}\n\n"
+            yield f"event: snapshot\nid: {_id(snapshot)}\ndata: {snapshot}\n\n"
         elif await _may_still_listen(request):
             yield ": nothing new\n\n"
         else:
             return
+
+
+def _id(snapshot: str) -> str:
+    return hashlib.sha256(snapshot.encode()).hexdigest()[:16]
 
 
 async def _may_still_listen(request: Request) -> bool:

@@ -23,6 +23,7 @@ from tasklib.context import TaskContext, WorkerState
 from tasklib.definition import Definition
 from tasklib.lifecycle import Ending
 from tasklib.middleware import tell_error
+from tasklib.redaction import Redactor
 from tasklib.storage import connect
 from tasklib.storage.operations.attempts import ERROR_CHARACTERS, bounded
 from tasklib.storage.rows import ClaimedTask
@@ -84,7 +85,7 @@ class Host:
         self._queue: TaskQueue | None = None
         self._database: Database | None = None
         self._caller = self._make_caller()
-        self._state = WorkerState()
+        self._state = WorkerState.hiding(Redactor(self._config.redact_keys))
         self._runner: asyncio.Runner | None = None
         self._context: TaskContext | None = None
         self._coroutine: asyncio.Task[Any] | None = None

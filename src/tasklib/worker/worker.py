@@ -68,7 +68,6 @@ class Worker:
         self._supervisor = supervisor
         self._table = None if supervisor is None else supervisor.running
         self.worker_id = config.worker_id or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
-        self.state = WorkerState()
         self._queue = queue
         self._database = queue.database
         self._settings = settings
@@ -84,6 +83,7 @@ class Worker:
         self._finisher = Finisher(self._database, queue.clock.now, self._recorded)
         self._meter = Meter()
         self._redactor = Redactor(config.redact_keys)
+        self.state = WorkerState.hiding(self._redactor)
         self._watch = Watch(self._database, self._hand, self._finisher.add, now=queue.clock.now)
         caller = Caller(
             lambda: self._database,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,48 @@ def test_a_change_is_told_to_everybody_who_listens(database_url: str, tmp_path: 
             with client.stream("GET", "/api/events") as again:
                 assert next(snapshots(again))["stats"]["pending"] == 1
     assert server.code == 0
+
+
+class Listener:
+    """Reads events from a socket of its own, which can be cut."""
+
+    def __init__(self, url: str, last: str = "") -> None:
+        host, port = url.removeprefix("http://").split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=30)
+        self.socket.sendall(f"GET /api/events HTTP/1.1\r\nHost: {host}\r\nLast-Event-ID: {last}\r\n\r\n".encode())
+        self._lines = self.socket.makefile("r", encoding="utf-8")
+
+    def event(self) -> tuple[str, Any]:
+        """The next event: its id and what it says."""
+        name = ""
+        for line in self._lines:
+            if line.startswith("id: "):
+                name = line.removeprefix("id: ").strip()
+            if line.startswith("data: "):
+                return name, json.loads(line.removeprefix("data: "))
+        raise AssertionError("the stream has ended")
+
+    def cut(self) -> None:
+        """End the connection as a lost network does: no farewell."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._lines.close()
+        self.socket.close()
+
+
+def test_after_a_cut_connection_it_goes_on_with_what_holds_now(database_url: str, tmp_path: Path) -> None:
+    with Server(database_url, tmp_path) as server, TaskQueue(Config(database_url=database_url)) as queue:
+        first = Listener(server.url)
+        seen, before = first.event()
+        first.cut()
+        again = Listener(server.url, seen)
+        assert again.event() == (seen, before)
+        again.cut()
+        queue.enqueue("job")
+        resumed = Listener(server.url, seen)
+        now, after = resumed.event()
+        assert (after["stats"]["pending"], now != seen) == (1, True)
+        resumed.cut()
+    assert "Traceback" not in server.log
 
 
 def test_listening_needs_a_token_once_there_is_one(database_url: str, tmp_path: Path) -> None:

@@ -16,11 +16,20 @@ from tasklib import TaskContext
 from tasklib.cli.main import main
 from tasklib.codec import MASK
 from tasklib.contrib.opentelemetry import instrument
-from tests.fixtures.queues import Face
+from tasklib.redaction import DEFAULT_KEYS
+from tests.fixtures.queues import Face, open_queue
 from tests.integration.http.conftest import Client
 
 SECRETS = [f"s3cr3t-{n:03}-värde" for n in range(100)]
 pytestmark = pytest.mark.backends("sqlite-file")
+
+
+@pytest.fixture
+def queue(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Face]:
+    """One that hides what stands under a key of ours too."""
+    monkeypatch.setenv("TASKLIB_REDACT_KEYS", f"{DEFAULT_KEYS},pin")
+    with open_queue(database_url, "awaiting") as face:
+        yield face
 
 
 @pytest.fixture
@@ -46,13 +55,37 @@ def plant(queue: Face, http: Client) -> None:
         return f"used {key.get_secret_value()}"
 
     @plain.task(name="named", max_retries=0)
-    def named(to: str, auth: dict[str, Any]) -> Any:
+    def named(to: str, auth: dict[str, Any], ctx: TaskContext) -> Any:
+        ctx.progress(0.5, f"as {auth['apiKey']}")
+        ctx.log.warning("calling with %s", auth)
         raise RuntimeError(auth)
+
+    @plain.task(name="configured", max_retries=0)
+    def configured(pin: str, fails: bool, ctx: TaskContext) -> Any:
+        ctx.progress(0.5, f"with {pin}")
+        ctx.log.warning("dialling %s", pin)
+        if fails:
+            raise RuntimeError(f"refused {pin!r}")
+        return {"said": f"it was {pin}"}
+
+    @plain.task(name="found", max_retries=0)
+    def found(number: int, ctx: TaskContext) -> Any:
+        """Comes upon a secret that was no argument."""
+        secret = SECRETS[number]
+        ctx.progress(0.5, f"password={secret}")
+        ctx.log.warning("answer: %s", {"access_token": secret})
+        if number % 2:
+            raise RuntimeError(f'{{"api_key": "{secret}"}}')
+        return f"https://example.com/?token={secret}"
 
     numbers = iter(SECRETS)
     for n in range(40):
         plain.enqueue("annotated", {"key": next(numbers), "fails": n % 2 == 0})
-    for _ in range(30):
+    for n in range(10):
+        plain.enqueue("configured", {"pin": next(numbers), "fails": n % 2 == 0})
+    for _ in range(10):
+        plain.enqueue("found", {"number": SECRETS.index(next(numbers))})
+    for _ in range(10):
         secret = next(numbers)
         plain.enqueue("named", {"to": "ada", "auth": {"apiKey": secret, "inner": [{"password": secret}]}})
     for _ in range(20):
