@@ -93,7 +93,10 @@ export interface paths {
         };
         /**
          * Listen
-         * @description Live numbers as server-sent events; after a lost connection the first event is a fresh snapshot.
+         * @description Live numbers as server-sent events.
+         *
+         *     Each event is whole, so a lost connection loses nothing: the first event after it is what holds now, and its `id` is
+         *     that of the last one seen if nothing has changed.
          */
         get: operations["listen_api_events_get"];
         put?: never;
