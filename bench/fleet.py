@@ -1,0 +1,176 @@
+"""Many idle workers on one server: what they cost while a hundred tasks a second come in.
+
+    python -m bench.fleet --workers 10 100 1000
+
+Each worker is simulated by a connection that does what a worker does: it listens, claims when a notice comes or a
+second has passed, and completes what it has claimed.  All run in one process beside the server, so that of a thousand
+the process itself may be the one that cannot keep up; then fewer tasks than asked for are done, and that is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import uuid4
+
+import psycopg
+
+from bench.report import show
+from bench.server import durable_server, fresh_schema, tree_cpu_seconds
+from tasklib.storage.drive import run_awaiting, steps
+from tasklib.storage.operations.attempts import Completion, claim_tasks, complete_tasks
+from tasklib.storage.operations.workers import Registration, declare_idle, register_worker
+from tasklib.storage.postgres.database import SESSION, _execute_async
+from tasklib.storage.postgres.dialect import PostgresDialect, translate
+from tasklib.storage.statement import Operation, T
+from tools.postgres import Server
+
+SCHEMA, NAME, POLL_SECONDS, AT_ONCE = "bench", "noop", 1.0, 10
+SLOW_LOCK = "still waiting for"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What all workers of a fleet have done."""
+
+    claims: int = 0
+    done: int = 0
+
+
+class SimulatedWorker:
+    """One connection that behaves like an idle worker."""
+
+    def __init__(self, url: str, dialect: PostgresDialect, tally: Tally) -> None:
+        self._url = url
+        self._dialect = dialect
+        self._tally = tally
+        self._instance = uuid4()
+        self._connection: psycopg.AsyncConnection
+
+    async def connect(self) -> None:
+        """Register, declare idleness and listen."""
+        self._connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=1)
+        await self._connection.execute(SESSION.encode())
+        registration = Registration(self._instance, f"worker-{self._instance}", "here", 1, 600.0, 1, (NAME,))
+        await self._run(register_worker(registration, None))
+        await self._run(declare_idle(self._instance, 600.0))
+        await self._connection.execute(f"LISTEN {self._dialect.channel}".encode())
+
+    async def work(self) -> None:
+        """Claim whenever there may be something, until cancelled."""
+        while True:
+            claimed = await self._run(
+                claim_tasks(
+                    instance=self._instance,
+                    worker_id=f"worker-{self._instance}",
+                    names=[NAME],
+                    limit=AT_ONCE,
+                    lease_seconds=60.0,
+                    held=[],
+                    now=None,
+                    plain=True,
+                )
+            )
+            self._tally.claims += 1
+            if claimed.tasks:
+                moment = time.monotonic()
+                done = [Completion(task.id, task.version, '{"value":null}', moment, moment) for task in claimed.tasks]
+                await self._run(complete_tasks(done, None))
+                self._tally.done += len(done)
+            elif not claimed.contended:
+                await self._wait()
+
+    async def close(self) -> None:
+        """Leave."""
+        await self._connection.close()
+
+    async def _wait(self) -> None:
+        with suppress(TimeoutError):
+            async for _ in self._connection.notifies(timeout=POLL_SECONDS, stop_after=1):
+                return
+
+    async def _run(self, operation: Operation[T]) -> T:
+        todo = steps(operation, translate)
+        return await run_awaiting(todo, lambda s: _execute_async(self._connection, self._dialect, s))
+
+
+async def measure(server: Server, url: str, workers: int, rate: int, seconds: float) -> dict[str, float]:
+    """Let so many workers live on tasks coming in at this rate."""
+    dialect, tally = PostgresDialect(SCHEMA), Tally()
+    fleet = [SimulatedWorker(url, dialect, tally) for _ in range(workers)]
+    for first in range(0, workers, 50):
+        await asyncio.gather(*(worker.connect() for worker in fleet[first : first + 50]))
+    working = [asyncio.ensure_future(worker.work()) for worker in fleet]
+    await asyncio.sleep(2 * POLL_SECONDS)
+    waits, before = _slow_locks(server), (tally.claims, tally.done, tree_cpu_seconds(server), time.monotonic())
+    await _submit(url, rate, seconds)
+    claims, done, cpu, wall = (
+        b - a
+        for a, b in zip(before, (tally.claims, tally.done, tree_cpu_seconds(server), time.monotonic()), strict=True)
+    )
+    for each in working:
+        each.cancel()
+    await asyncio.gather(*working, return_exceptions=True)
+    await asyncio.gather(*(worker.close() for worker in fleet))
+    return {
+        "done": done / wall,
+        "claims": claims / wall,
+        "cpu": cpu / wall * 100,
+        "waits": _slow_locks(server) - waits,
+    }
+
+
+async def _submit(url: str, rate: int, seconds: float) -> None:
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        begun = time.monotonic()
+        for number in range(round(rate * seconds)):
+            await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
+            await connection.execute("INSERT INTO tasks (name) VALUES (%s)", (NAME,), prepare=True)
+
+
+def _slow_locks(server: Server) -> int:
+    """How often somebody had waited for a lock for 10 ms, as the server has logged it."""
+    return sum(
+        file.read_text(errors="replace").count(SLOW_LOCK) for file in server.directory.glob("*log*") if file.is_file()
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.fleet", description="What many idle workers cost.")
+    parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
+    parser.add_argument("--rate", type=int, default=100, help="tasks a second")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
+    options = parser.parse_args()
+    settings = {
+        "max_connections": str(max(options.workers) + 50),
+        "log_lock_waits": "on",
+        "deadlock_timeout": "10ms",
+    }
+    rows = []
+    with durable_server(options.postgres, settings) as server:
+        for workers in options.workers:
+            with fresh_schema(server, SCHEMA):
+                url = f"{server.url}?options=-csearch_path%3D{SCHEMA}"
+                found = asyncio.run(measure(server, url, workers, options.rate, options.seconds))
+            rows.append(
+                (
+                    f"{workers:,}",
+                    f"{found['done']:,.0f}",
+                    f"{found['claims']:,.0f}",
+                    f"{found['cpu']:.0f} %",
+                    f"{found['waits']:.0f}",
+                )
+            )
+    show(
+        f"{options.rate} tasks a second for {options.seconds:g} s",
+        ("workers", "done/s", "claims/s", "server, of a core", "lock waits > 10 ms"),
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    main()
