@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasklib.http import counts
+from tasklib.http import fresh
 from tasklib.storage.operations import numbers, tasks
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
@@ -83,14 +83,14 @@ def test_counts_of_a_large_queue_are_kept_for_a_moment_and_renewed(
     queue: Face, http: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "FEW_ROWS", -1)
-    monkeypatch.setattr(counts, "PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(fresh, "PAUSE_SECONDS", 3600.0)
     queue.enqueue("job")
 
     assert http.get("/api/tasks/stats").json()["pending"] == 1
     queue.enqueue("job")
     assert http.get("/api/tasks/stats").json()["pending"] == 1
     assert http.get("/api/tasks", params={"status": "pending"}).json()["total"] == 1
-    monkeypatch.setattr(counts, "OLDEST_SECONDS", 0.0)
+    monkeypatch.setattr(fresh, "OLDEST_SECONDS", 0.0)
     assert http.get("/api/tasks/stats").json()["pending"] == 2
     assert http.get("/api/tasks", params={"status": "delayed"}).json()["total"] == 0
 
