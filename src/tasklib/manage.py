@@ -307,7 +307,7 @@ _IN_BULK: Final[Mapping[Action, Callable[[TaskFilter, datetime | None, Told | No
 }
 _COUNTED: Final[Mapping[Action, Callable[[TaskFilter, datetime | None], Operation[int]]]] = {
     Action.RETRY: actions.count_retries,
-    Action.CANCEL: actions.count_cancels,
+    Action.CANCEL: actions.count_live,
     Action.DELETE: actions.count_deletes,
 }
 _WHOLE: Final = 1 << 40

@@ -32,7 +32,7 @@ WALKED = 3_000
 WHOLE_TABLE = {
     "count_tasks": "counts what a filter matches",
     "count_retries": "counts what a filter matches",
-    "count_cancels": "counts what a filter matches",
+    "count_live": "counts what a filter matches",
     "count_deletes": "counts what a filter matches",
     "count_by_state": "counts everything",
     "find_stale_any": "looks for what nobody has noted, when a person asks for it",
@@ -95,6 +95,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "watch_task": lambda: tasks.watch_task(ids[0]),
         "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"]), "now": None}),
         "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting), "now": None}),
+        "set_priorities": Statement("set_priorities", {"ids": dumps(waiting), "priority": 0, "now": None}),
         "delete_tasks": Statement("delete_tasks", {"ids": dumps(waiting)}),
         "redrive_tasks": Statement(
             "redrive_tasks", {"batch": dumps([{"id": task_id, "delay": 1.0} for task_id in waiting]), "now": None}

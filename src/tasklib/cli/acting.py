@@ -1,4 +1,4 @@
-"""Acting on tasks, by id or by filter: retry, cancel, delete, cleanup."""
+"""Acting on tasks, by id or by filter: retry, cancel, priority, delete, cleanup."""
 
 from __future__ import annotations
 
@@ -70,6 +70,35 @@ def cancel(cli: Cli, selection: Selection) -> None:
 def delete(cli: Cli, selection: Selection) -> None:
     """Delete finished tasks for good."""
     _act(cli, "delete", selection)
+
+
+@command(
+    app,
+    "priority",
+    group=GROUP,
+    examples="""
+    tasklib priority 9 0199f1e2-7c3a-7000-8000-000000000000
+    tasklib priority 9 --all-matching --name send_email --dry-run
+    tasklib priority --all-matching --name report -- -5
+    """,
+)
+def priority(
+    cli: Cli,
+    number: Annotated[int, typer.Argument(metavar="N", help="Higher runs first.", show_default=False)],
+    selection: Selection,
+) -> None:
+    """Give tasks that have not ended another priority."""
+    if selection.all_matching == bool(selection.ids) or selection.search:
+        raise CommandFailed(
+            "which tasks? Give either their ids, or --all-matching with a state, name or tag", Exit.USAGE
+        )
+    if selection.ids:
+        count = len([cli.manage.queue.set_priority(task_id, number) for task_id in selection.ids])
+    else:
+        count = _prioritize_matching(cli, number, selection)
+    verb = "Would get" if selection.dry_run else "Got"
+    data = {"action": "priority", "priority": number, "dry_run": selection.dry_run, "count": count}
+    cli.out.answer(data, lambda: cli.out.line(f"{verb} priority {number}: {counted(count)}."))
 
 
 @command(
@@ -195,6 +224,22 @@ def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, 
             cli.out.line(f"Would {action} {counted(count)}." if dry_run else f"{PAST[action]}: {counted(count)}.")
 
     cli.out.answer({"action": action, "dry_run": dry_run, "count": count}, say)
+
+
+def _prioritize_matching(cli: Cli, number: int, selection: Selection) -> int:
+    which = selection.filter
+
+    def prioritize(*, dry_run: bool) -> int:
+        return cli.manage.queue.set_priority_many(
+            number, state=which.states or None, name=which.name, tags=which.tags, dry_run=dry_run
+        )
+
+    count = prioritize(dry_run=True)
+    if selection.dry_run or not count:
+        return count
+    if not selection.yes and not cli.out.confirm(f"Give {counted(count)} priority {number}?"):
+        raise CommandFailed("nothing was changed")
+    return prioritize(dry_run=False)
 
 
 def _said(action: Action, task: Task) -> str:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Unpack
+from typing import Final, Unpack
 
 from tasklib.errors import ConfigurationError, require_aware, seconds_of
-from tasklib.queue.arguments import Filters, Id, check_states, check_whole, is_rate, require_id, task_filter
+from tasklib.queue.arguments import (
+    Filters,
+    Id,
+    check_priority,
+    check_states,
+    check_whole,
+    is_rate,
+    require_id,
+    task_filter,
+)
 from tasklib.queue.base import QueueBase
 from tasklib.storage.operations import actions, errors
 from tasklib.storage.operations.errors import ErrorGroup
@@ -15,9 +24,11 @@ from tasklib.storage.statement import Operation
 from tasklib.task import Task, TaskState
 from tasklib.twin import operation
 
+LIVE_STATES: Final = (TaskState.PENDING, TaskState.RUNNING, "retrying")
+
 
 class ActsOnTasks(QueueBase):
-    """Retry, cancel, delete, one or many, and clean up."""
+    """Retry, cancel, prioritize, delete, one or many, and clean up."""
 
     @operation
     def retry(self, task_id: Id) -> Operation[Task]:
@@ -32,6 +43,13 @@ class ActsOnTasks(QueueBase):
         return (yield from actions.cancel_task(require_id(task_id), self.clock.now()))
 
     acancel = cancel.twin
+
+    @operation
+    def set_priority(self, task_id: Id, priority: int) -> Operation[Task]:
+        """Give a task that waits another place among the others; one that runs has it from its next attempt on."""
+        return (yield from actions.set_priority(require_id(task_id), check_priority(priority), self.clock.now()))
+
+    aset_priority = set_priority.twin
 
     @operation
     def delete(self, task_id: Id) -> Operation[bool]:
@@ -66,11 +84,28 @@ class ActsOnTasks(QueueBase):
         **filters: Unpack[Filters],
     ) -> Operation[int]:
         """Cancel every matching task that is not finished; with `dry_run` only count those."""
-        act = actions.count_cancels if dry_run else actions.cancel_matching
-        live = (TaskState.PENDING, TaskState.RUNNING, "retrying")
-        return (yield from act(task_filter(state or live, name, filters), self.clock.now()))
+        act = actions.count_live if dry_run else actions.cancel_matching
+        return (yield from act(task_filter(state or LIVE_STATES, name, filters), self.clock.now()))
 
     acancel_many = cancel_many.twin
+
+    @operation
+    def set_priority_many(
+        self,
+        priority: int,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        **filters: Unpack[Filters],
+    ) -> Operation[int]:
+        """Give every matching task that is not finished this priority; with `dry_run` only count those."""
+        which, now = task_filter(state or LIVE_STATES, name, filters), self.clock.now()
+        if dry_run:
+            return (yield from actions.count_live(which, now))
+        return (yield from actions.prioritize_matching(which, check_priority(priority), now))
+
+    aset_priority_many = set_priority_many.twin
 
     @operation
     def delete_many(

@@ -90,3 +90,10 @@ def check_whole(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
         raise ConfigurationError(f"{name} must be a whole number, 0 or more, got {value!r}")
     return value
+
+
+def check_priority(value: Any) -> int:
+    """The number itself, if it is whole and fits an integer column."""
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**31) <= value < 2**31:
+        raise ConfigurationError(f"a priority is a whole number that fits 32 bits, got {value!r}")
+    return value

@@ -75,6 +75,17 @@ def test_a_dry_run_counts_and_changes_nothing(tasklib: CommandLine, queue: TaskQ
     assert queue.count(state="failed") == 2
 
 
+def test_priorities_are_changed_by_id_and_by_filter(tasklib: CommandLine, queue: TaskQueue) -> None:
+    first, second = queue.enqueue("job"), queue.enqueue("job", tags={"batch": "a"})
+    assert tasklib.ok("priority", "9", str(first)) == "Got priority 9: 1 task.\n"
+    some = ["priority", "--all-matching", "--tag", "batch=a"]
+    assert tasklib.ok(*some, "--dry-run", "5") == "Would get priority 5: 1 task.\n"
+    assert tasklib.json(*some, "--yes", "5")["count"] == 1
+    assert [queue.get(each).priority for each in (first, second)] == [9, 5]
+    assert tasklib.fails(2, "priority", "9").startswith("which tasks?")
+    assert tasklib.fails(1, "priority", "9", str(uuid4())).startswith("no task has the id")
+
+
 def test_all_matching_acts_on_what_fits_and_nothing_else(tasklib: CommandLine, queue: TaskQueue) -> None:
     failed_task(queue, tags={"batch": "a"})
     other = failed_task(queue, tags={"batch": "b"})

@@ -1,4 +1,4 @@
-"""What people do to tasks: retry, cancel, delete, one or many, and clean up."""
+"""What people do to tasks: retry, cancel, prioritize, delete, one or many, and clean up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tasklib.codec import dumps
 from tasklib.errors import InvalidTransition, TaskNotFound, UniqueConflict
-from tasklib.lifecycle import Event, allowed, phase_of, phases_allowing
+from tasklib.lifecycle import LIVE, Event, Phase, allowed, phase_of, phases_allowing
 from tasklib.storage.operations.tasks import filter_params, get_task
 from tasklib.storage.rows import uuid
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
@@ -47,6 +47,16 @@ def cancel_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
     return (yield from _reread(task_id))
 
 
+def set_priority(task_id: UUID, priority: int, now: datetime | None) -> Operation[Task]:
+    """Give a task that has not ended another place among those that wait."""
+    yield BEGIN
+    if not (yield Statement("set_priorities", {"ids": _ids([task_id]), "priority": priority, "now": now})):
+        task = yield from _reread(task_id)
+        live = ", ".join(phase for phase in Phase if phase in LIVE)
+        raise InvalidTransition(task_id, phase_of(task), "prioritize", live)
+    return (yield from _reread(task_id))
+
+
 def delete_task(task_id: UUID) -> Operation[None]:
     """Remove a finished task."""
     yield BEGIN
@@ -77,6 +87,16 @@ def cancel_matching(which: TaskFilter, now: datetime | None, told: Told | None =
     return (yield from in_steps(which, now, cancel, told))
 
 
+def prioritize_matching(which: TaskFilter, priority: int, now: datetime | None) -> Operation[int]:
+    """Give every matching task that has not ended this priority."""
+
+    def prioritize(rows: Sequence[Row]) -> Operation[int]:
+        ids = _ids([uuid(row["id"]) for row in rows])
+        return len((yield Statement("set_priorities", {"ids": ids, "priority": priority, "now": now})))
+
+    return (yield from in_steps(which, now, prioritize))
+
+
 def delete_matching(which: TaskFilter, now: datetime | None, told: Told | None = None) -> Operation[int]:
     """Remove every matching task that is finished."""
 
@@ -92,9 +112,9 @@ def count_retries(which: TaskFilter, now: datetime | None) -> Operation[int]:
     return (yield from _count("count_retries", which, now))
 
 
-def count_cancels(which: TaskFilter, now: datetime | None) -> Operation[int]:
-    """How many tasks `cancel_matching` would reach now."""
-    return (yield from _count("count_cancels", which, now))
+def count_live(which: TaskFilter, now: datetime | None) -> Operation[int]:
+    """How many tasks `cancel_matching` and `prioritize_matching` would reach now."""
+    return (yield from _count("count_live", which, now))
 
 
 def count_deletes(which: TaskFilter, now: datetime | None) -> Operation[int]:

@@ -26,8 +26,8 @@ SELECT
 FROM {schema}.tasks AS t
 WHERE {matches} AND t.state NOT IN ('pending', 'running');
 
--- name: count_cancels
--- How many matching tasks a cancel would reach.
+-- name: count_live
+-- How many matching tasks have not ended: a cancel would reach them, and so would another priority.
 -- plan: custom
 SELECT count(*) AS count FROM {schema}.tasks AS t WHERE {matches} AND t.completed_at IS NULL;
 
@@ -55,6 +55,12 @@ SELECT h.id, h.state,
         WHEN h.watched THEN pg_notify('{channel}', 'done:' || h.id)::text
     END AS notified
 FROM changed AS h;
+
+-- name: set_priorities
+-- Change the priority of tasks that have not ended; one that runs keeps its attempt, and has it from the next on.
+UPDATE {schema}.tasks AS t SET priority = :priority::integer, updated_at = coalesce(:now::timestamptz, now())
+WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND t.completed_at IS NULL
+RETURNING t.id;
 
 -- name: delete_tasks
 -- Remove finished tasks.

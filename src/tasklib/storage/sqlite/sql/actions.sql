@@ -22,8 +22,8 @@ SELECT
 FROM tasks AS t
 WHERE {matches} AND t.state NOT IN ('pending', 'running');
 
--- name: count_cancels
--- How many matching tasks a cancel would reach.
+-- name: count_live
+-- How many matching tasks have not ended: a cancel would reach them, and so would another priority.
 SELECT count(*) AS count FROM tasks AS t WHERE {matches} AND t.completed_at IS NULL;
 
 -- name: count_deletes
@@ -40,6 +40,12 @@ SET state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
 WHERE id IN (SELECT i.value FROM json_each(:ids) AS i)
     AND (state IN ('pending', 'running') OR (state = 'failed' AND next_retry_at IS NOT NULL))
 RETURNING id, state;
+
+-- name: set_priorities
+-- Change the priority of tasks that have not ended; one that runs keeps its attempt, and has it from the next on.
+UPDATE tasks SET priority = :priority, updated_at = :now
+WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND completed_at IS NULL
+RETURNING id;
 
 -- name: delete_tasks
 -- Remove finished tasks.
