@@ -9,44 +9,31 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
-from tasklib.context import WorkerState
-from tasklib.definition import Definition
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
-from tasklib.lifecycle import Ending, Event
-from tasklib.redaction import Redactor
+from tasklib.lifecycle import Ending
 from tasklib.retention import parse_retention
 from tasklib.storage.operations import workers
-from tasklib.storage.operations.attempts import Completion, summary
 from tasklib.storage.operations.workers import Registration
-from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.apart import ApartExecution
-from tasklib.worker.attendant import LeaseKeeper, Watch
-from tasklib.worker.calling import Caller
-from tasklib.worker.claim_size import ClaimSize
+from tasklib.worker.attendant import LeaseKeeper
 from tasklib.worker.claimer import Claimer
-from tasklib.worker.execution import Ended, Execution, Runner
-from tasklib.worker.finisher import Ends, Finisher, Lines
 from tasklib.worker.guard import Guard
-from tasklib.worker.hand import Hand
 from tasklib.worker.heartbeat import Heartbeat
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.importing import refuse_while_loading
 from tasklib.worker.janitor import Janitor
 from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
-from tasklib.worker.lanes import Lanes, SteppedExecution
-from tasklib.worker.meter import Bookkeeper, Meter, flush
+from tasklib.worker.meter import Bookkeeper, flush
 from tasklib.worker.periodic import Service
-from tasklib.worker.places import Places
-from tasklib.worker.processes import TaskProcesses
 from tasklib.worker.reaper import Reaper
 from tasklib.worker.scheduler import Scheduler
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import StopSignals
 from tasklib.worker.vitals import vitals
+from tasklib.worker.workbench import Workbench
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -64,60 +51,24 @@ class Worker:
     """One worker; `run` it once."""
 
     def __init__(self, queue: TaskQueue, settings: WorkerSettings, supervisor: SupervisorLink | None = None) -> None:
-        config = queue.config
         self._supervisor = supervisor
-        self._table = None if supervisor is None else supervisor.running
-        self.worker_id = config.worker_id or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
+        self.worker_id = queue.config.worker_id or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
         self._queue = queue
         self._database = queue.database
         self._settings = settings
-        self._size = ClaimSize(settings.concurrency, settings.prefetch, settings.batch_size)
-        self._hand = Hand(
-            settings.concurrency,
-            self._start,
-            stepped=self._stepped,
-            go=lambda: self._lanes.go(),
-            runs_apart=self._runs_apart,
-            may_run_ahead=self._may_run_ahead,
-        )
-        self._finisher = Finisher(self._database, queue.clock.now, self._recorded)
-        self._meter = Meter()
-        self._redactor = Redactor(config.redact_keys)
-        self.state = WorkerState.hiding(self._redactor)
-        self._watch = Watch(self._database, self._hand, self._finisher.add, now=queue.clock.now)
-        caller = Caller(
-            lambda: self._database,
-            hooks=queue.middleware,
-            max_result_bytes=config.max_result_bytes,
-            now=queue.clock.now,
-        )
-        self._processes = TaskProcesses(queue, settings, self.worker_id)
-        self._places = Places(caller)
-        self._runner = Runner(
+        self._bench = Workbench(
+            queue,
+            settings,
             worker_id=self.worker_id,
-            state=self.state,
-            places=self._places,
-            hooks=queue.middleware,
-            error_hooks=queue.error_hooks,
-            retry_policy=config.backoff,
-            max_result_bytes=config.max_result_bytes,
-            report=self._watch.note_progress,
-            record=self._watch.note_line,
-            ended=self._ended,
+            table=None if supervisor is None else supervisor.running,
+            wake=self._wake,
+            stop=self.stop,
         )
-        self._lanes = Lanes(
-            self._runner,
-            take=self._hand.take_stepped,
-            waits=self._waits,
-            ended=self._completed,
-            left=self._use_free_slots,
-            table=self._table,
-        )
+        self._hand, self._finisher, self.state = self._bench.hand, self._bench.finisher, self._bench.state
         self._claimer: Claimer | None = None
         self._scheduler: Scheduler | None = None
         self._stopping = False
         self._hurry = asyncio.Event()
-        self._done = 0
 
     async def run(self) -> None:
         """Work until `stop` is called, a signal arrives, or the surrounding task is cancelled; then drain.
@@ -126,8 +77,10 @@ class Worker:
         """
         async with StopSignals(self.stop, enabled=self._settings.signals):
             await self._with_hooks(self._work)
-        if len(self._runner.stuck) >= self._settings.max_stuck_threads:
-            raise WorkerStuck(f"{len(self._runner.stuck)} threads never came back from timed-out tasks; start anew")
+        if len(self._bench.runner.stuck) >= self._settings.max_stuck_threads:
+            raise WorkerStuck(
+                f"{len(self._bench.runner.stuck)} threads never came back from timed-out tasks; start anew"
+            )
 
     async def run_once(self, limit: int | None) -> int:
         """Run what is due now, each task once, and return how many were run."""
@@ -136,7 +89,7 @@ class Worker:
             await self._as_instance(await self._register(), lambda claimer: self._batch(claimer, limit))
 
         await self._with_hooks(work)
-        return self._done
+        return self._bench.done
 
     @property
     def is_stopping(self) -> bool:
@@ -147,20 +100,18 @@ class Worker:
         """Stop claiming and drain; called a second time, stop now."""
         if self._stopping:
             self._hurry.set()
-        self._stopping = True
+        self._stopping = self._bench.stopping = True
         if self._claimer is not None:
             self._claimer.stop()
 
     async def _with_hooks(self, work: Callable[[], Awaitable[None]]) -> None:
         refuse_while_loading()
-        for name in self._names():
-            self._processes.check(self._queue.registry.find(name))
+        self._bench.check(self._names())
         await call_hooks(self._queue.startup_hooks, self.state)
         try:
             await work()
         finally:
-            self._places.close()
-            await self._processes.close()
+            await self._bench.close()
             await call_hooks(reversed(self._queue.shutdown_hooks), self.state)
 
     async def _work(self) -> None:
@@ -207,7 +158,7 @@ class Worker:
         )
         services: tuple[Service, ...] = (
             LeaseKeeper(self._database, self._hand, lease_seconds=lease, now=now),
-            self._watch,
+            self._bench.watch,
             reaper,
             guard,
             *(self._chores(self._scheduler) if work is Claimer.run else ()),
@@ -221,7 +172,7 @@ class Worker:
             await self._quietly(reaper.first_sweep)
             await work(claimer)
         except asyncio.CancelledError:
-            self._stopping = True
+            self._stopping = self._bench.stopping = True
             raise
         finally:
             ending = asyncio.ensure_future(self._end_instance(heartbeat, claimer, services))
@@ -255,8 +206,8 @@ class Worker:
             while self._hand.buffer or self._hand.running:
                 self._hand.start_waiting()
                 endings = {execution.ending for execution in self._hand.running.values()}
-                if self._lanes.lane is not None:
-                    endings.add(self._lanes.lane)
+                if self._bench.lanes.lane is not None:
+                    endings.add(self._bench.lanes.lane)
                 await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             await self._finisher.flush()
 
@@ -274,7 +225,7 @@ class Worker:
             await service.stop()
         await asyncio.to_thread(heartbeat.stop)
         if signed_off:
-            await self._quietly(lambda: flush(self._database, self._meter, self._queue.clock.now()))
+            await self._quietly(lambda: flush(self._database, self._bench.meter, self._queue.clock.now()))
             await self._quietly(lambda: self._database.arun(lambda: workers.forget_worker(heartbeat.instance)))
         log.info("worker %s stopped", self.worker_id)
 
@@ -302,108 +253,6 @@ class Worker:
             endings = {execution.ending for execution in self._hand.running.values()}
             await asyncio.wait({*endings, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
-
-    def _start(self, task: ClaimedTask) -> Execution:
-        definition = self._queue.registry.get(task.name)
-        if definition is not None and self._processes.takes(definition, task):
-            return ApartExecution(self._runner, task, definition, self._processes, self._start_again)
-        if definition is not None and Places.runs_here(definition):
-            execution = SteppedExecution(self._runner, task, definition)
-            self._lanes.run_alone(execution)
-            return execution
-        if self._table is not None:
-            self._table.begin(task.seq)
-        return Execution(self._runner, task, definition)
-
-    def _stepped(self, task: ClaimedTask) -> Definition | None:
-        """The definition of a task that begins in a lane."""
-        definition = self._queue.registry.get(task.name)
-        if definition is None or self._stopping or not Places.runs_here(definition):
-            return None
-        return None if self._processes.takes(definition, task) else definition
-
-    def _waits(self, execution: SteppedExecution) -> None:
-        """A coroutine could not end in one go: it is running, and the rest of the hand goes on."""
-        self._hand.running[execution.task.id] = execution
-        self._use_free_slots()
-
-    def _runs_apart(self, task: ClaimedTask) -> bool:
-        definition = self._queue.registry.get(task.name)
-        return definition is not None and self._processes.takes(definition, task)
-
-    def _may_run_ahead(self, task: ClaimedTask) -> bool:
-        definition = self._queue.registry.get(task.name)
-        return definition is not None and self._processes.has_room(definition, task)
-
-    def _start_again(self, task: ClaimedTask) -> None:
-        """A task that could not start where it should: it waits in hand for its turn here."""
-        self._hand.finished(task)
-        self._hand.buffer.appendleft(task)
-        if self._stopping:
-            self._hand.give_back(self._finisher.add)
-        else:
-            self._hand.start_waiting()
-
-    def _ended(self, execution: Execution, ended: Ended) -> None:
-        """An attempt is over: record it, and use the free slot."""
-        hand = self._hand
-        hand.finished(execution.task)
-        if self._table is not None:
-            self._table.end(execution.task.seq)
-        lines = self._watch.take_lines(execution.task)
-        if ended is not None or lines:
-            self._finisher.add(execution.task, ended, lines)
-        if isinstance(ended, Completion):
-            self._done += 1
-            self._size.took([ended.ended - ended.started])
-        else:
-            self._done += not (isinstance(ended, Ending) and ended.event is Event.RELEASE)
-            self._tell(execution, ended)
-            if execution.committed:
-                self._meter.note_committed(execution.task, execution.started)
-            if len(self._runner.stuck) >= self._settings.max_stuck_threads:
-                log.error("%d threads never came back; this worker drains and stops", len(self._runner.stuck))
-                self.stop()
-        self._use_free_slots()
-
-    def _completed(self, ends: Sequence[tuple[ClaimedTask, Completion]]) -> None:
-        """Attempts that ended in one go: record them all, and use the free slots."""
-        lines: Lines = {}
-        if self._watch.has_notes:
-            for task, _ in ends:
-                lines |= self._watch.take_lines(task)
-        self._finisher.add_completions(ends, lines)
-        self._done += len(ends)
-        self._size.took([done.ended - done.started for _, done in ends])
-        self._use_free_slots()
-
-    def _use_free_slots(self) -> None:
-        """The next task in hand starts right here; the claimer wakes up only when it has something to do."""
-        hand = self._hand
-        if hand.buffer and not self._stopping:
-            hand.start_waiting()
-        if self._size.next_claim(len(hand.running), len(hand.buffer)):
-            self._wake()
-
-    def _recorded(self, batch: Ends, refused: Collection[str]) -> None:
-        self._meter.note([(task, ended) for task, ended in batch if task is not None and ended.task_id not in refused])
-
-    def _tell(self, execution: Execution, ended: Ended) -> None:
-        task = execution.task
-        outcome = ended.event.value if isinstance(ended, Ending) else "nothing to record"
-        failed = isinstance(ended, Ending) and ended.error is not None
-        reason = summary(ended.error) if isinstance(ended, Ending) and ended.error else ""
-        reason = self._redactor.text(reason, task.kwargs, task.headers) if reason else ""
-        log.log(
-            logging.WARNING if failed else logging.INFO,
-            "task %s %s attempt %d: %s%s",
-            task.name,
-            task.id,
-            task.attempts,
-            outcome,
-            f" ({reason})" if reason else "",
-            extra={"task_id": task.id, "task_name": task.name, "attempt": task.attempts, "worker_id": self.worker_id},
-        )
 
     def _hear(self, event: str) -> None:
         """Something happened in the database: there may be work, or another schedule."""
@@ -459,7 +308,7 @@ class Worker:
         )
 
     def _vitals(self) -> dict[str, Any]:
-        return vitals(stuck_threads=len(self._runner.stuck), retention=self._queue.config.retention)
+        return vitals(stuck_threads=len(self._bench.runner.stuck), retention=self._queue.config.retention)
 
     def _declared_dead(self) -> None:
         if self._claimer is not None:
@@ -472,7 +321,7 @@ class Worker:
             self._database,
             self._hand,
             self._finisher,
-            self._size,
+            self._bench.size,
             instance=instance,
             worker_id=self.worker_id,
             names=self._names,
@@ -503,7 +352,7 @@ class Worker:
     def _bookkeeper(self) -> Bookkeeper:
         return Bookkeeper(
             self._database,
-            self._meter,
+            self._bench.meter,
             interval_seconds=max(1.0, self._queue.config.heartbeat_interval_seconds),
             now=self._queue.clock.now,
         )

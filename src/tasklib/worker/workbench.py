@@ -1,0 +1,213 @@
+"""Where attempts are made: tasks in hand start in their place, and how they end is recorded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tasklib.context import WorkerState
+from tasklib.definition import Definition
+from tasklib.lifecycle import Ending, Event
+from tasklib.redaction import Redactor
+from tasklib.storage.operations.attempts import Completion, summary
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.apart import ApartExecution
+from tasklib.worker.attendant import Watch
+from tasklib.worker.calling import Caller
+from tasklib.worker.claim_size import ClaimSize
+from tasklib.worker.execution import Ended, Execution, Runner
+from tasklib.worker.finisher import Ends, Finisher, Lines
+from tasklib.worker.hand import Hand
+from tasklib.worker.lanes import Lanes, SteppedExecution
+from tasklib.worker.meter import Meter
+from tasklib.worker.places import Places
+from tasklib.worker.processes import TaskProcesses
+from tasklib.worker.running import RunningTasks
+from tasklib.worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
+
+log = logging.getLogger("tasklib.worker")
+
+
+class Workbench:
+    """What every instance of one worker has in common: the hand, the places to run in, and the books."""
+
+    def __init__(
+        self,
+        queue: TaskQueue,
+        settings: WorkerSettings,
+        *,
+        worker_id: str,
+        table: RunningTasks | None,
+        wake: Callable[[], None],
+        stop: Callable[[], None],
+    ) -> None:
+        """`wake` is called when more may be claimed, `stop` when too many threads never came back."""
+        config = queue.config
+        self._registry = queue.registry
+        self._worker_id = worker_id
+        self._max_stuck = settings.max_stuck_threads
+        self._table = table
+        self._wake = wake
+        self._stop = stop
+        self.stopping = False
+        """Set when nothing that waits in hand shall start any more."""
+        self.done = 0
+        """Attempts that have ended here, those given back not counted."""
+        self.size = ClaimSize(settings.concurrency, settings.prefetch, settings.batch_size)
+        self.hand = Hand(
+            settings.concurrency,
+            self._start,
+            stepped=self._stepped,
+            go=lambda: self.lanes.go(),
+            runs_apart=self._runs_apart,
+            may_run_ahead=self._may_run_ahead,
+        )
+        self.finisher = Finisher(queue.database, queue.clock.now, self._recorded)
+        self.meter = Meter()
+        self._redactor = Redactor(config.redact_keys)
+        self.state = WorkerState.hiding(self._redactor)
+        self.watch = Watch(queue.database, self.hand, self.finisher.add, now=queue.clock.now)
+        caller = Caller(
+            lambda: queue.database,
+            hooks=queue.middleware,
+            max_result_bytes=config.max_result_bytes,
+            now=queue.clock.now,
+        )
+        self._processes = TaskProcesses(queue, settings, worker_id)
+        self._places = Places(caller)
+        self.runner = Runner(
+            worker_id=worker_id,
+            state=self.state,
+            places=self._places,
+            hooks=queue.middleware,
+            error_hooks=queue.error_hooks,
+            retry_policy=config.backoff,
+            max_result_bytes=config.max_result_bytes,
+            report=self.watch.note_progress,
+            record=self.watch.note_line,
+            ended=self._ended,
+        )
+        self.lanes = Lanes(
+            self.runner,
+            take=self.hand.take_stepped,
+            waits=self._waits,
+            ended=self._completed,
+            left=self._use_free_slots,
+            table=self._table,
+        )
+
+    def check(self, names: Iterable[str]) -> None:
+        """Refuse what could never run here."""
+        for name in names:
+            self._processes.check(self._registry.find(name))
+
+    async def close(self) -> None:
+        """End the threads and processes."""
+        self._places.close()
+        await self._processes.close()
+
+    def _start(self, task: ClaimedTask) -> Execution:
+        definition = self._registry.get(task.name)
+        if definition is not None and self._processes.takes(definition, task):
+            return ApartExecution(self.runner, task, definition, self._processes, self._start_again)
+        if definition is not None and Places.runs_here(definition):
+            execution = SteppedExecution(self.runner, task, definition)
+            self.lanes.run_alone(execution)
+            return execution
+        if self._table is not None:
+            self._table.begin(task.seq)
+        return Execution(self.runner, task, definition)
+
+    def _stepped(self, task: ClaimedTask) -> Definition | None:
+        """The definition of a task that begins in a lane."""
+        definition = self._registry.get(task.name)
+        if definition is None or self.stopping or not Places.runs_here(definition):
+            return None
+        return None if self._processes.takes(definition, task) else definition
+
+    def _waits(self, execution: SteppedExecution) -> None:
+        """A coroutine could not end in one go: it is running, and the rest of the hand goes on."""
+        self.hand.running[execution.task.id] = execution
+        self._use_free_slots()
+
+    def _runs_apart(self, task: ClaimedTask) -> bool:
+        definition = self._registry.get(task.name)
+        return definition is not None and self._processes.takes(definition, task)
+
+    def _may_run_ahead(self, task: ClaimedTask) -> bool:
+        definition = self._registry.get(task.name)
+        return definition is not None and self._processes.has_room(definition, task)
+
+    def _start_again(self, task: ClaimedTask) -> None:
+        """A task that could not start where it should: it waits in hand for its turn here."""
+        self.hand.finished(task)
+        self.hand.buffer.appendleft(task)
+        if self.stopping:
+            self.hand.give_back(self.finisher.add)
+        else:
+            self.hand.start_waiting()
+
+    def _ended(self, execution: Execution, ended: Ended) -> None:
+        """An attempt is over: record it, and use the free slot."""
+        hand = self.hand
+        hand.finished(execution.task)
+        if self._table is not None:
+            self._table.end(execution.task.seq)
+        lines = self.watch.take_lines(execution.task)
+        if ended is not None or lines:
+            self.finisher.add(execution.task, ended, lines)
+        if isinstance(ended, Completion):
+            self.done += 1
+            self.size.took([ended.ended - ended.started])
+        else:
+            self.done += not (isinstance(ended, Ending) and ended.event is Event.RELEASE)
+            self._tell(execution, ended)
+            if execution.committed:
+                self.meter.note_committed(execution.task, execution.started)
+            if len(self.runner.stuck) >= self._max_stuck:
+                log.error("%d threads never came back; this worker drains and stops", len(self.runner.stuck))
+                self._stop()
+        self._use_free_slots()
+
+    def _completed(self, ends: Sequence[tuple[ClaimedTask, Completion]]) -> None:
+        """Attempts that ended in one go: record them all, and use the free slots."""
+        lines: Lines = {}
+        if self.watch.has_notes:
+            for task, _ in ends:
+                lines |= self.watch.take_lines(task)
+        self.finisher.add_completions(ends, lines)
+        self.done += len(ends)
+        self.size.took([done.ended - done.started for _, done in ends])
+        self._use_free_slots()
+
+    def _use_free_slots(self) -> None:
+        """The next task in hand starts right here; the claimer wakes up only when it has something to do."""
+        hand = self.hand
+        if hand.buffer and not self.stopping:
+            hand.start_waiting()
+        if self.size.next_claim(len(hand.running), len(hand.buffer)):
+            self._wake()
+
+    def _recorded(self, batch: Ends, refused: Collection[str]) -> None:
+        self.meter.note([(task, ended) for task, ended in batch if task is not None and ended.task_id not in refused])
+
+    def _tell(self, execution: Execution, ended: Ended) -> None:
+        task = execution.task
+        outcome = ended.event.value if isinstance(ended, Ending) else "nothing to record"
+        failed = isinstance(ended, Ending) and ended.error is not None
+        reason = summary(ended.error) if isinstance(ended, Ending) and ended.error else ""
+        reason = self._redactor.text(reason, task.kwargs, task.headers) if reason else ""
+        log.log(
+            logging.WARNING if failed else logging.INFO,
+            "task %s %s attempt %d: %s%s",
+            task.name,
+            task.id,
+            task.attempts,
+            outcome,
+            f" ({reason})" if reason else "",
+            extra={"task_id": task.id, "task_name": task.name, "attempt": task.attempts, "worker_id": self._worker_id},
+        )
