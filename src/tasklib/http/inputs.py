@@ -153,6 +153,12 @@ class CleanupQuery(Input):
     dry_run: bool = False
 
 
+class PriorityInput(Input):
+    """Which priority a task shall have; higher runs first."""
+
+    priority: Whole
+
+
 class BulkFilter(Criteria):
     """Which tasks are meant; at least one condition."""
 

@@ -150,6 +150,14 @@ class Cancelled(Answer):
     cancel_requested_at: datetime | None
 
 
+class Prioritized(Answer):
+    """A task with its new priority."""
+
+    id: UUID
+    status: Status
+    priority: int
+
+
 class Stats(Answer):
     """How many tasks stand where; `delayed` are among the pending, `retrying` among the failed."""
 

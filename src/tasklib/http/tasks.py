@@ -12,13 +12,14 @@ from tasklib.http.audit import AuditedRoute, changing, note, note_at_once
 from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.creation import Creator, Outcome, create_once, create_schedule, once_told
 from tasklib.http.errors import problems
-from tasklib.http.inputs import CleanupQuery, CreateTask, ListQuery, Resubmit, cursor_of
+from tasklib.http.inputs import CleanupQuery, CreateTask, ListQuery, PriorityInput, Resubmit, cursor_of
 from tasklib.http.schedule_schemas import CreatedSchedule
 from tasklib.http.schemas import (
     Cancelled,
     Created,
     Deleted,
     Explained,
+    Prioritized,
     Retried,
     Stats,
     Task,
@@ -159,6 +160,13 @@ async def retry_task(task_id: str, request: Request, service: Service, force: bo
         )
     task = await Manage(changing(request)).aact(Action.RETRY, task_id)
     return Retried(id=task.id, status=status_of(task.state), attempts=task.attempts, next_retry_at=task.next_retry_at)
+
+
+@router.post("/{task_id}/priority", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+async def set_priority(task_id: str, body: PriorityInput, request: Request) -> Prioritized:
+    """Give a task that has not ended another priority; one that runs has it from its next attempt on."""
+    task = await changing(request, priority=body.priority).aset_priority(task_id, body.priority)
+    return Prioritized(id=task.id, status=status_of(task.state), priority=task.priority)
 
 
 @router.post("/{task_id}/cancel", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))

@@ -266,6 +266,17 @@ def test_a_task_that_is_not_finished_is_not_deleted(queue: Face, http: Client, p
     assert queue.get(task.id) is not None
 
 
+def test_a_priority_is_changed_until_the_task_has_ended(queue: Face, http: Client) -> None:
+    done, waiting = queue.task_in(Phase.COMPLETED), http.create()["id"]
+
+    answer = http.post(f"/api/tasks/{waiting}/priority", {"priority": 9})
+    assert answer.json() == {"id": waiting, "status": "pending", "priority": 9}
+    assert queue.get(waiting).priority == 9
+    assert http.post(f"/api/tasks/{waiting}/priority", {"priority": "high"}).status_code == 400
+    assert http.post(f"/api/tasks/{done.id}/priority", {"priority": 9}).status_code == 400
+    assert http.post("/api/tasks/nonsense/priority", {"priority": 9}).status_code == 404
+
+
 def test_cancel_ends_a_waiting_task_and_asks_a_running_one(queue: Face, http: Client) -> None:
     running = queue.task_in(Phase.RUNNING)
     waiting = http.create()["id"]
