@@ -67,6 +67,14 @@ def test_a_schema_that_is_behind(database_url: str, monkeypatch: pytest.MonkeyPa
 
 
 @Both
+def test_a_schema_that_is_newer_than_this_code(queue: Face) -> None:
+    queue.migrate()
+    queue.sql("INSERT INTO tasklib_migrations (version, name, min_compatible) VALUES (9999, 'future', 9999)")
+    (found,) = examined(queue)
+    assert (found.code, found.remedy) == ("schema-behind", "upgrade tasklib here")
+
+
+@Both
 def test_no_worker_for_a_type(queue: Face) -> None:
     queue.enqueue("job")
     assert_found_and_repaired(queue, "no-worker", queue.worker, "start a worker")

@@ -1,4 +1,4 @@
-"""An examination: first how the database is reached, then whether its schema fits, then everything in it."""
+"""An examination: whether the database can be used at all, how it is reached, and everything in it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tasklib.config import Config, redact_url
 from tasklib.doctor.finding import Fault, Finding, Patience
 from tasklib.doctor.judging import judge
 from tasklib.doctor.looking import look
-from tasklib.errors import SchemaError, StorageError
+from tasklib.errors import ForeignTable, SchemaError, SchemaTooNew, StorageError
 from tasklib.queue import TaskQueue
-from tasklib.storage.sqlite.database import OLDEST
+from tasklib.storage.sqlite.database import OLDEST, SqliteDatabase
 
 
 def examine(config: Config, patience: Patience | None = None, *, clock: Clock | None = None) -> list[Finding]:
@@ -24,7 +24,7 @@ def examine(config: Config, patience: Patience | None = None, *, clock: Clock | 
         try:
             seen = queue.database.run(lambda: look(queue.database.dialect, queue.clock.now()))
         except SchemaError as error:
-            return [Finding(Fault.SCHEMA_BEHIND, str(error), "tasklib migrate")]
+            return [Finding(Fault.SCHEMA_BEHIND, str(error), _remedy_of(error))]
         except StorageError as error:
             if not _has_log(queue):
                 return [_not_wal(error)]
@@ -37,9 +37,17 @@ def _old_sqlite() -> Finding:
     return Finding(Fault.OLD_SQLITE, text, "use a newer Python, or a system with a newer SQLite")
 
 
-def _has_log(queue: TaskQueue) -> bool:
-    from tasklib.storage.sqlite.database import SqliteDatabase
+def _remedy_of(error: SchemaError) -> str:
+    match error:
+        case SchemaTooNew():
+            return "upgrade tasklib here"
+        case ForeignTable():
+            return "use another schema or file"
+        case _:
+            return "tasklib migrate"
 
+
+def _has_log(queue: TaskQueue) -> bool:
     return not isinstance(queue.database, SqliteDatabase) or queue.database.has_write_ahead_log()
 
 

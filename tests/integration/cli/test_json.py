@@ -50,6 +50,7 @@ def words(tasklib: CommandLine, tmp_path: Path) -> dict[str, list[str]]:
         "retry --all-matching": "retry --all-matching --dry-run",
         "cancel --all-matching": "cancel --all-matching --dry-run",
         "delete --all-matching": "delete --all-matching --dry-run",
+        "priority N": f"priority 9 {waiting}",
         "cleanup": "cleanup --older-than 1d",
         "redrive GROUP": f"redrive {group.id}",
         "schedules add NAME": "schedules add NAME --task job --every 1d",
