@@ -1,7 +1,7 @@
 /** What the service tells by itself: numbers as they change, and whether we still hear it. */
 
 import { computed, signal } from "@preact/signals";
-import type { Stats } from "./api/client";
+import { settled, type Stats } from "./api/client";
 import { root } from "./router";
 
 export interface Snapshot {
@@ -41,6 +41,18 @@ export function hold(held: boolean): void {
   } else {
     connection.value = "connecting";
     restart();
+  }
+}
+
+/** Do something while this page asks nothing else, neither before it is done nor still. */
+export async function alone<T>(work: () => Promise<T>): Promise<T> {
+  const held = connection.peek() === "held";
+  hold(true);
+  await settled();
+  try {
+    return await work();
+  } finally {
+    hold(held);
   }
 }
 

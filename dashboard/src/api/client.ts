@@ -44,14 +44,24 @@ interface Answer<T> {
   response: Response;
 }
 
+let underWay = 0;
+
+/** Wait until every question is answered. */
+export async function settled(): Promise<void> {
+  while (underWay) await new Promise((done) => setTimeout(done, 20));
+}
+
 /** The data of an answer, or a Problem; who is not signed in any more is led to where they can. */
 export async function take<T>(asked: Promise<Answer<T>>): Promise<T> {
   let answer: Answer<T>;
+  underWay++;
   try {
     answer = await asked;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Problem(0, "The service cannot be reached.");
+  } finally {
+    underWay--;
   }
   if (answer.response.ok) return answer.data as T;
   if (answer.response.status === 401) location.reload();

@@ -6,6 +6,7 @@ import { href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { Ago, Button, Empty, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
+import { Table } from "../ui/table";
 
 const PAGE = 50;
 
@@ -21,23 +22,11 @@ export function Audit() {
   return (
     <Panel title="Audit log" aside="Every change made over HTTP">
       <Listed source={log} some={entries.length > 0} empty={<Empty title="Nothing was changed yet." />}>
-        <div class="scroller" tabIndex={0} role="region" aria-label="Audit log">
-          <table class="rows stacked">
-            <thead>
-              <tr>
-                <th>What</th>
-                <th>Who</th>
-                <th>From</th>
-                <th>When</th>
-              </tr>
-            </thead>
-            <tbody>
-              {entries.map((entry) => (
-                <Row key={entry.seq} entry={entry} />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table label="Audit log" columns={["What", "Who", "From", "When"]}>
+          {entries.map((entry) => (
+            <Row key={entry.seq} entry={entry} />
+          ))}
+        </Table>
         <nav class="pages inside" aria-label="Pages of the audit log">
           <Button disabled={!before} onClick={() => setQuery({ before: null })}>
             Newest

@@ -11,6 +11,7 @@ import { attempt, say } from "../toasts";
 import { Ago, Badge, Button, Empty, PageHead, shownStatus } from "../ui/basic";
 import { confirm } from "../ui/dialog";
 import { Listed } from "../ui/listed";
+import { Table } from "../ui/table";
 import { ScheduleDialog } from "./schedule_form";
 
 export function SchedulesPage() {
@@ -31,28 +32,11 @@ export function SchedulesPage() {
         )}
       </PageHead>
       <Listed source={schedules} some={known.length > 0} empty={<NoSchedules />}>
-        <div class="scroller" tabIndex={0} role="region" aria-label="Schedules">
-          <table class="rows framed stacked">
-            <thead>
-              <tr>
-                <th>Schedule</th>
-                <th>When</th>
-                <th>Next runs</th>
-                <th>Last run</th>
-                {can("operate") && (
-                  <th class="doing">
-                    <span class="unseen">Actions</span>
-                  </th>
-                )}
-              </tr>
-            </thead>
-            <tbody>
-              {known.map((schedule) => (
-                <Row key={schedule.name} schedule={schedule} edit={() => setEditing(schedule)} refresh={refresh} />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table label="Schedules" columns={["Schedule", "When", "Next runs", "Last run"]} acts={can("operate")} framed>
+          {known.map((schedule) => (
+            <Row key={schedule.name} schedule={schedule} edit={() => setEditing(schedule)} refresh={refresh} />
+          ))}
+        </Table>
       </Listed>
       {editing && (
         <ScheduleDialog

@@ -12,6 +12,7 @@ import { Ago, Badge, Bar, Button, Empty, PageHead, shownStatus } from "../ui/bas
 import { Controls } from "../ui/controls";
 import { Listed } from "../ui/listed";
 import { openSubmit } from "../ui/submit";
+import { ActionsHead } from "../ui/table";
 import { now } from "../clock";
 import { Filters } from "./filters";
 import { countFrom, criteria, type Filter, filterOf, isEmpty, listQuery } from "./filter";
@@ -111,11 +112,7 @@ function TaskTable({ tasks, selected, select }: TableProps) {
           <th class="number">Attempts</th>
           <th class="number">Took</th>
           <th>Created</th>
-          {operates && (
-            <th class="doing">
-              <span class="unseen">Actions</span>
-            </th>
-          )}
+          {operates && <ActionsHead />}
         </tr>
       </thead>
       <tbody>

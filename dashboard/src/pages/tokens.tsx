@@ -2,12 +2,14 @@
 
 import { useState } from "preact/hooks";
 import { api, take, type Token } from "../api/client";
+import { alone } from "../live";
 import { useResource } from "../resource";
 import { loadSession, session } from "../session";
 import { attempt } from "../toasts";
 import { Ago, Button, Choice, Copy, Empty, Panel } from "../ui/basic";
 import { confirm, Dialog, FormDialog } from "../ui/dialog";
 import { Listed } from "../ui/listed";
+import { Table } from "../ui/table";
 
 export function Tokens() {
   const tokens = useResource("tokens", (signal) => take(api.GET("/api/tokens", { signal })), { every: 10_000 });
@@ -21,27 +23,11 @@ export function Tokens() {
   return (
     <Panel title="Tokens" aside={make}>
       <Listed source={tokens} some={known.length > 0} empty={<NoTokens />} rows={2}>
-        <div class="scroller" tabIndex={0} role="region" aria-label="Tokens">
-          <table class="rows stacked">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Role</th>
-                <th>Begins</th>
-                <th>Last used</th>
-                <th>Expires</th>
-                <th class="doing">
-                  <span class="unseen">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {known.map((token) => (
-                <Row key={token.id} token={token} refresh={tokens.refresh} />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table label="Tokens" columns={["Name", "Role", "Begins", "Last used", "Expires"]} acts>
+          {known.map((token) => (
+            <Row key={token.id} token={token} refresh={tokens.refresh} />
+          ))}
+        </Table>
       </Listed>
       {making && (
         <TokenDialog
@@ -126,13 +112,13 @@ function TokenDialog({ first, close }: { first: boolean; close: () => void }) {
     const days = DAYS[form.get("expires") as string];
     const role = form.get("role") as Token["role"];
     const expiresAt = days ? { expiresAt: new Date(Date.now() + days * 86_400_000).toISOString() } : {};
-    const made = await take(api.POST("/api/tokens", { body: { name: (form.get("name") as string).trim(), role, ...expiresAt } }));
-    setSecret(made.secret);
-    // The first token closes the door behind us, so we go through it at once.
-    if (first) {
-      await take(api.POST("/api/session", { headers: { Authorization: `Bearer ${made.secret}` } }));
-      await loadSession();
-    }
+    const make = async () => {
+      const made = await take(api.POST("/api/tokens", { body: { name: (form.get("name") as string).trim(), role, ...expiresAt } }));
+      setSecret(made.secret);
+      return made.secret;
+    };
+    // The first token closes the door behind us: we go through it at once, and nobody of us knocks meanwhile.
+    await (first ? alone(async () => enter(await make())) : make());
     return false;
   };
   if (secret) return <Secret secret={secret} close={close} />;
@@ -153,6 +139,11 @@ function TokenDialog({ first, close }: { first: boolean; close: () => void }) {
       </label>
     </FormDialog>
   );
+}
+
+async function enter(secret: string): Promise<void> {
+  await take(api.POST("/api/session", { headers: { Authorization: `Bearer ${secret}` } }));
+  await loadSession();
 }
 
 function Secret({ secret, close }: { secret: string; close: () => void }) {

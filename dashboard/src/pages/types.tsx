@@ -11,7 +11,20 @@ import { can } from "../session";
 import { Button, Empty, PageHead } from "../ui/basic";
 import { LimitDialog, PauseDialog } from "../ui/controls";
 import { Listed } from "../ui/listed";
+import { Table } from "../ui/table";
 import "../styles/types.css";
+
+const COLUMNS = [
+  "Type",
+  { name: "Waiting", number: true },
+  { name: "Running", number: true },
+  { name: "Completed", number: true },
+  { name: "Failed", number: true },
+  { name: "Waited p50 · p95", number: true, title: "Half, and 95 of 100, waited at most so long in the last hour" },
+  { name: "Ran p50 · p95", number: true, title: "Half, and 95 of 100, ran at most so long in the last hour" },
+  { name: "Workers", number: true },
+  "Limits",
+];
 
 export function TypesPage() {
   const types = useResource("all types", (signal) => take(api.GET("/api/types", { signal })), { live: true });
@@ -28,40 +41,18 @@ export function TypesPage() {
     <>
       <PageHead title="Types" />
       <Listed source={types} some={known.length > 0} empty={<Empty title="No type of task is known yet." />}>
-        <div class="scroller" tabIndex={0} role="region" aria-label="Types">
-          <table class="rows framed stacked">
-            <thead>
-              <tr>
-                <th>Type</th>
-                <th class="number">Waiting</th>
-                <th class="number">Running</th>
-                <th class="number">Completed</th>
-                <th class="number">Failed</th>
-                <th class="number" title="Half, and 95 of 100, waited at most so long in the last hour">Waited p50 · p95</th>
-                <th class="number" title="Half, and 95 of 100, ran at most so long in the last hour">Ran p50 · p95</th>
-                <th class="number">Workers</th>
-                <th>Limits</th>
-                {can("operate") && (
-                  <th class="doing">
-                    <span class="unseen">Actions</span>
-                  </th>
-                )}
-              </tr>
-            </thead>
-            <tbody>
-              {known.map((type) => (
-                <Row
-                  key={type.type}
-                  type={type}
-                  control={control.data}
-                  work={work.data?.find((each) => each.type === type.type)}
-                  ask={(what) => setAsking({ what, type: type.type })}
-                  refresh={close}
-                />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table label="Types" columns={COLUMNS} acts={can("operate")} framed>
+          {known.map((type) => (
+            <Row
+              key={type.type}
+              type={type}
+              control={control.data}
+              work={work.data?.find((each) => each.type === type.type)}
+              ask={(what) => setAsking({ what, type: type.type })}
+              refresh={close}
+            />
+          ))}
+        </Table>
       </Listed>
       {asking?.what === "pause" && <PauseDialog type={asking.type} close={close} />}
       {asking?.what === "limits" && <LimitDialog type={asking.type} close={close} />}
