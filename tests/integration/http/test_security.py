@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -316,3 +317,30 @@ def test_who_asks_at_once_shares_the_question_whether_a_token_exists(
     assert asked <= 2
     make_token(queue)
     assert queue.run_coroutine(check.any_exists())
+
+
+def test_payloads_and_results_are_bounded(queue: Face) -> None:
+    queue.plain.config = queue.plain.config.with_(max_payload_bytes=1000, max_result_bytes=1000)
+    with client_of(queue, None) as client:
+        refused = client.post("/api/tasks", {"type": "job", "payload": "x" * 1001})
+        assert (refused.status_code, refused.json()["field"]) == (400, "payload")
+        assert client.post("/api/tasks", {"type": "job", "payload": "x" * 900}).status_code == 201
+        worker = client.post("/api/workers", {"workerId": "w", "types": ["job"]}).json()["instance"]
+        (task,) = client.post(f"/api/workers/{worker}/claim", {"limit": 1}).json()["tasks"]
+        ending = {"version": task["version"], "result": "x" * 1001}
+        refused = client.post(f"/api/tasks/{task['id']}/complete", ending)
+        assert (refused.status_code, refused.json()["field"]) == (400, "result")
+
+
+@pytest.mark.parametrize("text", ["'; DROP TABLE tasks; --", '" OR 1=1 --', "%_\\", "{schema} :name %(name)s $1 ?"])
+def test_whatever_is_sent_is_data(queue: Face, http: Client, text: str) -> None:
+    other = http.create("other", {"note": "n"})["id"]
+    made = http.create(text, {"note": text}, tags={text.replace("=", ""): text}, uniqueKey=text, concurrencyKey=text)[
+        "id"
+    ]
+    for asked in ({"type": text}, {"search": text}, {"uniqueKey": text}, {"concurrencyKey": text}):
+        assert [task["id"] for task in http.get("/api/tasks", params=asked).json()["tasks"]] == [made], asked
+    assert http.post("/api/tasks/pause", {"type": text, "reason": text}).status_code == 200
+    assert http.put(f"/api/schedules/{quote(text, safe='')}", {"type": text, "every": 60}).status_code == 200
+    assert http.post("/api/tasks/bulk", {"action": "cancel", "filter": {"type": text}}).json()["changed"] == 1
+    assert queue.read(other).state == "pending"
