@@ -113,7 +113,7 @@ async def test_a_worker_told_to_stop_while_the_database_is_away_stops_in_time(qu
         cut.is_away = True
         told = time.monotonic()
 
-    assert time.monotonic() - told < 8
+    assert time.monotonic() - told < 20
     cut.is_away = False
     # Nobody has signed off, so others find out.
     assert [worker.alive for worker in await queue.aworkers()] == [False]
