@@ -44,7 +44,7 @@ bench: setup  ## measure throughput and latency
 	@$(VENV) -m bench $(ARGS)
 
 chaos: setup  ## run the long fault-injection tests
-	@$(VENV) -m tools.run_tests -m chaos $(ARGS)
+	@TEST_WORKERS=$${TEST_WORKERS:-2} $(VENV) -m tools.run_tests -m chaos $(ARGS)
 
 snapshot: setup  ## regenerate the files made from others (schema snapshots)
 	@$(VENV) -m tools.check_generated --write

@@ -10,6 +10,8 @@ SLOW_SECONDS = 0.05
 """Tasks slower than this are not claimed ahead at all."""
 MAX_BUFFER = 800
 MAX_CLAIM = 1000
+REFILL_BELOW = 0.5
+"""How much of the buffer is left when the next claim is sent: it should be back before the rest is done."""
 SMOOTHING = 0.2
 
 
@@ -47,8 +49,8 @@ class ClaimSize:
         return min(MAX_BUFFER, int(BUFFER_SECONDS / max(self._duration, 1e-5) * self._concurrency))
 
     def next_claim(self, running: int, buffered: int) -> int:
-        """How many tasks to ask for now; 0 while the buffer is still half full, so that claims stay large."""
+        """How many tasks to ask for now; 0 while the buffer is still full enough, so that claims stay large."""
         free = self._concurrency - running
-        if buffered > self.buffer // 2 and buffered >= free:
+        if buffered > self.buffer * REFILL_BELOW and buffered >= free:
             return 0
         return min(max(0, free + self.buffer - buffered), self._batch_size)
