@@ -17,8 +17,8 @@ from tasklib.worker.periodic import Periodic
 EVERY_SECONDS = 30.0
 TURN_SECONDS = 60.0
 """A worker that dies in its turn is replaced after so long."""
-REST = 19.0
-"""After each page it rests so many times as long as that took: it takes a twentieth of one connection at most."""
+REST = 29.0
+"""After each page it rests so many times as long as that took: it takes a thirtieth of one connection at most."""
 
 log = logging.getLogger("tasklib.worker")
 
