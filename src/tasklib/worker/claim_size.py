@@ -8,9 +8,9 @@ BUFFER_SECONDS = 0.1
 """A claimed task waits in the buffer at most about this long."""
 SLOW_SECONDS = 0.05
 """Tasks slower than this are not claimed ahead at all."""
-MAX_BUFFER = 800
+MAX_BUFFER = 600
 MAX_CLAIM = 1000
-REFILL_BELOW = 0.5
+REFILL_BELOW = 0.7
 """How much of the buffer is left when the next claim is sent: it should be back before the rest is done."""
 SMOOTHING = 0.2
 

@@ -26,7 +26,7 @@ from tasklib.worker.running import RunningTasks
 
 SLICE_SECONDS = 0.005
 """How long a lane works before others have the event loop."""
-SLICE_TASKS = 250
+SLICE_TASKS = 150
 """How many ends it collects at most: the database records them while the lane goes on."""
 
 Completed = list[tuple[ClaimedTask, Completion]]
