@@ -85,6 +85,8 @@ async def main() -> None:
             task = globals()[name]
             await atime_calls(lambda _: task.asubmit_many(({"n": n} for n in range(count)), keep_ids=False), 1)
         case "paced":
+            for n in range(3):  # A program that submits all day is connected, and has its statement ready.
+                await queue.aenqueue("in_coroutine", {"n": n})
             await apace(lambda t: queue.aenqueue("timed", {"t": t}), count)
         case "busy":
             await be_busy()

@@ -114,6 +114,10 @@ class Claimer:
                     failures = 0
                 if len(claimed.tasks) == wanted:
                     await self._declare_busy()
+                elif claimed.tasks:
+                    # They begin before the next claim is made ready, which takes longer than to start them.
+                    self._hand.start_waiting()
+                    await asyncio.sleep(0)
                 await self._look_again(claimed)
             except TaskLibError as error:
                 failures += 1
