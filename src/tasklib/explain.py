@@ -232,7 +232,7 @@ def _finished(seen: Evidence, phase: Phase) -> Reason:
         Phase.COMPLETED: f"it completed at {moment}",
         Phase.CANCELLED: f"it was cancelled at {moment}",
         Phase.BURIED: f"it was buried at {moment}: {task.lost_count} workers vanished while they ran it",
-        Phase.FAILED: f"it failed for good at {moment} after {task.attempts} attempts",
+        Phase.FAILED: f"it failed for good at {moment}, in attempt {task.attempts}",
     }
     text = texts[phase] + (f" ({last[0]})" if last and phase is not Phase.COMPLETED else "")
     remedy = None if phase is Phase.COMPLETED else "retry it by hand"

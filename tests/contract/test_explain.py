@@ -235,7 +235,7 @@ def test_tasks_that_failed_or_were_buried(bench: Bench) -> None:
             failed,
             "failed",
             START,
-            "it failed for good at 2026-11-15T12:00:00+00:00 after 1 attempts (IOError: no route)",
+            "it failed for good at 2026-11-15T12:00:00+00:00, in attempt 1 (IOError: no route)",
         ),
         (buried, "buried", bench.clock.now(), "it was buried at 2026-11-15T12:00:31+00:00: 1 workers vanished"),
     ]:

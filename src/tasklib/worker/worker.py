@@ -139,7 +139,7 @@ class Worker:
         await self._database.arun(
             lambda: workers.register_worker(self._registration(instance), self._queue.clock.now())
         )
-        log.info("worker %s started, %d names known", self.worker_id, len(self._names()))
+        log.info("worker %s started; names known: %d", self.worker_id, len(self._names()))
         return heartbeat
 
     async def _as_instance(self, heartbeat: Heartbeat, work: Callable[[Claimer], Awaitable[None]]) -> None:
