@@ -65,7 +65,7 @@ class PostgresListener:
         while not self._closed.is_set():
             try:
                 with self._connect() as connection:
-                    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+                    _ask(connection, sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
                     self._listening.set()
                     self._tell("changed")
                     if failures:
@@ -92,7 +92,7 @@ class PostgresListener:
                 if self._closed.is_set():
                     return
             if time.monotonic() - heard > CHECK_SECONDS:
-                _check(connection)
+                _ask(connection, sql.SQL("SELECT 1"))
                 heard = time.monotonic()
 
     def _tell(self, event: str) -> None:
@@ -102,8 +102,8 @@ class PostgresListener:
             listener(event)
 
 
-def _check(connection: Connection[Any]) -> None:
-    """Ask whether the other side still answers; raises psycopg's error if not.
+def _ask(connection: Connection[Any], statement: sql.SQL | sql.Composed) -> None:
+    """Run a statement that must be answered soon; raises psycopg's error if it is not.
 
     A pooler or load balancer that hangs acknowledges what it is sent, so no timeout of TCP's ends the wait: we do.
     """
@@ -111,7 +111,7 @@ def _check(connection: Connection[Any]) -> None:
     overdue.daemon = True
     overdue.start()
     try:
-        connection.execute("SELECT 1")
+        connection.execute(statement)
     finally:
         overdue.cancel()
 
