@@ -82,6 +82,11 @@ class Finisher:
         while self._writing is not None and not self._writing.done():
             await asyncio.shield(self._writing)
 
+    def give_up(self) -> None:
+        """Try no longer to record what is left: others take it back."""
+        if self._writing is not None:
+            self._writing.cancel()
+
     async def _write(self) -> None:
         while self._completions or self._endings or self._lines:
             if self._lines:

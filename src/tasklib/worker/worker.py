@@ -139,7 +139,7 @@ class Worker:
         await self._database.arun(
             lambda: workers.register_worker(self._registration(instance), self._queue.clock.now())
         )
-        log.info("worker %s started; names known: %d", self.worker_id, len(self._names()))
+        log.info("worker %s started, %d names known", self.worker_id, len(self._names()))
         return heartbeat
 
     async def _as_instance(self, heartbeat: Heartbeat, work: Callable[[Claimer], Awaitable[None]]) -> None:
@@ -221,6 +221,8 @@ class Worker:
         except (TimeoutError, TaskLibError) as error:
             log.error("stopping without the database: what this worker ran is taken back by others: %s", error)  # noqa: TRY400
             signed_off = False
+            if self._stopping:
+                self._finisher.give_up()
         for service in services:
             await service.stop()
         await asyncio.to_thread(heartbeat.stop)
