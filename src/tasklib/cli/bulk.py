@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ def submit_file(
     """Submit every line of the file from one on; stop before the first chunk that has a wrong line."""
     with _opened(file) as stream:
         rows = read_rows(stream, kind_of(file, kind), name)
-        with cli.out.progress(f"Submitting {file}", _size(stream)) as progress:
+        with cli.out.progress(f"Submitting {os.path.basename(file)}", _size(stream)) as progress:
             outcome = _submit(
                 cli, ((n, r) for n, r in rows if n >= from_line), options, dry_run, lambda: progress(_position(stream))
             )
