@@ -18,7 +18,8 @@ LAYERS = {
     ),
     "storage": "storage",
     "engine": (
-        "middleware submission twin waiting task_worker queue worker listing manage doctor fluent default testing"
+        "middleware submission twin waiting task_worker queue worker listing action manage doctor "
+        "fluent default testing"
     ),
     "front": "http cli contrib pytest_plugin",
     "root": "__init__ __main__",

@@ -14,6 +14,7 @@ type StatusFilter = NonNullable<BulkFilter["status"]>[number];
 const POSSIBLE: Record<Action, StatusFilter[]> = {
   retry: ["failed", "retrying", "cancelled", "buried", "completed"],
   cancel: ["pending", "delayed", "processing", "retrying"],
+  prioritize: ["pending", "delayed", "processing", "retrying"],
   delete: ["completed", "failed", "cancelled", "buried"],
 };
 /** In bulk nothing that went well is run again. */
@@ -21,8 +22,10 @@ const IN_BULK: Record<Action, StatusFilter[]> = {
   ...POSSIBLE,
   retry: ["failed", "retrying", "cancelled", "buried"],
 };
-export const VERBS: Record<Action, string> = { retry: "Retry", cancel: "Cancel", delete: "Delete" };
-const DONE: Record<Action, string> = { retry: "started anew", cancel: "cancelled", delete: "deleted" };
+export const ACTIONS: Action[] = ["retry", "cancel", "prioritize", "delete"];
+export const VERBS: Record<Action, string> = { retry: "Retry", cancel: "Cancel", prioritize: "Prioritize", delete: "Delete" };
+const DONE: Record<Action, string> = { retry: "started anew", cancel: "cancelled", prioritize: "prioritized", delete: "deleted" };
+const DANGEROUS: Action[] = ["cancel", "delete"];
 
 export function isPossible(action: Action, status: Shown): boolean {
   return action === "delete" && status === "retrying" ? false : POSSIBLE[action].includes(status);
@@ -33,26 +36,51 @@ export function changed(): void {
   tick.value++;
 }
 
-export function act(action: Action, task: Pick<Task, "id" | "type">, shown: Shown, after?: () => void): void {
-  const params = { path: { task_id: task.id } };
+export function act(action: Action, task: Pick<Task, "id" | "type" | "priority">, shown: Shown, after?: () => void): void {
   const name = `${task.type} ${shortId(task.id)}`;
-  const work = async () => {
-    const done = await attempt(async () => {
-      if (action === "retry") {
-        const query = shown === "completed" ? { force: true } : {};
-        await take(api.POST("/api/tasks/{task_id}/retry", { params: { ...params, query } }));
-      } else if (action === "cancel") await take(api.POST("/api/tasks/{task_id}/cancel", { params }));
-      else await take(api.DELETE("/api/tasks/{task_id}", { params }));
-      changed();
-    });
-    if (!done) return;
+  const work = async (form?: FormData) => {
+    await send(action, task.id, shown, form);
+    changed();
     const asked = action === "cancel" && shown === "processing";
     say(asked ? `${name} was asked to stop.` : `${name} was ${DONE[action]}.`);
     after?.();
   };
-  if (action === "retry" && shown !== "completed") void work();
-  else confirm({ title: `${VERBS[action]} 1 task?`, verb: `${VERBS[action]} 1 task`, danger: action !== "retry", work, text: warning(action, name, shown) });
+  if (action === "retry" && shown !== "completed") void attempt(work);
+  else
+    confirm({
+      title: `${VERBS[action]} 1 task?`,
+      verb: `${VERBS[action]} 1 task`,
+      danger: DANGEROUS.includes(action),
+      text: warning(action, name, shown),
+      fields: action === "prioritize" && <Priority now={task.priority} />,
+      work,
+    });
 }
+
+function send(action: Action, id: string, shown: Shown, form?: FormData): Promise<unknown> {
+  const params = { path: { task_id: id } };
+  switch (action) {
+    case "retry":
+      return take(api.POST("/api/tasks/{task_id}/retry", { params: { ...params, query: { force: shown === "completed" } } }));
+    case "cancel":
+      return take(api.POST("/api/tasks/{task_id}/cancel", { params }));
+    case "prioritize":
+      return take(api.POST("/api/tasks/{task_id}/priority", { params, body: { priority: priorityOf(form) } }));
+    case "delete":
+      return take(api.DELETE("/api/tasks/{task_id}", { params }));
+  }
+}
+
+function Priority({ now }: { now?: number }) {
+  return (
+    <label class="field stacked">
+      Priority (higher runs first)
+      <input name="priority" type="number" step="1" required autofocus defaultValue={String(now ?? 0)} />
+    </label>
+  );
+}
+
+const priorityOf = (form?: FormData): number => Number(form?.get("priority"));
 
 function warning(action: Action, name: string, shown: Shown): Counted {
   const texts: Record<Action, string> = {
@@ -61,6 +89,10 @@ function warning(action: Action, name: string, shown: Shown): Counted {
       shown === "processing"
         ? `${name} is running. Its worker is asked to stop it; if it completes first, it stays completed.`
         : `${name} will not run. It can be retried later.`,
+    prioritize:
+      shown === "processing"
+        ? `${name} is running. It has the priority from its next attempt on.`
+        : `${name} runs before what waits with a lower one.`,
     delete: `${name} is removed for good, with its result and its history.`,
   };
   return { body: <p>{texts[action]}</p> };
@@ -70,19 +102,25 @@ function warning(action: Action, name: string, shown: Shown): Counted {
 export function actOnMatching(action: Action, filter: BulkFilter, what: string, after?: () => void): void {
   const wanted = filter.status?.length ? filter.status : IN_BULK[action];
   const status = wanted.filter((each) => IN_BULK[action].includes(each));
-  const body = (dryRun: boolean) => ({ action, filter: { ...filter, status }, dryRun });
+  const post = (dryRun: boolean, priority: number) => {
+    const only = action === "prioritize" ? { priority } : {};
+    return take(api.POST("/api/tasks/bulk", { body: { action, filter: { ...filter, status }, dryRun, ...only } }));
+  };
   confirm({
     title: `${VERBS[action]} tasks?`,
     verb: VERBS[action],
-    danger: action !== "retry",
-    text: status.length ? counted(action, what, take(api.POST("/api/tasks/bulk", { body: body(true) }))) : none(action),
-    work: async () => {
-      const done = await attempt(async () => {
-        const answer = await take(api.POST("/api/tasks/bulk", { body: body(false) }));
-        say(`${plural(answer.changed, "task")} ${answer.changed === 1 ? "was" : "were"} ${DONE[action]}.`);
-      });
-      changed();
-      if (done) after?.();
+    danger: DANGEROUS.includes(action),
+    text: status.length ? counted(action, what, post(true, 0)) : none(action),
+    fields: action === "prioritize" && <Priority />,
+    work: async (form) => {
+      try {
+        const answer = await post(false, priorityOf(form));
+        say(`${plural(answer.changed, "task")} ${verb(answer.changed, "was", "were")} ${DONE[action]}.`);
+      } finally {
+        // What is refused half-way has changed some of them.
+        changed();
+      }
+      after?.();
     },
   });
 }
@@ -93,6 +131,7 @@ async function counted(action: Action, what: string, dry: Promise<{ changed: num
   const loss: Record<Action, string> = {
     retry: `${verb(number, "runs", "run")} again from the first attempt`,
     cancel: "will not run",
+    prioritize: `${verb(number, "gets", "get")} this priority`,
     delete: `${verb(number, "is", "are")} removed for good`,
   };
   return {
@@ -105,7 +144,7 @@ async function counted(action: Action, what: string, dry: Promise<{ changed: num
 }
 
 function none(action: Action): Counted {
-  const done = { retry: "retried", cancel: "cancelled", delete: "deleted" }[action];
+  const done = { retry: "retried", cancel: "cancelled", prioritize: "prioritized", delete: "deleted" }[action];
   const states = IN_BULK[action].join(", ");
   return { body: <p>None of them can be {done}: that takes tasks that are {states}.</p>, nothing: true };
 }

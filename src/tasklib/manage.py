@@ -5,14 +5,14 @@ The command line uses the blocking form of each method; the awaiting one has an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
-from tasklib.errors import ConfigurationError
+from tasklib.action import Action, act_on_all, act_on_one, count_all, possible
 from tasklib.explain import Explanation
 from tasklib.explain import explain as explain_evidence
 from tasklib.listing import Lists, required
@@ -28,14 +28,6 @@ from tasklib.storage.operations.numbers import Depth, Work
 from tasklib.storage.statement import Operation
 from tasklib.task import QueueStats, Task, TaskFilter, TaskId, TaskState, WorkerInfo
 from tasklib.twin import operation
-
-
-class Action(StrEnum):
-    """What a person can do to tasks."""
-
-    RETRY = "retry"
-    CANCEL = "cancel"
-    DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +77,10 @@ class Manage(Lists):
     aget = get.twin
 
     @operation
-    def act(self, action: Action, task_id: Id) -> Operation[Task]:
+    def act(self, action: Action, task_id: Id, *, priority: int | None = None) -> Operation[Task]:
         """Do it to one task: the task as it is then, or a deleted one as it was."""
-        return self.redactor.task((yield from _act(action, require_id(task_id), self.queue.clock.now())))
+        task = yield from act_on_one(action, require_id(task_id), priority, self.queue.clock.now())
+        return self.redactor.task(task)
 
     aact = act.twin
 
@@ -128,17 +121,21 @@ class Manage(Lists):
 
     @operation
     def act_on_matching(
-        self, action: Action, which: TaskFilter, *, dry_run: bool = False, told: Told | None = None
+        self,
+        action: Action,
+        which: TaskFilter,
+        *,
+        priority: int | None = None,
+        dry_run: bool = False,
+        told: Told | None = None,
     ) -> Operation[int]:
         """Do it to every matching task in a state that allows it; how many it was, or with `dry_run` would be."""
         chosen, now = possible(action, which), self.queue.clock.now()
 
         def act(chosen: TaskFilter, before: int = 0) -> Operation[int]:
-            return (
-                yield from _COUNTED[action](chosen, now)
-                if dry_run
-                else _IN_BULK[action](chosen, now, _told_from(told, before))
-            )
+            if dry_run:
+                return (yield from count_all(action, chosen, now))
+            return (yield from act_on_all(action, chosen, priority, now, _told_from(told, before)))
 
         if not self.is_judged(chosen):
             return (yield from act(chosen))
@@ -228,16 +225,6 @@ class Manage(Lists):
     awork_by_type = work_by_type.twin
 
 
-def possible(action: Action, which: TaskFilter) -> TaskFilter:
-    """The filter narrowed to states that allow the action; a state that never does is an error that says so."""
-    wrong = [state for state in which.states if state not in POSSIBLE[action]]
-    if wrong:
-        raise ConfigurationError(
-            f"{action} is not possible for {', '.join(wrong)} tasks, only for {', '.join(POSSIBLE[action])}"
-        )
-    return replace(which, states=which.states or DEFAULTS[action])
-
-
 def as_data(value: Any) -> Any:
     """The value as JSON knows it: objects by their Python field names, times in ISO-8601 with Z, ids as text."""
     if isinstance(value, datetime):
@@ -251,18 +238,6 @@ def as_data(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_data(entry) for entry in value]
     return value
-
-
-def _act(action: Action, task_id: UUID, now: datetime | None) -> Operation[Task]:
-    match action:
-        case Action.RETRY:
-            return (yield from actions.retry_task(task_id, now))
-        case Action.CANCEL:
-            return (yield from actions.cancel_task(task_id, now))
-        case Action.DELETE:
-            task = yield from required(task_id)
-            yield from actions.delete_task(task_id)
-            return task
 
 
 def _told_from(told: Told | None, before: int) -> Told | None:
@@ -286,28 +261,4 @@ def _type_info(name: str, stats: QueueStats, known: Iterable[WorkerInfo], pauses
     )
 
 
-POSSIBLE: Final[Mapping[Action, tuple[str, ...]]] = {
-    Action.RETRY: ("failed", "retrying", "cancelled", "buried", "completed"),
-    Action.CANCEL: ("pending", "delayed", "running", "retrying"),
-    Action.DELETE: ("completed", "failed", "cancelled", "buried"),
-}
-"""The states in which an action can happen."""
-
-DEFAULTS: Final[Mapping[Action, tuple[str, ...]]] = {
-    Action.RETRY: ("failed", "buried"),
-    Action.CANCEL: ("pending", "running", "retrying"),
-    Action.DELETE: POSSIBLE[Action.DELETE],
-}
-"""The states meant by a bulk action that names none: what was cancelled or completed is not run again by accident."""
-
-_IN_BULK: Final[Mapping[Action, Callable[[TaskFilter, datetime | None, Told | None], Operation[int]]]] = {
-    Action.RETRY: actions.retry_matching,
-    Action.CANCEL: actions.cancel_matching,
-    Action.DELETE: actions.delete_matching,
-}
-_COUNTED: Final[Mapping[Action, Callable[[TaskFilter, datetime | None], Operation[int]]]] = {
-    Action.RETRY: actions.count_retries,
-    Action.CANCEL: actions.count_live,
-    Action.DELETE: actions.count_deletes,
-}
 _WHOLE: Final = 1 << 40

@@ -155,6 +155,44 @@ def test_a_new_task_and_the_same_again_with_edits(page: Page, site: Site, queue:
     assert (second.kwargs, second.priority, second.max_retries) == ({"to": "grace"}, 7, first.max_retries)
 
 
+def test_a_secret_left_untouched_keeps_its_stored_value(page: Page, site: Site, queue: TaskQueue) -> None:
+    task_id = queue.enqueue("email.relay", {"to": "ada", "api_key": "s3cret", "login": {"password": "hunter2"}}).id
+    page.goto(f"{site.url}/tasks/{task_id}")
+    page.get_by_role("button", name="Submit again").click()
+    field = page.get_by_label("Payload (JSON)")
+    shown = json.loads(field.input_value())
+    assert shown == {"to": "ada", "api_key": "**********", "login": {"password": "**********"}}
+    field.fill(json.dumps(shown | {"to": "grace", "login": {"password": "changed"}}))
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page).not_to_have_url(f"{site.url}/tasks/{task_id}")
+    again = queue.get(page.url.rpartition("/")[2])
+    assert again.kwargs == {"to": "grace", "api_key": "s3cret", "login": {"password": "changed"}}
+
+
+def test_priorities_of_one_of_some_and_of_all_that_match(page: Page, site: Site, queue: TaskQueue) -> None:
+    ended, *waiting = [*cancelled(queue), *(queue.enqueue("email.send", {"n": n}).id for n in range(3))]
+
+    def give(priority: int) -> str:
+        page.get_by_label("Priority (higher runs first)").fill(str(priority))
+        return confirm(page, "Prioritize")
+
+    page.goto(f"{site.url}/tasks?type=email.send")
+    rows = page.locator("tr[data-row]")
+    rows.first.get_by_role("button", name="Prioritize").click()
+    assert "runs before what waits with a lower one" in give(9)
+    expect(rows.first.get_by_title("Priority")).to_have_text("P9")
+    rows.nth(1).get_by_role("checkbox").check()
+    rows.last.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Prioritize selected").click()
+    assert "1 task of the 2 selected gets this priority" in give(5)
+    expect(rows.nth(1).get_by_title("Priority")).to_have_text("P5")
+    assert [queue.get(each).priority for each in (*waiting, ended)] == [0, 5, 9, 0]
+    page.get_by_role("button", name="Prioritize all").click()
+    assert "3 tasks that match the filter get this priority" in give(-5)
+    expect(rows.get_by_title("Priority")).to_have_text(["P-5", "P-5", "P-5"])
+    assert [queue.get(each).priority for each in (*waiting, ended)] == [-5, -5, -5, 0]
+
+
 def test_actions_of_a_task(page: Page, site: Site, queue: TaskQueue) -> None:
     task_id = queue.enqueue("email.send", {"to": "ada"}).id
     page.goto(f"{site.url}/tasks/{task_id}")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tasklib import ConfigurationError, InvalidTransition, TaskNotFound, TaskQueue
-from tasklib.manage import Action, Manage
+from tasklib.action import Action
+from tasklib.manage import Manage
 from tasklib.task import TaskFilter, TaskState
 
 
@@ -70,6 +71,7 @@ async def test_bulk_actions_count_what_they_would_change(manage: Both, queue: Ta
     for _ in range(3):
         queue.enqueue("job")
     everything = TaskFilter()
+    assert await manage("act_on_matching", Action.PRIORITIZE, everything, priority=4) == 3
     assert await manage("act_on_matching", Action.CANCEL, everything, dry_run=True) == 3
     assert await manage("act_on_matching", Action.CANCEL, everything) == 3
     assert await manage("act_on_matching", Action.RETRY, everything) == 0
@@ -78,6 +80,8 @@ async def test_bulk_actions_count_what_they_would_change(manage: Both, queue: Ta
     assert await manage("act_on_matching", Action.DELETE, everything, dry_run=True) == 0
     with pytest.raises(ConfigurationError, match="delete is not possible for pending tasks"):
         await manage("act_on_matching", Action.DELETE, TaskFilter(states=("pending",)))
+    with pytest.raises(ConfigurationError, match="prioritize needs the priority"):
+        await manage("act_on_matching", Action.PRIORITIZE, everything)
 
 
 async def test_cleanup(manage: Both, queue: TaskQueue) -> None:

@@ -592,7 +592,7 @@ export interface paths {
         put?: never;
         /**
          * Act On Matching
-         * @description Retry, cancel or delete every task that matches; with `dryRun` only count them.
+         * @description Retry, cancel, prioritize or delete every task that matches; with `dryRun` only count them.
          */
         post: operations["act_on_matching_api_tasks_bulk_post"];
         delete?: never;
@@ -958,7 +958,7 @@ export interface components {
          * @description What a person can do to tasks.
          * @enum {string}
          */
-        Action: "retry" | "cancel" | "delete";
+        Action: "retry" | "cancel" | "prioritize" | "delete";
         /**
          * Attempt
          * @description One past attempt.
@@ -1014,6 +1014,11 @@ export interface components {
              */
             dryRun?: boolean;
             filter: components["schemas"]["BulkFilter"];
+            /**
+             * Priority
+             * @description With `prioritize`, and only there: what the tasks shall have.
+             */
+            priority?: number | null;
         };
         /**
          * BulkDone

@@ -1,8 +1,8 @@
 /** One task: what it is, what happened to it, why it is not running, and what can be done. */
 
 import type { ComponentChildren } from "preact";
-import { act, isPossible, VERBS } from "../actions";
-import { type Action, api, take, type TaskDetail } from "../api/client";
+import { act, ACTIONS, isPossible, VERBS } from "../actions";
+import { api, take, type TaskDetail } from "../api/client";
 import { plural, readable, seconds, span } from "../format";
 import { go, href } from "../router";
 import { type Resource, useResource } from "../resource";
@@ -16,7 +16,6 @@ import { Trace } from "../ui/trace";
 import { now } from "../clock";
 import "../styles/task.css";
 
-const ACTIONS: Action[] = ["retry", "cancel", "delete"];
 const WATCHING = 800;
 
 export function TaskPage({ id }: { id: string }) {

@@ -1,7 +1,7 @@
 /** Tasks: which there are, narrowed by a filter that stands in the address, and what can be done to them. */
 
 import { useEffect, useState } from "preact/hooks";
-import { act, actOnMatching, isPossible, VERBS } from "../actions";
+import { act, ACTIONS, actOnMatching, isPossible, VERBS } from "../actions";
 import { type Action, api, take, type Task } from "../api/client";
 import { count, jsonPreview, lastLine, plural, seconds, shortId, span } from "../format";
 import { stats } from "../live";
@@ -18,7 +18,6 @@ import { Filters } from "./filters";
 import { countFrom, criteria, type Filter, filterOf, isEmpty, listQuery } from "./filter";
 import "../styles/tasks.css";
 
-const ACTIONS: Action[] = ["retry", "cancel", "delete"];
 const SIZE = 50;
 /** Milliseconds: the numbers of a large queue are some seconds old, but what happens to its tasks is seen within one. */
 const LOOKING = 800;

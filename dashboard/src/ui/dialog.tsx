@@ -45,15 +45,17 @@ export function Dialog({ title, onClose, children, wide }: DialogProps) {
 interface FormProps extends DialogProps {
   /** The word on the button that sends. */
   verb: string;
-  danger?: boolean;
+  /** The word on the one that does not. */
+  dismiss?: string;
+  danger?: boolean | undefined;
   /** There is nothing to send yet, or nothing at all. */
-  off?: boolean;
+  off?: boolean | undefined;
   /** What is thrown is shown above the button, and the fields stay; false leaves them without a word. */
   send: (form: FormData) => Promise<unknown>;
 }
 
 /** A dialog with fields: sends them once, says what was refused, and closes when it went well. */
-export function FormDialog({ verb, danger, off, send, children, onClose, ...dialog }: FormProps) {
+export function FormDialog({ verb, dismiss = "Cancel", danger, off, send, children, onClose, ...dialog }: FormProps) {
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const submit = async (event: SubmitEvent) => {
@@ -74,7 +76,7 @@ export function FormDialog({ verb, danger, off, send, children, onClose, ...dial
           {problem && <Refusal>{problem}</Refusal>}
         </div>
         <footer>
-          <Button onClick={onClose}>Cancel</Button>
+          <Button onClick={onClose}>{dismiss}</Button>
           <Button kind={danger ? "danger" : "primary"} type="submit" disabled={busy || off}>
             {verb}
           </Button>
@@ -91,7 +93,10 @@ interface Question {
   /** The word on the button that does it. */
   verb: string;
   danger?: boolean;
-  work: () => Promise<unknown>;
+  /** What has to be filled in for it. */
+  fields?: ComponentChildren;
+  /** What is thrown is shown, and the question stays. */
+  work: (form: FormData) => Promise<unknown>;
 }
 
 export interface Counted {
@@ -114,34 +119,21 @@ export function Confirmation() {
 
 function Ask({ asked }: { asked: Question }) {
   const [text, setText] = useState<Counted | null>(null);
-  const [busy, setBusy] = useState(false);
   useEffect(() => {
     Promise.resolve(asked.text).then(setText, (error) => setText({ body: String(error.detail ?? error), nothing: true }));
   }, [asked]);
-  const close = () => (question.value = null);
-  const act = async () => {
-    setBusy(true);
-    try {
-      await asked.work();
-    } finally {
-      close();
-    }
-  };
   return (
-    <Dialog title={asked.title} onClose={close}>
-      <div class="dialog-body" aria-live="polite">
-        {text ? text.body : <p class="soft">Counting …</p>}
-      </div>
-      <footer>
-        <Button onClick={close}>Keep everything as it is</Button>
-        <Button
-          kind={asked.danger ? "danger" : "primary"}
-          disabled={!text || text.nothing || busy}
-          onClick={() => void act()}
-        >
-          {asked.verb}
-        </Button>
-      </footer>
-    </Dialog>
+    <FormDialog
+      title={asked.title}
+      verb={asked.verb}
+      dismiss="Keep everything as it is"
+      danger={asked.danger}
+      off={!text || text.nothing}
+      onClose={() => (question.value = null)}
+      send={asked.work}
+    >
+      <div aria-live="polite">{text ? text.body : <p class="soft">Counting …</p>}</div>
+      {!text?.nothing && asked.fields}
+    </FormDialog>
   );
 }

@@ -13,7 +13,7 @@ from tasklib.cli.exits import CommandFailed, Exit
 from tasklib.cli.options import DryRun, Selection, one_of
 
 if TYPE_CHECKING:
-    from tasklib.manage import Action
+    from tasklib.action import Action
     from tasklib.task import Task, TaskFilter, TaskState
 
 GROUP = "Tasks"
@@ -88,10 +88,8 @@ def priority(
     selection: Selection,
 ) -> None:
     """Give tasks that have not ended another priority."""
-    if selection.all_matching == bool(selection.ids) or selection.search:
-        raise CommandFailed(
-            "which tasks? Give either their ids, or --all-matching with a state, name or tag", Exit.USAGE
-        )
+    if selection.all_matching == bool(selection.ids):
+        raise CommandFailed("which tasks? Give either their ids, or --all-matching with options", Exit.USAGE)
     if selection.ids:
         count = len([cli.manage.queue.set_priority(task_id, number) for task_id in selection.ids])
     else:
@@ -151,7 +149,7 @@ def cleanup(
 
 
 def _ended(states: list[str]) -> list[TaskState]:
-    from tasklib.manage import POSSIBLE, Action
+    from tasklib.action import POSSIBLE, Action
     from tasklib.task import TaskState
 
     if wrong := [each for each in states if each not in POSSIBLE[Action.DELETE]]:
@@ -161,7 +159,7 @@ def _ended(states: list[str]) -> list[TaskState]:
 
 
 def _act(cli: Cli, name: str, selection: Selection) -> None:
-    from tasklib.manage import Action
+    from tasklib.action import Action
     from tasklib.task import TaskFilter
 
     action, which, ids = Action(name), selection.filter, selection.ids
@@ -227,19 +225,16 @@ def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, 
 
 
 def _prioritize_matching(cli: Cli, number: int, selection: Selection) -> int:
-    which = selection.filter
+    from tasklib.action import Action
 
-    def prioritize(*, dry_run: bool) -> int:
-        return cli.manage.queue.set_priority_many(
-            number, state=which.states or None, name=which.name, tags=which.tags, dry_run=dry_run
-        )
-
+    prioritize = partial(cli.manage.act_on_matching, Action.PRIORITIZE, selection.filter, priority=number)
     count = prioritize(dry_run=True)
     if selection.dry_run or not count:
         return count
     if not selection.yes and not cli.out.confirm(f"Give {counted(count)} priority {number}?"):
         raise CommandFailed("nothing was changed")
-    return prioritize(dry_run=False)
+    with cli.out.progress("Prioritizing tasks", count) as told:
+        return prioritize(told=told)
 
 
 def _said(action: Action, task: Task) -> str:

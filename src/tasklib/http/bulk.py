@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from tasklib.action import Action
 from tasklib.http.audit import AuditedRoute, changing, note
 from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.creation import create_once, create_tasks, once_told
@@ -14,7 +15,7 @@ from tasklib.http.schemas import CreatedMany
 from tasklib.http.service import Service
 from tasklib.http.tasks import IdempotencyKey
 from tasklib.http.throttle import allow_submission
-from tasklib.manage import Action, Manage
+from tasklib.manage import Manage
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
 
@@ -51,12 +52,12 @@ async def create_many(
 
 @router.post("/bulk", responses=problems(400, 401, 403, 413, 503), **needs(Permission.OPERATE))
 async def act_on_matching(body: BulkAction, request: Request, service: Service) -> BulkDone:
-    """Retry, cancel or delete every task that matches; with `dryRun` only count them."""
+    """Retry, cancel, prioritize or delete every task that matches; with `dryRun` only count them."""
     which = body.filter.filter(tags=body.filter.tags, ids=body.filter.ids)
     asked = body.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if body.dry_run:
         note(request, **asked)
     else:
         service = Manage(changing(request, lambda changed: {"changed": changed}, **asked))
-    changed = await service.aact_on_matching(body.action, which, dry_run=body.dry_run)
+    changed = await service.aact_on_matching(body.action, which, priority=body.priority, dry_run=body.dry_run)
     return BulkDone(action=body.action, changed=changed, dry_run=body.dry_run)

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, model_validator
 
+from tasklib.action import Action
 from tasklib.http.fields import INT32, Input, Moment, Name, Seconds, Tags, Text, Whole
 from tasklib.http.schemas import STATES
-from tasklib.manage import Action
 from tasklib.queue import task_filter
 from tasklib.storage.operations.walking import Start
 from tasklib.task import TaskFilter
@@ -177,7 +177,14 @@ class BulkAction(Input):
 
     action: Action
     filter: BulkFilter
+    priority: Whole | None = Field(None, description="With `prioritize`, and only there: what the tasks shall have.")
     dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _fits(self) -> BulkAction:
+        if (self.action is Action.PRIORITIZE) != (self.priority is not None):
+            raise ValueError("priority belongs to prioritize, and prioritize needs one")
+        return self
 
 
 def states_of(statuses: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from tasklib.action import Action
 from tasklib.errors import InvalidTransition
 from tasklib.http.audit import AuditedRoute, changing, note, note_at_once
 from tasklib.http.auth import Permission, needs, principal_of
@@ -29,7 +30,7 @@ from tasklib.http.schemas import (
 )
 from tasklib.http.service import NOT_MODIFIED, Counts, Gaps, Service, conditional
 from tasklib.http.throttle import allow_submission
-from tasklib.manage import Action, Manage
+from tasklib.manage import Manage
 from tasklib.queue import TaskQueue
 from tasklib.task import TaskState
 
@@ -165,7 +166,8 @@ async def retry_task(task_id: str, request: Request, service: Service, force: bo
 @router.post("/{task_id}/priority", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
 async def set_priority(task_id: str, body: PriorityInput, request: Request) -> Prioritized:
     """Give a task that has not ended another priority; one that runs has it from its next attempt on."""
-    task = await changing(request, priority=body.priority).aset_priority(task_id, body.priority)
+    service = Manage(changing(request, priority=body.priority))
+    task = await service.aact(Action.PRIORITIZE, task_id, priority=body.priority)
     return Prioritized(id=task.id, status=status_of(task.state), priority=task.priority)
 
 

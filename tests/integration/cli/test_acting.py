@@ -78,7 +78,7 @@ def test_a_dry_run_counts_and_changes_nothing(tasklib: CommandLine, queue: TaskQ
 def test_priorities_are_changed_by_id_and_by_filter(tasklib: CommandLine, queue: TaskQueue) -> None:
     first, second = queue.enqueue("job"), queue.enqueue("job", tags={"batch": "a"})
     assert tasklib.ok("priority", "9", str(first)) == "Got priority 9: 1 task.\n"
-    some = ["priority", "--all-matching", "--tag", "batch=a"]
+    some = ["priority", "--all-matching", "--tag", "batch=a", "--search", "BATCH"]
     assert tasklib.ok(*some, "--dry-run", "5") == "Would get priority 5: 1 task.\n"
     assert tasklib.json(*some, "--yes", "5")["count"] == 1
     assert [queue.get(each).priority for each in (first, second)] == [9, 5]

@@ -24,6 +24,11 @@ CHANGES: list[tuple[str, str, Any, str]] = [
     ("POST", "/api/tasks/batch", {"tasks": [{"type": "new"}, {"type": "new"}]}, "create_many"),
     ("POST", "/api/tasks/bulk", {"action": "cancel", "filter": {"type": "job"}}, "act_on_matching"),
     ("POST", "/api/tasks/bulk", {"action": "retry", "filter": {"search": "shown"}}, "act_on_matching"),
+    (
+        *("POST", "/api/tasks/bulk"),
+        {"action": "prioritize", "priority": 3, "filter": {"type": "job"}},
+        "act_on_matching",
+    ),
     ("POST", "/api/tasks/{pending}/priority", {"priority": 3}, "set_priority"),
     ("POST", "/api/tasks/{pending}/cancel", None, "cancel_task"),
     ("POST", "/api/tasks/{failed}/retry", None, "retry_task"),

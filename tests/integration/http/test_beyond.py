@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -118,10 +119,24 @@ def test_bulk_by_ids_and_tags(queue: Face, http: Client) -> None:
     assert queue.count() == 0
 
 
+def test_bulk_gives_what_has_not_ended_a_priority(queue: Face, http: Client) -> None:
+    ended = queue.task_in(Phase.COMPLETED)
+    waiting = [UUID(http.create()["id"]) for _ in range(2)]
+    body = {"action": "prioritize", "priority": -5, "filter": {"type": "job"}}
+
+    assert http.post("/api/tasks/bulk", body | {"dryRun": True}).json()["changed"] == 2
+    assert {queue.get(each).priority for each in waiting} == {0}
+    assert http.post("/api/tasks/bulk", body).json() == {"action": "prioritize", "changed": 2, "dryRun": False}
+    assert [queue.get(each).priority for each in (*waiting, ended.id)] == [-5, -5, 0]
+
+
 @pytest.mark.parametrize(
     "body",
     [
         {"action": "retry", "filter": {}},
+        {"action": "prioritize", "filter": {"type": "job"}},
+        {"action": "prioritize", "filter": {"type": "job"}, "priority": "high"},
+        {"action": "cancel", "filter": {"type": "job"}, "priority": 1},
         {"action": "explode", "filter": {"type": "job"}},
         {"action": "cancel", "filter": {"status": ["completed"]}},
         {"action": "retry"},

@@ -87,14 +87,16 @@ def cancel_matching(which: TaskFilter, now: datetime | None, told: Told | None =
     return (yield from in_steps(which, now, cancel, told))
 
 
-def prioritize_matching(which: TaskFilter, priority: int, now: datetime | None) -> Operation[int]:
+def prioritize_matching(
+    which: TaskFilter, priority: int, now: datetime | None, told: Told | None = None
+) -> Operation[int]:
     """Give every matching task that has not ended this priority."""
 
     def prioritize(rows: Sequence[Row]) -> Operation[int]:
         ids = _ids([uuid(row["id"]) for row in rows])
         return len((yield Statement("set_priorities", {"ids": ids, "priority": priority, "now": now})))
 
-    return (yield from in_steps(which, now, prioritize))
+    return (yield from in_steps(which, now, prioritize, told))
 
 
 def delete_matching(which: TaskFilter, now: datetime | None, told: Told | None = None) -> Operation[int]:
