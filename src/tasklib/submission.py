@@ -259,10 +259,19 @@ class _Stream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        if self._on_its_way is not None:
-            self._on_its_way.cancel()
-            await asyncio.wait([self._on_its_way])
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Leave nothing on its way: after an error it is stored first; only who is cancelled does not wait for that."""
+        sending = self._on_its_way
+        if sending is None:
+            return
+        try:
+            if kind is not None and issubclass(kind, Exception):
+                await asyncio.wait([sending])
+        finally:
+            sending.cancel()
+            await asyncio.wait([sending])
+            if not sending.cancelled():
+                sending.exception()  # seen, and not told: what ended the stream came first
 
     async def send(self, chunk: Sequence[NewTask]) -> None:
         """Begin to store this chunk, when the one before is stored."""
