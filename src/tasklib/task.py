@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Literal, overload
+from typing import Any, Final, Literal, overload
 from uuid import UUID
 
 OnConflict = Literal["return", "raise", "replace"]
@@ -157,6 +157,26 @@ class NewTask:
     expires_at: datetime | None = None
 
 
+POSITION_DIGITS: Final = 4
+"""The hexadecimal digits at the end of a UUID by which the ids of a batch differ."""
+
+
+def first_of_many(task_id: UUID) -> UUID:
+    """The id made the first of up to 65,536 that count up from it; still a UUIDv7."""
+    return UUID(int=task_id.int >> 16 << 16)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBatch:
+    """Tasks to be stored that differ in nothing but their input; their ids count up from that of the first."""
+
+    like: NewTask
+    """What they have in common, and the first id; its input is not used."""
+    inputs: str
+    """The input of each, as one JSON array."""
+    count: int
+
+
 class TaskId(UUID):
     """The id of a submitted task, a plain UUID that also knows whether a new row was made for it."""
 
@@ -190,8 +210,23 @@ class TaskIds(Sequence[UUID]):
         self.total = 0
         self.created = 0
 
-    def extend(self, ids: Iterable[TaskId]) -> None:
+    @classmethod
+    def of_batch(cls, batch: TaskBatch) -> TaskIds:
+        """The ids of a batch; all of it was new."""
+        ids = cls()
+        ids.total = ids.created = batch.count
+        start = batch.like.id.bytes[:-2]
+        ids._bytes += start.join([b"", *(number.to_bytes(2, "big") for number in range(batch.count))])
+        return ids
+
+    def extend(self, ids: Iterable[TaskId] | TaskIds) -> None:
         """Add the ids of one statement."""
+        if isinstance(ids, TaskIds):
+            self.total += ids.total
+            self.created += ids.created
+            if self._keep:
+                self._bytes += bytes(ids)
+            return
         for task_id in ids:
             self.total += 1
             self.created += task_id.created
@@ -200,6 +235,9 @@ class TaskIds(Sequence[UUID]):
 
     def __len__(self) -> int:
         return len(self._bytes) // 16
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._bytes)
 
     @overload
     def __getitem__(self, index: int) -> UUID: ...

@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from uuid_utils.compat import uuid7
 
 from tasklib import InvalidArguments
 from tasklib.storage.statement import Statement
 from tasklib.submission import CHUNK, TaskFunction
+from tasklib.task import NewTask, TaskBatch, first_of_many
 from tests.fixtures.queues import Face
 
 
@@ -57,7 +59,7 @@ def test_a_chunk_is_one_statement(queue: Face, count: TaskFunction[Any, Any], mo
 
     queue.via(count).submit_many([{"n": n} for n in range(CHUNK)])
 
-    assert sent == ["insert_tasks"]
+    assert sent == ["insert_batch"]
 
 
 def test_nothing_to_submit_submits_nothing(queue: Face, count: TaskFunction[Any, Any]):
@@ -105,6 +107,24 @@ def test_rows_with_one_unique_key_become_one_task(queue: Face, count: TaskFuncti
 
     assert (len(ids), len(set(ids)), ids.created) == (3, 1, 1)
     assert [task.kwargs for task in queue.list()] == [{"n": 0}]
+
+
+def test_a_batch_sent_again_after_a_lost_reply_is_stored_once(queue: Face):
+    like = NewTask(id=first_of_many(uuid7()), name="count", kwargs=None, max_retries=3)
+    batch = TaskBatch(like, '[{"n": 0}, {"n": 1}]', 2)
+
+    queue.plain.submit_new(batch)
+    ids = queue.plain.submit_new(TaskBatch(like, '[{"n": 0}, {"n": 1}, {"n": 2}]', 3))
+
+    assert [queue.read(each).kwargs["n"] for each in ids] == [0, 1, 2]
+    assert (ids[0], queue.count()) == (like.id, 3)
+
+
+def test_the_ids_of_a_batch_are_uuids_of_version_7_that_count_up(queue: Face, count: TaskFunction[Any, Any]):
+    ids = queue.via(count).submit_many([{"n": n} for n in range(300)])
+
+    assert {each.version for each in ids} == {7}
+    assert [each.int - ids[0].int for each in ids] == list(range(300))
 
 
 def _stored(queue: Face) -> int:

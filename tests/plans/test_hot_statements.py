@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -20,7 +20,7 @@ from tasklib.lifecycle import Ending
 from tasklib.storage.operations import attempts, controls, tasks, workers
 from tasklib.storage.operations.attempts import Completion, Position
 from tasklib.storage.statement import Operation, Statement, load_sql
-from tasklib.task import LogLine, NewTask, TaskFilter
+from tasklib.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
 from tests.plans.crowd import DUE, SPREAD, due_ids, names
 from tests.plans.postgres import PostgresTable
 from tests.plans.sqlite import SqliteTable
@@ -67,6 +67,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     new = [
         NewTask(id=UUID(int=n), name="type.0", kwargs={}, max_retries=3, unique_key=f"new-{n}") for n in range(BATCH)
     ]
+    first = NewTask(id=first_of_many(uuid4()), name="type.0", kwargs=None, max_retries=3)
     lost = dumps([{"id": task_id, "version": version} for task_id, version in held])
     return {
         "complete_tasks": lambda: attempts.complete_tasks(
@@ -89,6 +90,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             "recover_tasks", {"lost": lost, "delays": dumps([1.0] * 64), "jitter": 0.1, "cap": 9.0, "now": None}
         ),
         "insert_tasks": lambda: tasks.submit_tasks(new[:1], None),
+        "insert_batch": lambda: tasks.submit_batch(TaskBatch(first, dumps([{}] * BATCH), BATCH), None),
         "find_live_keys": Statement("find_live_keys", {"keys": dumps(keys)}),
         "replace_task": Statement("replace_task", {"batch": dumps([tasks._columns(new[0])]), "now": None}),
         "get_task": lambda: tasks.get_task(ids[0]),

@@ -10,6 +10,7 @@ from tasklib.definition.tasks import (
     HandlerDefinition,
     default_name,
 )
+from tasklib.definition.validation import Misfit
 
 __all__ = [
     "RESERVED_OPTIONS",
@@ -19,6 +20,7 @@ __all__ = [
     "FunctionDefinition",
     "HandlerDefinition",
     "Isolation",
+    "Misfit",
     "Registry",
     "TaskKeywords",
     "TaskOptions",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Any, Literal, TypeAlias, cast
 
-from tasklib.codec import plain, shown
+from tasklib.codec import dumps, plain, shown
 from tasklib.context import HasContext, TaskContext
 from tasklib.definition.options import RESERVED_OPTIONS, TaskOptions, check_name
 from tasklib.definition.parameters import (
@@ -19,7 +19,7 @@ from tasklib.definition.parameters import (
     resolve_again,
     underlying,
 )
-from tasklib.definition.validation import Validation, arguments_type
+from tasklib.definition.validation import Misfit, Validation, arguments_type
 from tasklib.errors import InvalidArguments, TaskDefinitionError
 from tasklib.task import Task
 
@@ -63,6 +63,19 @@ class Definition(ABC):
     @abstractmethod
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, limit: int | None = None) -> Any:
         """What a submission with these arguments stores, as plain JSON; InvalidArguments if they misfit."""
+
+    def bind_all(self, rows: Sequence[Any], *, limit: int | None = None) -> str:
+        """What `bind` gives for each mapping of arguments, as one JSON array; the first misfit is a Misfit."""
+        return dumps([self.bind_row(index, row, limit=limit) for index, row in enumerate(rows)])
+
+    def bind_row(self, index: int, row: Any, *, limit: int | None = None) -> Any:
+        """What `bind` gives for one of many mappings of arguments; a Misfit names its index."""
+        try:
+            if not isinstance(row, Mapping):
+                raise InvalidArguments(self.name, [f"each row is a mapping of arguments by name, got {row!r}"])
+            return self.bind((), cast("Mapping[str, Any]", row), limit=limit)
+        except InvalidArguments as error:
+            raise Misfit(index, error) from error
 
     @abstractmethod
     def bind_payload(self, payload: Any, *, limit: int | None = None) -> Any:
@@ -135,6 +148,19 @@ class FunctionDefinition(Definition):
             if each.name in given:
                 raise InvalidArguments(self.name, [f"'{each.name}' is filled in by the worker; leave it out"])
         return cast("dict[str, Any]", self._arguments.accept(given, limit))
+
+    def bind_all(self, rows: Sequence[Any], *, limit: int | None = None) -> str:
+        """The arguments of many calls at once."""
+        # Where any name is taken, those that the worker fills in have to be looked for.
+        if self._injected and any(each.role is Role.EXTRA for each in self.parameters):
+            return super().bind_all(rows, limit=limit)
+        try:
+            return self._arguments.accept_all(rows, limit)
+        except Misfit as misfit:
+            row = rows[misfit.index]
+            if not isinstance(row, Mapping) or self._injected:
+                self.bind_row(misfit.index, row)  # by itself it may be told better
+            raise
 
     def bind_payload(self, payload: Any, *, limit: int | None = None) -> dict[str, Any]:
         """The payload as the named arguments of the function."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Union
 
-from tasklib.codec import MASK, check_plain, dumps, path_text, plain, shown
+from tasklib.codec import MASK, check_plain, dumps, path_text, plain, plain_array, shown
 from tasklib.errors import InvalidArguments, TaskDefinitionError
 from tasklib.redaction import Redactor
 
@@ -20,13 +20,22 @@ MAX_PROBLEMS: Final = 20
 """How many problems one error lists."""
 
 
+class Misfit(Exception):
+    """One of many values does not fit: which one, counted from 0, and the error to tell."""
+
+    def __init__(self, index: int, error: InvalidArguments) -> None:
+        super().__init__(index, error)
+        self.index = index
+        self.error = error
+
+
 class Validation:
     """One type, compiled by Pydantic at its first use; what `accept` lets through, `read` can read.
 
     Where members of a union have the same JSON form (`datetime | str`), Pydantic decides which one arrives.
     """
 
-    __slots__ = ("_build", "_compiled", "_names", "_task")
+    __slots__ = ("_build", "_compiled", "_many", "_names", "_task")
 
     def __init__(self, task: str, build: Callable[[], Any], names: tuple[str, ...] = ()) -> None:
         """`build` makes the type; `names` are the parameters, for messages."""
@@ -34,6 +43,8 @@ class Validation:
         self._build = build
         self._names = names
         self._compiled: _Compiled | None = None
+        self._many: _Compiled | None = None
+        """The same for a list of such values."""
 
     def accept(self, value: Any, limit: int | None = None) -> Any:
         """The value as plain JSON if it fits the type; else InvalidArguments with one problem per field."""
@@ -41,11 +52,24 @@ class Validation:
         try:
             typed = compiled.validate(value, by_alias=True, by_name=True)
         except compiled.error as error:
-            raise InvalidArguments(self._task, self._problems(error)) from error
-        stored = self._dump(compiled, typed, limit)
-        if not compiled.is_simple:
-            self._check_readable(stored)
-        return stored
+            raise InvalidArguments(self._task, self._problems(_details(error))) from error
+        return self._stored(compiled, typed, limit)
+
+    def accept_all(self, values: Sequence[Any], limit: int | None = None) -> str:
+        """What `accept` gives for each value, as one JSON array; the first that does not fit is a Misfit."""
+        many = self._many or self._compile_many()
+        try:
+            typed = many.validate(values, by_alias=True, by_name=True)
+        except many.error as error:
+            raise self._misfit(error) from error
+        try:
+            stored = many.dump(typed, mode="json", round_trip=True, warnings=False)
+            if not many.is_simple:
+                many.validate(stored, by_alias=True, by_name=True)
+            array = plain_array(stored, limit)
+        except Exception:  # noqa: BLE001  the user's serializers and validators run here; below it is said which row it was
+            array = None
+        return dumps(self._stored_each(typed, limit)) if array is None else array
 
     def read(self, stored: Any) -> Any:
         """The typed value of plain JSON; InvalidArguments if it does not fit the type (any more)."""
@@ -58,7 +82,7 @@ class Validation:
             # Strict types take a date or an enum from JSON text only.
             return compiled.validate_json(dumps(stored), by_alias=True, by_name=True)
         except ValueError:
-            raise InvalidArguments(self._task, self._problems(problem), stored=True) from problem
+            raise InvalidArguments(self._task, self._problems(_details(problem)), stored=True) from problem
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -71,6 +95,37 @@ class Validation:
             if self._compiled is None:
                 self._compiled = _compile(self._task, self._build())
             return self._compiled
+
+    def _compile_many(self) -> _Compiled:
+        with _compiling:
+            if self._many is None:
+                self._many = _compile(self._task, list[self._build()])  # type: ignore[misc]
+            return self._many
+
+    def _stored(self, compiled: _Compiled, typed: Any, limit: int | None) -> Any:
+        stored = self._dump(compiled, typed, limit)
+        if not compiled.is_simple:
+            self._check_readable(stored)
+        return stored
+
+    def _stored_each(self, typed: Iterable[Any], limit: int | None) -> list[Any]:
+        compiled, stored = self._compiled or self.compile(), list[Any]()
+        for value in typed:
+            try:
+                stored.append(self._stored(compiled, value, limit))
+            except InvalidArguments as error:
+                raise Misfit(len(stored), error) from error
+        return stored
+
+    def _misfit(self, error: ValidationError) -> Misfit:
+        """Which of many values it was first, with the problems of that one."""
+        details = _details(error)
+        index = details[0]["loc"][0]
+        assert isinstance(index, int)
+        of_one = [each for each in details if each["loc"][0] == index]
+        for each in of_one:
+            each["loc"] = each["loc"][1:]
+        return Misfit(index, InvalidArguments(self._task, self._problems(of_one)))
 
     def _dump(self, compiled: _Compiled, typed: Any, limit: int | None) -> Any:
         try:
@@ -91,8 +146,7 @@ class Validation:
             problems = [f"{problem}, when read back from its JSON form" for problem in error.problems]
             raise InvalidArguments(self._task, problems) from error
 
-    def _problems(self, error: ValidationError) -> list[str]:
-        details = error.errors(include_url=False, include_context=False)
+    def _problems(self, details: Sequence[ErrorDetails]) -> list[str]:
         problems = [self._problem(each) for each in details[:MAX_PROBLEMS]]
         rest = len(details) - len(problems)
         return [*problems, f"and {rest} more"] if rest else problems
@@ -118,6 +172,10 @@ class Validation:
                 return MASK
             hidden = hidden[part]
         return shown(hidden)
+
+
+def _details(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_context=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +209,7 @@ def arguments_type(task: str, required: Mapping[str, Any], optional: Mapping[str
 
 def _compile(task: str, kind: Any) -> _Compiled:
     from pydantic import TypeAdapter
-    from pydantic_core import ValidationError
+    from pydantic_core import SchemaSerializer, ValidationError
 
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
@@ -160,7 +218,8 @@ def _compile(task: str, kind: Any) -> _Compiled:
     return _Compiled(
         validate=adapter.validator.validate_python,
         validate_json=adapter.validator.validate_json,
-        dump=adapter.serializer.to_python,
+        # The adapter's own writes null for a NaN where anything is taken; ours leaves it there to be refused.
+        dump=SchemaSerializer(adapter.core_schema, {"ser_json_inf_nan": "constants"}).to_python,
         error=ValidationError,
         is_simple=_is_simple(kind),
         secrets=() if _is_simple(kind) else tuple(dict.fromkeys(_secrets(kind, (), ()))),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
-from typing import Any, Unpack
+from functools import cached_property, partial
+from typing import Any, Unpack, overload
 
+from tasklib.clock import Clock
 from tasklib.codec import plain
 from tasklib.context import TaskContext, current_context
 from tasklib.definition import Definition, TaskOptions, check_name
@@ -16,7 +17,8 @@ from tasklib.redaction import SECRETS_HEADER
 from tasklib.storage.operations import tasks
 from tasklib.storage.statement import Operation
 from tasklib.submission import NO_OPTIONS, Merger, SubmitKeywords, SubmitOptions, mark_secrets, new_task
-from tasklib.task import NewTask, TaskId
+from tasklib.submission.streaming import Chunk, Stored
+from tasklib.task import NewTask, TaskBatch, TaskId, TaskIds
 
 ENQUEUE_MAX_RETRIES = 2
 """Tasks submitted by name get three attempts unless somebody says otherwise."""
@@ -83,22 +85,28 @@ class SubmitsTasks(QueueBase):
             known = TaskOptions()
         return mark_secrets(self.make_row(name, stored, chosen, known, ENQUEUE_MAX_RETRIES), definition)
 
-    def submit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]:
+    @overload
+    def submit_new(self, new: TaskBatch, connection: Any = None) -> TaskIds: ...
+    @overload
+    def submit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]: ...
+    @overload
+    def submit_new(self, new: Chunk, connection: Any = None) -> Stored: ...
+    def submit_new(self, new: Chunk, connection: Any = None) -> Stored:
         """Store rows made by `new_task`: on the caller's connection, or in a transactional task, in its transaction."""
         connection = self._joined(connection)
-
-        def submit() -> Operation[list[TaskId]]:
-            return tasks.submit_tasks(new, self.clock.now())
-
+        submit = partial(_submission, new, self.clock)
         return self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
 
-    async def asubmit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]:
+    @overload
+    async def asubmit_new(self, new: TaskBatch, connection: Any = None) -> TaskIds: ...
+    @overload
+    async def asubmit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]: ...
+    @overload
+    async def asubmit_new(self, new: Chunk, connection: Any = None) -> Stored: ...
+    async def asubmit_new(self, new: Chunk, connection: Any = None) -> Stored:
         """The awaiting form of `submit_new`."""
         connection = self._joined(connection)
-
-        def submit() -> Operation[list[TaskId]]:
-            return tasks.submit_tasks(new, self.clock.now())
-
+        submit = partial(_submission, new, self.clock)
         if connection is None:
             return await self.database.arun(submit)
         return await self.database.arun_on(connection, submit)
@@ -137,6 +145,12 @@ class SubmitsTasks(QueueBase):
             options = options.with_(expires_at=expires_at)
         timeout = self.config.default_task_timeout_seconds
         return new_task(name, kwargs, options, task, max_retries=max_retries, timeout=timeout)
+
+
+def _submission(new: Chunk, clock: Clock) -> Operation[Stored]:
+    if isinstance(new, TaskBatch):
+        return tasks.submit_batch(new, clock.now())
+    return tasks.submit_tasks(new, clock.now())
 
 
 def _attempts(value: Any) -> int:

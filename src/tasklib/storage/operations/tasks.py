@@ -11,7 +11,7 @@ from tasklib.codec import dumps
 from tasklib.errors import UniqueConflict
 from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
-from tasklib.task import NewTask, QueueStats, Task, TaskFilter, TaskId, TaskState
+from tasklib.task import POSITION_DIGITS, NewTask, QueueStats, Task, TaskBatch, TaskFilter, TaskId, TaskIds, TaskState
 
 FEW_ROWS = 20_000
 """A table of this size is read row by row where a larger one would need its indexes."""
@@ -59,6 +59,18 @@ def submit_tasks(
     else:
         raise UniqueConflict(waiting[0].name, waiting[0].unique_key or "", None, "its holder changes too fast")
     return [answers.get(n.id) or TaskId(n.id) for n in new]
+
+
+def submit_batch(batch: TaskBatch, now: datetime | None) -> Operation[TaskIds]:
+    """Store the tasks of a batch, all or none; done again after a lost reply it stores nothing twice."""
+    params = {
+        "like": dumps(_columns(batch.like)),
+        "ids": str(batch.like.id)[:-POSITION_DIGITS],
+        "inputs": batch.inputs,
+        "now": now,
+    }
+    yield Statement("insert_batch", params)
+    return TaskIds.of_batch(batch)
 
 
 def get_task(task_id: UUID) -> Operation[Task | None]:

@@ -54,6 +54,34 @@ WITH stored AS ({inserted}),
 entries AS ({audit_entries})
 SELECT s.id, s.created_at FROM stored AS s;
 
+-- name: insert_batch
+-- Store tasks that differ in their input only, in the order given; their ids count up.  One whose id exists already was
+-- stored by the same call.
+INSERT INTO {schema}.tasks (
+    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+    concurrency_key, headers, expires_at
+)
+SELECT
+    (:ids::text || lpad(to_hex(i.number - 1), 4, '0'))::uuid, c.name, i.kwargs, c.scheduled_at, c.now, c.now,
+    c.max_retries, c.timeout_seconds, c.priority, c.tags, c.concurrency_key, c.headers, c.expires_at
+FROM
+    (
+        SELECT
+            m.now, n.name, coalesce(n.run_at AT TIME ZONE 'UTC', m.now + make_interval(secs => coalesce(n.delay, 0))) AS scheduled_at,
+            n.max_retries, n.timeout_seconds, coalesce(n.priority, 0) AS priority, coalesce(n.tags, '{}') AS tags,
+            n.concurrency_key, n.headers, n.expires_at AT TIME ZONE 'UTC' AS expires_at
+        FROM
+            (SELECT coalesce(:now::timestamptz, now()) AS now) AS m,
+            jsonb_to_record(:like::jsonb) AS n (
+                name text, run_at timestamp, delay double precision, max_retries integer, timeout_seconds double precision,
+                priority integer, tags jsonb, concurrency_key text, headers jsonb, expires_at timestamp
+            )
+        -- Computed once, not for each row.
+        OFFSET 0
+    ) AS c,
+    jsonb_array_elements(:inputs::jsonb) WITH ORDINALITY AS i (kwargs, number)
+ON CONFLICT (id) DO NOTHING;
+
 -- name: find_live_keys
 -- The live task holding each unique key asked for, and the task of each id, whichever exists.
 SELECT t.id, t.name, t.live_key, t.state, k.id AS asked

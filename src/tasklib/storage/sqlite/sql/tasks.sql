@@ -54,6 +54,32 @@ RETURNING id, created_at
 {audit_entries};
 {inserted};
 
+-- name: insert_batch
+-- Store tasks that differ in their input only, in the order given; their ids count up.  One whose id exists already was
+-- stored by the same call.
+WITH c AS MATERIALIZED (
+    SELECT
+        :like ->> 'name' AS name,
+        coalesce(:like ->> 'run_at', CASE
+            WHEN coalesce(:like ->> 'delay', 0) = 0 THEN :now
+            ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :like ->> 'delay'))
+        END) AS scheduled_at,
+        :like ->> 'max_retries' AS max_retries, :like ->> 'timeout_seconds' AS timeout_seconds,
+        coalesce(:like ->> 'priority', 0) AS priority, coalesce(:like -> 'tags', '{}') AS tags,
+        :like ->> 'concurrency_key' AS concurrency_key, :like -> 'headers' AS headers, :like ->> 'expires_at' AS expires_at
+)
+INSERT INTO tasks (
+    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+    concurrency_key, headers, expires_at
+)
+-- The value is JSON text, because the input of a function is an object.
+SELECT
+    :ids || printf('%04x', i.key), c.name, i.value, c.scheduled_at, :now, :now, c.max_retries, c.timeout_seconds, c.priority,
+    c.tags, c.concurrency_key, c.headers, c.expires_at
+FROM c CROSS JOIN json_each(:inputs) AS i
+WHERE true
+ON CONFLICT (id) DO NOTHING;
+
 -- name: find_live_keys
 -- The live task holding each unique key asked for, and the task of each id, whichever exists.
 SELECT t.id, t.name, t.live_key, t.state, k.value ->> 'id' AS asked

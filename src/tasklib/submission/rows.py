@@ -1,0 +1,45 @@
+"""From a call to a row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tasklib.codec import plain
+from tasklib.definition import Definition, TaskOptions
+from tasklib.redaction import SECRETS_HEADER
+from tasklib.submission.options import SubmitOptions
+from tasklib.task import NewTask
+
+
+def new_task(
+    name: str, kwargs: Any, options: SubmitOptions, task: TaskOptions, *, max_retries: int, timeout: float | None
+) -> NewTask:
+    """The row to store, from the options of the submission, of the task, and of the configuration, in that order."""
+    from uuid_utils.compat import uuid7
+
+    first = options.max_retries if options.max_retries is not None else task.max_retries
+    limit = options.timeout_seconds if options.timeout_seconds is not None else task.timeout_seconds
+    tags = {**task.tags, **(options.tags or {})}
+    return NewTask(
+        id=options.id or uuid7(),
+        name=name,
+        kwargs=kwargs,
+        delay_seconds=float(options.delay_seconds),  # type: ignore[arg-type]
+        run_at=options.run_at,
+        max_retries=max_retries if first is None else first,
+        timeout_seconds=timeout if limit is None else limit,
+        priority=task.priority if options.priority is None else options.priority,
+        tags=plain(tags, what=f"tags of {name}") if tags else {},
+        unique_key=options.unique_key,
+        on_conflict=options.on_conflict,
+        concurrency_key=options.concurrency_key or task.key_for(tags),
+        headers=plain(dict(options.headers), what=f"headers of {name}") if options.headers else {},
+        expires_at=options.expires_at,
+    )
+
+
+def mark_secrets(new: NewTask, definition: Definition | None) -> NewTask:
+    """The row, saying which of its arguments the code calls secret, so that those who show it can hide them."""
+    secrets = () if definition is None else definition.secrets
+    return replace(new, headers={**new.headers, SECRETS_HEADER: list(secrets)}) if secrets else new
