@@ -16,6 +16,8 @@ from pydantic import BaseModel, Secret
 from tasklib import InvalidArguments, TaskContext
 from tasklib.definition import Definition, FunctionDefinition, Misfit
 
+NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
+
 
 class Order(BaseModel):
     """What somebody ordered."""
@@ -49,16 +51,16 @@ def open_with_context(ctx: TaskContext, **more: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "rows"),
+    "function, rows",
     [
         (simple, [{"n": 1}, {"n": "2", "text": "é ☃ \\ \" ' \n"}, MappingProxyType({"n": 3.0, "items": (4, 5)})]),
         (anything, [{"value": value} for value in (None, 1e22, 0.1, "NaN", "*" * 12, {"Infinity": []}, 10**30, 1e300)]),
-        (anything, [{"value": {"at": datetime(2026, 1, 1, tzinfo=UTC)}}, {"value": {1, 2}}]),
-        (rich, [{"at": datetime(2026, 1, 1, tzinfo=UTC)}, {"at": "2026-01-01T00:00:00Z", "order": {"number": 1, "placed": "2026-02-03"}}]),
+        (anything, [{"value": {"at": NEW_YEAR}}, {"value": {1, 2}}]),
+        (rich, [{"at": NEW_YEAR}, {"at": "2026-01-01T00:00:00Z", "order": {"number": 1, "placed": "2026-02-03"}}]),
         (secret, [{"password": Secret("first")}, {"password": "second"}]),
         (open_with_context, [{"a": 1}, {}]),
     ],
-)  # fmt: skip
+)
 def test_it_stores_what_each_would_store(function: Any, rows: Sequence[Mapping[str, Any]]):
     definition = defined(function)
     assert json.loads(definition.bind_all(rows)) == [definition.bind((), row) for row in rows]
@@ -70,7 +72,7 @@ def test_what_can_be_read_only_once_is_read_once():
 
 
 @pytest.mark.parametrize(
-    ("function", "bad", "told"),
+    "function, bad, told",
     [
         (simple, {"n": "many"}, r"'n': Input should be a valid integer.* \(got 'many'\)"),
         (simple, {}, "'n' is missing"),
