@@ -14,13 +14,25 @@ from tasklib.redaction import Redactor
 from tasklib.storage.database import Database
 from tasklib.storage.operations import tasks
 from tasklib.storage.operations.actions import STEP
-from tasklib.storage.operations.walking import JUDGED, NEAR, NEWEST, PAGE, WHOLE, Keep, Start, walk_tasks
+from tasklib.storage.operations.walking import (
+    JUDGED,
+    NEAR,
+    NEWEST,
+    PAGE,
+    WHOLE,
+    Keep,
+    Start,
+    is_covered,
+    walk_tasks,
+)
 from tasklib.storage.statement import Operation
 from tasklib.task import QueueStats, Task, TaskFilter, TaskState
 from tasklib.twin import operation
 
 FEW_JUDGED: Final = 5000
 """Of so many tasks those that match by what is shown of them are counted one by one."""
+FEW_FAILURES: Final = 200_000
+"""Of so many failures those of one kind are counted in their index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +130,10 @@ class Lists:
             if rows > FEW_JUDGED:
                 return None
             return len((yield from walk_tasks(which, now, limit=rows + 1, bounds=WHOLE, keep=self._keep(which))).tasks)
-        if rows <= tasks.FEW_ROWS or tasks.is_indexed(which):
+        if rows <= tasks.FEW_ROWS:
             return (yield from tasks.count_tasks(which, now))
+        if stats is not None and is_covered(which) and stats.failed + stats.buried <= FEW_FAILURES:
+            return (yield from tasks.count_failures(which))
         return None
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tasklib.storage.operations.walking import Bounds, Gap, Start, Walk, walk_tasks
+from tasklib.storage.operations import numbers, stretches, walking
+from tasklib.storage.operations.stretches import Gap
+from tasklib.storage.operations.tasks import NEVER, list_tasks
+from tasklib.storage.operations.walking import Bounds, Start, Walk, walk_tasks
 from tasklib.storage.statement import Operation, Statement
 from tasklib.task import TaskFilter
 from tests.fixtures.queues import Face, open_queue
@@ -15,8 +19,8 @@ from tests.fixtures.queues import Face, open_queue
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 COMPLETED = TaskFilter(states=("completed",))
 PENDING = TaskFilter(states=("pending",))
-SHORT = Bounds(7, reach=7, farthest=7)
-SURVEY = Bounds(11, reach=1000, farthest=1000)
+SHORT = Bounds(7, reach=7, farthest=7, passing=7)
+SURVEY = Bounds(11, reach=1000, farthest=1000, passing=1000)
 
 
 @pytest.fixture
@@ -61,7 +65,7 @@ def test_pages_hold_every_match_once_and_in_order(queue: Face, which: TaskFilter
     found, start = [], Start()
     for _ in range(100):
         keep = (lambda task: True) if judged else None
-        page, looked = walk(queue, which, limit=4, start=start, bounds=Bounds(7, 7, 20), keep=keep)
+        page, looked = walk(queue, which, limit=4, start=start, bounds=Bounds(7, 7, 20, 7), keep=keep)
         assert looked <= 7 + 28
         found += [task.seq for task in page.tasks]
         below = page.tasks[-1].seq if len(page.tasks) == 4 else page.stopped
@@ -102,9 +106,77 @@ def test_what_waits_is_found_by_its_index_however_old_it_is(queue: Face) -> None
         queue.plain.enqueue("done", {})
     while queue.plain.process_batch(50):
         pass
-    page, looked = walk(queue, PENDING, limit=3, bounds=Bounds(5, 5, 500))
+    page, looked = walk(queue, PENDING, limit=3, bounds=Bounds(5, 5, 500, 5))
     assert [task.seq for task in page.tasks] == positions(queue, PENDING)[:3]
     assert looked <= 5 + 20
+
+
+@pytest.fixture
+def books(queue: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour later thirty more tasks; the books know of every stretch of ten positions."""
+    monkeypatch.setattr(stretches, "STRETCH", 10)
+    monkeypatch.setattr(numbers, "STRETCH", 10)
+    queue.advance(3600)
+    queue.plain.submit_new([queue.plain.new_by_name("late", {}) for _ in range(30)])
+    fold(queue)
+
+
+def fold(queue: Face) -> None:
+    for _ in range(4):
+        queue.advance(5)
+        queue.do(lambda: numbers.keep_books(queue.now))
+
+
+@pytest.mark.usefixtures("books")
+def test_what_cannot_hold_a_match_by_name_or_time_is_left_out(queue: Face) -> None:
+    hour_ago = queue.plain.list(limit=1)[0].created_at - timedelta(minutes=30)
+    for which, most in (
+        (TaskFilter(name="done"), 40),
+        (TaskFilter(name="none"), 0),
+        (TaskFilter(created_before=hour_ago), 70),
+        (TaskFilter(created_after=hour_ago), 40),
+        (TaskFilter(name="wait", created_after=hour_ago), 0),
+        (TaskFilter(states=("completed",), created_before=hour_ago, name="done"), 40),
+    ):
+        page, looked = walk(queue, which, limit=100, bounds=SURVEY)
+        assert page.tasks == queue.do(lambda which=which: list_tasks(which, queue.now, limit=100))
+        assert (looked, page.stopped) <= (most, None), which
+
+
+@pytest.mark.usefixtures("books")
+def test_tasks_that_are_renamed_by_hand_are_found_and_counted_by_their_new_name(queue: Face) -> None:
+    queue.sql("UPDATE tasks SET name = 'done' WHERE name = 'wait'")
+    for _ in range(2):
+        page, _ = walk(queue, TaskFilter(name="done"), limit=100, bounds=SURVEY)
+        assert len(page.tasks) == 60
+        fold(queue)
+    totals = {row["name"]: row["count"] for row in queue.sql("SELECT name, count FROM tasklib_totals")}
+    assert totals == {"done": 60, "late": 30}
+
+
+@pytest.mark.usefixtures("books")
+def test_the_books_forget_stretches_below_the_oldest_task(queue: Face) -> None:
+    queue.sql("DELETE FROM tasks WHERE name IN ('done', 'wait')")
+    queue.advance(60)
+    fold(queue)
+    assert {row["number"] for row in queue.sql("SELECT number FROM tasklib_stretches")} <= {6, 7, 8}
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_failures_are_looked_through_some_at_a_time(queue: Face, judged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "UNCOVERED", 7)
+    queue.plain.cancel_many(name="wait")
+    which = TaskFilter(states=("cancelled", "failed"), search="3")
+    found, pages = list[int](), 0
+    below: int | None = NEVER
+    while below is not None:
+        page, _ = walk(queue, which, limit=4, start=Start(below), keep=(lambda task: True) if judged else None)
+        found += [task.seq for task in page.tasks]
+        below = page.tasks[-1].seq if len(page.tasks) == 4 else page.stopped
+        pages += 1
+    assert found == [task.seq for task in queue.do(lambda: list_tasks(which, queue.now, limit=100))]
+    assert len(found) == 13
+    assert pages >= 40 // 8
 
 
 def test_an_empty_queue_has_empty_pages(database_url: str) -> None:

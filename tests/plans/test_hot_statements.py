@@ -109,6 +109,14 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "list_held_tasks": Statement("list_held_tasks", {**everything, "limit": BATCH, "offset": 0, "before": None}),
         # Of what waits none is completed: the walk reads it all, as far as it was told to look.
         "walk_tasks": Statement("walk_tasks", {**completed, "before": 4 * ROWS, "floor": 4 * ROWS - WALKED}),
+        "pass_tasks": Statement(
+            "pass_tasks", {**completed, "before": 4 * ROWS, "floor": 4 * ROWS - WALKED, "limit": BATCH}
+        ),
+        "find_trouble": Statement("find_trouble", {"troubles": dumps(["failed"]), "before": 10**9, "reach": BATCH}),
+        "count_failures": Statement(
+            "count_failures", {"troubles": dumps(["failed", "buried"]), "name": None, "fingerprint": "no"}
+        ),
+        "forget_stretches": Statement("forget_stretches", {"stretch": 10_000}),
         "measure_span": Statement("measure_span"),
         "measure_size": Statement("measure_size"),
         "export_tasks": Statement("export_tasks", {"after": 0, "limit": BATCH, "now": None}),

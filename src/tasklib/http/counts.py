@@ -9,7 +9,8 @@ from typing import Final
 from tasklib.http.fresh import OLDEST_SECONDS, Fresh
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import numbers, tasks
-from tasklib.storage.operations.walking import SURVEY, Gap, Walk, walk_tasks
+from tasklib.storage.operations.stretches import Gap
+from tasklib.storage.operations.walking import SURVEY, Walk, walk_tasks
 from tasklib.task import QueueStats, TaskFilter
 
 LONGEST_PAGE: Final = 101

@@ -11,6 +11,7 @@ from tasklib.codec import dumps, loads
 from tasklib.histogram import Histogram, merged, percentile
 from tasklib.storage.operations import tasks
 from tasklib.storage.operations.schedules import read_clock
+from tasklib.storage.operations.stretches import MOST_NAMES, STRETCH
 from tasklib.storage.rows import moment
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 from tasklib.task import QueueStats, TaskState
@@ -152,7 +153,8 @@ def _is_due(last: Any, clock: datetime, every: timedelta) -> bool:
 
 
 def _fold(now: datetime | None) -> Operation[int]:
-    return int((yield Statement("fold_totals", {"step": FOLD_ROWS, "now": now}))[0]["behind"])
+    asked = {"step": FOLD_ROWS, "stretch": STRETCH, "most_names": MOST_NAMES, "now": now}
+    return int((yield Statement("fold_totals", asked))[0]["behind"])
 
 
 def _tidy(clock: int) -> Operation[None]:
@@ -160,6 +162,7 @@ def _tidy(clock: int) -> Operation[None]:
     yield Statement("merge_metrics", {"minutes_before": clock // MINUTE * MINUTE, "hours_before": hours})
     yield Statement("thin_depths", {"hours_before": hours})
     yield Statement("forget_numbers", {"oldest": clock - RETENTION_SECONDS})
+    yield Statement("forget_stretches", {"stretch": STRETCH})
 
 
 def _note_depth(now: datetime | None) -> Operation[None]:

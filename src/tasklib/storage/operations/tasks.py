@@ -19,6 +19,8 @@ RESUBMITS = 5
 """How often a submission is tried again because the task that held its unique key has just ended."""
 
 
+NEVER = 2**63 - 1
+"""A position that no task has."""
 _TROUBLES = frozenset({"failed", "cancelled", "buried"})
 
 
@@ -80,21 +82,41 @@ def get_task(task_id: UUID) -> Operation[Task | None]:
 
 
 def list_tasks(
-    which: TaskFilter, now: datetime | None, *, limit: int, offset: int = 0, before: int | None = None
+    which: TaskFilter,
+    now: datetime | None,
+    *,
+    limit: int,
+    offset: int = 0,
+    before: int | None = None,
+    floor: int | None = None,
 ) -> Operation[list[Task]]:
-    """Matching tasks, newest first; `before` is the `seq` of the last task of the page before."""
+    """Matching tasks, newest first; `before` is the `seq` of the last task of the page before.
+
+    None from below `floor`, which only those take that `find_floor` finds one for.
+    """
     params = filter_params(which, now) | {"limit": limit, "offset": offset, "before": before}
+    between = {"before": NEVER if before is None else before, "floor": floor or 0}
     states = _states(which)
     if states and states <= _TROUBLES:
-        rows = yield Statement("list_trouble", params | {"troubles": dumps(sorted(states))})
+        rows = yield Statement("list_trouble", params | between | {"troubles": dumps(sorted(states))})
     elif states == {"retrying"}:
-        rows = yield Statement("list_retrying", params)
+        rows = yield Statement("list_retrying", params | between)
     elif states == {"running"} and not (yield from is_small()):
         # Of a small table also those that nobody holds are found.
         rows = yield Statement("list_held_tasks", params)
     else:
         rows = yield Statement("list_tasks", params)
     return [task_from_row(row) for row in rows]
+
+
+def find_floor(which: TaskFilter, before: int | None, reach: int) -> Operation[int | None]:
+    """How far back so many failed, cancelled or buried tasks reach; None if there are no more, or others are meant."""
+    states = {"failed"} if _states(which) == {"retrying"} else _states(which)
+    if not states or not states <= _TROUBLES:
+        return None
+    asked = {"troubles": dumps(sorted(states)), "before": NEVER if before is None else before, "reach": reach}
+    rows = yield Statement("find_trouble", asked)
+    return int(rows[0]["seq"]) if rows else None
 
 
 def is_indexed(which: TaskFilter) -> bool:
@@ -113,6 +135,13 @@ def count_tasks(which: TaskFilter, now: datetime | None) -> Operation[int]:
     rows = yield Statement("count_tasks", filter_params(which, now))
     count: int = rows[0]["count"]
     return count
+
+
+def count_failures(which: TaskFilter) -> Operation[int]:
+    """How many tasks ended in the way of the filter's fingerprint, by what an index tells: state, name and that."""
+    states = dumps(sorted(_states(which)))
+    params = {"troubles": states, "name": which.name, "fingerprint": which.fingerprint}
+    return int((yield Statement("count_failures", params))[0]["count"])
 
 
 def count_by_state(now: datetime | None) -> Operation[QueueStats]:

@@ -7,11 +7,12 @@ walk that has gone far enough stops and says where to go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from tasklib.storage.operations.tasks import filter_params, is_indexed, list_tasks
+from tasklib.storage.operations.stretches import Gap, find_gaps
+from tasklib.storage.operations.tasks import filter_params, find_floor, is_indexed, list_tasks
 from tasklib.storage.rows import task_from_row
 from tasklib.storage.statement import Operation, Statement
 from tasklib.task import Task, TaskFilter
@@ -20,6 +21,10 @@ WIDEST: Final = 250_000
 """Positions looked through by one statement."""
 CHUNK: Final = 200
 """Tasks read at once where each is judged here."""
+COVERED: Final = 100_000
+"""Failures looked through for one page where the index tells whether they match."""
+UNCOVERED: Final = 5_000
+"""The same where each has to be read."""
 WAITING: Final = frozenset({"pending", "delayed"})
 
 Keep = Callable[[Task], bool]
@@ -35,25 +40,19 @@ class Bounds:
     """How far once it has found something."""
     farthest: int
     """How far to find anything at all."""
+    passing: int
+    """How far to pass over matches."""
 
 
-PAGE: Final = Bounds(40_000, reach=40_000, farthest=1_000_000)
+PAGE: Final = Bounds(40_000, reach=40_000, farthest=1_000_000, passing=120_000)
 """For a page of a list: some hundredths of a second, and up to a second where there would be nothing to show."""
-NEAR: Final = Bounds(40_000, reach=40_000, farthest=40_000)
+NEAR: Final = Bounds(40_000, reach=40_000, farthest=40_000, passing=40_000)
 """For a page of tasks that are known not to exist, but for those of the last moment."""
-JUDGED: Final = Bounds(10_000, reach=10_000, farthest=10_000)
+JUDGED: Final = Bounds(10_000, reach=10_000, farthest=10_000, passing=10_000)
 """For a page of tasks that are judged one by one: it takes longer, and tells nothing about those refused."""
-SURVEY: Final = Bounds(40_000, reach=5_000_000, farthest=5_000_000)
+SURVEY: Final = Bounds(40_000, reach=5_000_000, farthest=5_000_000, passing=5_000_000)
 """To get to know the gaps."""
-WHOLE: Final = Bounds(WIDEST, reach=1 << 62, farthest=1 << 62)
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """A stretch without a match: there is none below `top` and above `bottom`."""
-
-    top: int
-    bottom: int
+WHOLE: Final = Bounds(WIDEST, reach=1 << 62, farthest=1 << 62, passing=1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +101,11 @@ def walk_tasks(
     span = (yield Statement("measure_span"))[0]
     if span["first"] is None:
         return walk
-    path = _Path(span["first"], span["last"] + 1 if start.below is None else start.below, start.gap, bounds.stride)
+    below = span["last"] + 1 if start.below is None else start.below
+    known = (yield from find_gaps(which, below, span["first"], span["counted"])) + ([start.gap] if start.gap else [])
+    path = _Path(span["first"], below, known, bounds.stride)
     while len(walk.tasks) < limit and path.position > path.first:
-        if path.looked >= (bounds.reach if walk.tasks else bounds.farthest):
+        if path.looked >= (bounds.reach if walk.tasks else bounds.passing if start.offset else bounds.farthest):
             walk.stopped = path.position
             break
         floor = path.floor()
@@ -118,20 +119,24 @@ def walk_tasks(
     return walk
 
 
+def is_covered(which: TaskFilter) -> bool:
+    """Whether the index of failures tells which of them match."""
+    return replace(which, states=(), name=None, fingerprint=None) == TaskFilter()
+
+
 class _Path:
     """Where a walk is, and how it goes on: in longer steps while it finds nothing, and over a gap in one."""
 
-    def __init__(self, first: int, position: int, gap: Gap | None, stride: int) -> None:
+    def __init__(self, first: int, position: int, known: Sequence[Gap], stride: int) -> None:
         self.first, self.position, self.looked = first, position, 0
-        self._gap, self._width, self._stride = gap, stride, stride
+        self._known, self._width, self._stride = known, stride, stride
         self._empty_since = position
         self._gaps: list[Gap] = []
         self._jump()
 
     def floor(self) -> int:
         """Where the next step ends."""
-        floor = max(self.first, self.position - self._width)
-        return max(floor, self._gap.top) if self._gap is not None and self._gap.top < self.position else floor
+        return max(self.first, self.position - self._width, *(g.top for g in self._known if g.top < self.position))
 
     def go(self, floor: int, met: Sequence[int]) -> None:
         """Be there, having met these on the way."""
@@ -151,8 +156,7 @@ class _Path:
         return longest if longest.top - longest.bottom > self._stride else None
 
     def _jump(self) -> None:
-        gap = self._gap
-        if gap is not None and gap.bottom < self.position <= gap.top:
+        while gap := next((g for g in self._known if g.bottom < self.position - 1 < g.top), None):
             self.position = gap.bottom + 1
 
 
@@ -160,19 +164,23 @@ def _look(
     params: dict[str, Any], walk: Walk, limit: int, below: int, floor: int, keep: Keep | None
 ) -> Operation[list[int]]:
     """Add the matches between two positions to the walk; the positions of the first and last match met, if any."""
+    here = {**params, "floor": floor}
     met: list[int] = []
+    if keep is None and walk.owed:
+        passed = (yield Statement("pass_tasks", {**here, "before": below, "limit": walk.owed}))[0]
+        walk.owed -= passed["met"]
+        if passed["met"]:
+            below = passed["last"]
+            met.append(below)
+        if walk.owed:
+            return met
     while len(walk.tasks) < limit:
-        here = {"before": below, "floor": floor}
-        wanted = {"limit": limit - len(walk.tasks), "offset": walk.owed} if keep is None else _JUDGED
-        rows = yield Statement("walk_tasks", {**params, **here, **wanted})
-        tasks = [task_from_row(row) for row in rows if row["id"] is not None]
-        if keep is None:
-            walk.owed -= min(walk.owed, rows[0]["met"])
-            walk.tasks += tasks
-            return [each.seq for each in tasks]
+        wanted = limit - len(walk.tasks) if keep is None else CHUNK
+        rows = yield Statement("walk_tasks", {**here, "before": below, "limit": wanted})
+        tasks = [task_from_row(row) for row in rows]
         kept = _judge(walk, tasks, limit, keep)
         met += [each.seq for each in kept]
-        if len(tasks) < CHUNK:
+        if len(tasks) < wanted:
             break
         below = tasks[-1].seq
     return met
@@ -181,24 +189,27 @@ def _look(
 def _read_index(
     which: TaskFilter, now: datetime | None, walk: Walk, limit: int, start: Start, keep: Keep | None
 ) -> Operation[None]:
-    """Add the matches that an index finds."""
+    """Add the matches that an index finds, among the newest that it holds."""
+    # How many are passed over by an offset that nobody judges is not told: those look as far as they must.
+    every = which.name is None and which.fingerprint is None and "retrying" not in which.states and is_covered(which)
+    if not every and (keep is not None or not start.offset):
+        walk.stopped = yield from find_floor(which, start.below, COVERED if is_covered(which) else UNCOVERED)
+    below, floor = start.below, walk.stopped
     if keep is None:
-        walk.owed = 0
-        walk.tasks = yield from list_tasks(which, now, limit=limit, offset=start.offset, before=start.below)
+        found = yield from list_tasks(which, now, limit=limit, offset=start.offset, before=below, floor=floor)
+        walk.owed, walk.tasks = 0, found
         return
-    below = start.below
-    while len(walk.tasks) < limit and (tasks := (yield from list_tasks(which, now, limit=CHUNK, before=below))):
+    while len(walk.tasks) < limit and (
+        tasks := (yield from list_tasks(which, now, limit=CHUNK, before=below, floor=floor))
+    ):
         _judge(walk, tasks, limit, keep)
         below = tasks[-1].seq
 
 
-def _judge(walk: Walk, tasks: Sequence[Task], limit: int, keep: Keep) -> list[Task]:
+def _judge(walk: Walk, tasks: Sequence[Task], limit: int, keep: Keep | None) -> list[Task]:
     """Add those to keep to the walk, after those to be passed over."""
-    kept = [each for each in tasks if keep(each)]
+    kept = [each for each in tasks if keep is None or keep(each)]
     passed = min(walk.owed, len(kept))
     walk.owed -= passed
     walk.tasks += kept[passed : passed + limit - len(walk.tasks)]
     return kept
-
-
-_JUDGED: Final = {"limit": CHUNK, "offset": 0}

@@ -23,6 +23,7 @@ _BOOKS: Final = {
     "tasklib_metrics": "SELECT, INSERT, DELETE",
     "tasklib_depths": "SELECT, INSERT, DELETE",
     "tasklib_totals": "SELECT, INSERT, UPDATE",
+    "tasklib_stretches": ALL,
     "tasklib_counted": "SELECT, INSERT, UPDATE",
     "tasklib_deleted": "SELECT, INSERT, DELETE",
     "tasklib_chores": ALL,

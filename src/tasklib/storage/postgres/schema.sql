@@ -29,12 +29,13 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION {schema}.tasklib_note_deleted() RETURNS trigger
+CREATE FUNCTION {schema}.tasklib_note_change() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    IF TG_OP = 'TRUNCATE' THEN
+    IF TG_OP <> 'DELETE' THEN
         DELETE FROM {schema}.tasklib_totals;
+        DELETE FROM {schema}.tasklib_stretches;
         DELETE FROM {schema}.tasklib_deleted;
         INSERT INTO {schema}.tasklib_counted DEFAULT VALUES
         ON CONFLICT (only_row) DO UPDATE SET seq = 0, next_seq = NULL, next_xid = NULL;
@@ -193,6 +194,14 @@ CREATE TABLE {schema}.tasklib_schedules (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE {schema}.tasklib_stretches (
+    number bigint NOT NULL,
+    oldest timestamp with time zone NOT NULL,
+    newest timestamp with time zone NOT NULL,
+    names jsonb
+)
+WITH (fillfactor='50');
+
 CREATE TABLE {schema}.tasklib_tokens (
     id uuid NOT NULL,
     name text NOT NULL,
@@ -340,6 +349,9 @@ ALTER TABLE ONLY {schema}.tasklib_key_limits
 ALTER TABLE ONLY {schema}.tasklib_schedules
     ADD CONSTRAINT tasklib_schedules_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY {schema}.tasklib_stretches
+    ADD CONSTRAINT tasklib_stretches_pkey PRIMARY KEY (number);
+
 ALTER TABLE ONLY {schema}.tasklib_tokens
     ADD CONSTRAINT tasklib_tokens_hash_key UNIQUE (hash);
 
@@ -375,9 +387,9 @@ CREATE UNIQUE INDEX tasks_seq ON {schema}.tasks USING btree (seq);
 
 CREATE INDEX tasks_slots ON {schema}.tasks USING btree (slot_key) WHERE (slot_key IS NOT NULL);
 
-CREATE INDEX tasks_trouble ON {schema}.tasks USING btree (trouble, seq) INCLUDE (name, due_at) WHERE (trouble IS NOT NULL);
+CREATE INDEX tasks_trouble ON {schema}.tasks USING btree (trouble, seq) INCLUDE (name, due_at, fingerprint) WHERE (trouble IS NOT NULL);
 
-CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_deleted();
+CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
 
 CREATE TRIGGER tasks_hint_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHEN ((old.slot_key IS NOT NULL)) EXECUTE FUNCTION {schema}.tasklib_hint();
 
@@ -385,6 +397,8 @@ CREATE TRIGGER tasks_hint_insert AFTER INSERT ON {schema}.tasks FOR EACH ROW WHE
 
 CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN ((((new.concurrency_key IS NOT NULL) OR (old.concurrency_key IS NOT NULL)) AND ((old.slot_key IS DISTINCT FROM new.slot_key) OR (old.due_at IS DISTINCT FROM new.due_at) OR (old.concurrency_key IS DISTINCT FROM new.concurrency_key) OR (old.priority <> new.priority) OR (old.name <> new.name)))) EXECUTE FUNCTION {schema}.tasklib_hint();
 
-CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_deleted();
+CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
+
+CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
 
 CREATE TRIGGER tasks_wake AFTER INSERT ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_wake();

@@ -105,6 +105,13 @@ CREATE TABLE tasklib_schedules (
     updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
 ) WITHOUT ROWID;
 
+CREATE TABLE tasklib_stretches (
+    number INTEGER NOT NULL PRIMARY KEY,
+    oldest TEXT    NOT NULL,
+    newest TEXT    NOT NULL,
+    names  TEXT
+);
+
 CREATE TABLE tasklib_tokens (
     id           TEXT NOT NULL PRIMARY KEY,
     name         TEXT NOT NULL,
@@ -222,7 +229,7 @@ CREATE UNIQUE INDEX tasks_live_key ON tasks (name, live_key) WHERE live_key IS N
 
 CREATE INDEX tasks_slots ON tasks (slot_key) WHERE slot_key IS NOT NULL;
 
-CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at) WHERE trouble IS NOT NULL;
+CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at, fingerprint) WHERE trouble IS NOT NULL;
 
 CREATE TRIGGER tasks_deleted AFTER DELETE ON tasks WHEN old.seq <= (SELECT seq FROM tasklib_counted)
 BEGIN
@@ -256,4 +263,11 @@ WHEN NEW.concurrency_key IS NOT NULL AND NEW.due_at IS NOT NULL AND (
 BEGIN
     INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
     VALUES (NEW.concurrency_key, NEW.name, NEW.priority, NEW.due_at);
+END;
+
+CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON tasks WHEN (SELECT seq FROM tasklib_counted) > 0
+BEGIN
+    DELETE FROM tasklib_totals;
+    DELETE FROM tasklib_stretches;
+    UPDATE tasklib_counted SET seq = 0;
 END;

@@ -44,6 +44,15 @@ CREATE TABLE {schema}.tasklib_counted (
 ) WITH (fillfactor = 50);
 INSERT INTO {schema}.tasklib_counted DEFAULT VALUES;
 
+-- What is known of each 10,000 positions up to that one: no task there is older, newer or of another name.  Lists leave
+-- out what cannot hold a match.  No names: too many to be kept.
+CREATE TABLE {schema}.tasklib_stretches (
+    number bigint      NOT NULL PRIMARY KEY,
+    oldest timestamptz NOT NULL,
+    newest timestamptz NOT NULL,
+    names  jsonb
+) WITH (fillfactor = 50);
+
 -- Chores that one worker at a time does: whose turn lasts until when, and how far it has come.
 CREATE TABLE {schema}.tasklib_chores (
     name     text        COLLATE "C" NOT NULL PRIMARY KEY,
@@ -56,10 +65,11 @@ CREATE TABLE {schema}.tasklib_deleted (
     seqs bigint[] NOT NULL
 );
 
-CREATE FUNCTION {schema}.tasklib_note_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.tasklib_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'TRUNCATE' THEN
+    IF TG_OP <> 'DELETE' THEN
         DELETE FROM {schema}.tasklib_totals;
+        DELETE FROM {schema}.tasklib_stretches;
         DELETE FROM {schema}.tasklib_deleted;
         INSERT INTO {schema}.tasklib_counted DEFAULT VALUES
         ON CONFLICT (only_row) DO UPDATE SET seq = 0, next_seq = NULL, next_xid = NULL;
@@ -71,6 +81,9 @@ END
 $$;
 
 CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks
-    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_deleted();
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
+-- Nothing of ours changes these: when somebody does by hand, everything is counted anew.
+CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON {schema}.tasks
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
 CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks
-    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_deleted();
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();

@@ -121,13 +121,17 @@ WITH book AS MATERIALIZED (
     FROM {schema}.tasklib_counted AS b
 ),
 gone AS (DELETE FROM {schema}.tasklib_deleted RETURNING name, seqs),
+added AS MATERIALIZED (
+    SELECT (t.seq - 1) / :stretch::bigint AS number, t.name, count(*) AS count,
+        min(t.created_at) AS oldest, max(t.created_at) AS newest
+    FROM book AS b CROSS JOIN {schema}.tasks AS t
+    WHERE t.seq > b.seq AND t.seq <= b.until
+    GROUP BY 1, 2
+),
 change AS (
     SELECT c.name, sum(c.count) AS count
     FROM (
-        SELECT t.name, count(*) AS count
-        FROM book AS b CROSS JOIN {schema}.tasks AS t
-        WHERE t.seq > b.seq AND t.seq <= b.until
-        GROUP BY t.name
+        SELECT a.name, a.count FROM added AS a
         UNION ALL
         SELECT g.name, -count(*)
         FROM book AS b CROSS JOIN gone AS g CROSS JOIN unnest(g.seqs) AS s (seq)
@@ -139,6 +143,21 @@ change AS (
 totals AS (
     INSERT INTO {schema}.tasklib_totals AS t (name, count) SELECT c.name, c.count FROM change AS c
     ON CONFLICT (name) DO UPDATE SET count = t.count + excluded.count
+),
+stretches AS (
+    INSERT INTO {schema}.tasklib_stretches AS s (number, oldest, newest, names)
+    SELECT a.number, min(a.oldest), max(a.newest), CASE WHEN count(*) <= :most_names::integer THEN jsonb_agg(a.name) END
+    FROM added AS a
+    GROUP BY a.number
+    ON CONFLICT (number) DO UPDATE
+    SET oldest = least(s.oldest, excluded.oldest), newest = greatest(s.newest, excluded.newest), names = (
+        SELECT CASE WHEN count(*) <= :most_names::integer THEN jsonb_agg(n.name) END
+        FROM (
+            SELECT jsonb_array_elements_text(s.names) AS name
+            UNION SELECT jsonb_array_elements_text(excluded.names)
+        ) AS n
+        WHERE s.names IS NOT NULL AND excluded.names IS NOT NULL
+    )
 ),
 newest AS (SELECT coalesce(max(t.seq), 0) AS seq FROM {schema}.tasks AS t)
 UPDATE {schema}.tasklib_counted AS c
@@ -152,6 +171,14 @@ SET seq = b.until, folded_at = coalesce(:now::timestamptz, now()),
     END
 FROM book AS b CROSS JOIN newest AS n
 RETURNING c.seq, n.seq - c.seq AS behind;
+
+-- name: forget_stretches
+-- Forget the stretches below the oldest task.
+DELETE FROM {schema}.tasklib_stretches AS s
+WHERE s.number < (
+    SELECT (coalesce((SELECT min(t.seq) FROM {schema}.tasks AS t), max(b.seq) + 1) - 1) / :stretch::bigint
+    FROM {schema}.tasklib_counted AS b
+);
 
 -- name: measure_size
 -- About how many rows there are: those counted, and the numbers drawn since.

@@ -127,26 +127,40 @@ ORDER BY t.seq DESC
 LIMIT :limit::integer OFFSET :offset::integer;
 
 -- name: walk_tasks
--- Tasks matching the filter in a stretch of insertion order, newest first, and how many were met, those passed over by the
--- offset too: the one row there always is says it.
+-- Tasks matching the filter in a stretch of insertion order, newest first.
 -- plan: custom
-WITH met AS MATERIALIZED (
+SELECT {columns}
+FROM {schema}.tasks AS t
+WHERE {matches} AND t.seq < :before::bigint AND t.seq >= :floor::bigint
+ORDER BY t.seq DESC
+LIMIT :limit::integer;
+
+-- name: pass_tasks
+-- How many tasks match the filter in a stretch of insertion order, the newest so many at most, and the last of those.
+-- plan: custom
+SELECT count(*) AS met, min(m.seq) AS last
+FROM (
     SELECT t.seq FROM {schema}.tasks AS t
     WHERE {matches} AND t.seq < :before::bigint AND t.seq >= :floor::bigint
     ORDER BY t.seq DESC
-    LIMIT :limit::integer + :offset::integer
-)
-SELECT c.met, {columns}
-FROM (SELECT count(*) AS met FROM met AS m) AS c
-LEFT JOIN (
-    SELECT m.seq FROM met AS m ORDER BY m.seq DESC LIMIT :limit::integer OFFSET :offset::integer
-) AS p ON true
-LEFT JOIN {schema}.tasks AS t ON t.seq = p.seq
-ORDER BY t.seq DESC;
+    LIMIT :limit::integer
+) AS m;
 
 -- name: measure_span
--- The oldest and the newest insertion that are there.
-SELECT min(t.seq) AS first, max(t.seq) AS last FROM {schema}.tasks AS t;
+-- The oldest and the newest insertion that are there, and up to which one stretches are known.
+SELECT min(t.seq) AS first, max(t.seq) AS last, (SELECT max(b.seq) FROM {schema}.tasklib_counted AS b) AS counted
+FROM {schema}.tasks AS t;
+
+-- name: find_stretches
+-- Below one, the stretches of insertion order that may hold a match by its name and when it was made, newest first.
+SELECT s.number
+FROM {schema}.tasklib_stretches AS s
+WHERE s.number <= :number::bigint
+    AND (:name::text IS NULL OR s.names IS NULL OR s.names @> to_jsonb(:name::text))
+    AND (:created_after::timestamptz IS NULL OR s.newest >= :created_after::timestamptz)
+    AND (:created_before::timestamptz IS NULL OR s.oldest < :created_before::timestamptz)
+ORDER BY s.number DESC
+LIMIT :limit::integer;
 
 -- name: find_waiting
 -- The newest task before a position that waits, found in the indexes of those alone.
@@ -159,18 +173,32 @@ FROM (
     WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL AND t.seq < :before::bigint OFFSET 0)
 ) AS w;
 
+-- name: find_trouble
+-- The position of the task that failed, was cancelled or buried so many before another, found in the index of those alone.
+SELECT w.seq
+FROM jsonb_array_elements_text(:troubles::jsonb) AS k (trouble)
+CROSS JOIN LATERAL (
+    SELECT x.seq FROM {schema}.tasks AS x
+    WHERE x.trouble = k.trouble AND x.seq < :before::bigint
+    ORDER BY x.seq DESC
+    LIMIT :reach::integer + 1
+) AS w
+ORDER BY w.seq DESC
+LIMIT 1 OFFSET :reach::integer;
+
 -- name: list_trouble
 -- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
 -- plan: custom
 SELECT {columns}
 FROM jsonb_array_elements_text(:troubles::jsonb) AS k (trouble)
 CROSS JOIN LATERAL (
-    -- The name is in the index, so that rows of other names are passed over without being read.
+    -- Name and fingerprint are in the index, so that others are passed over without being read.
     SELECT t.*
     FROM (
         SELECT x.seq FROM {schema}.tasks AS x
         WHERE x.trouble = k.trouble AND (:name::text IS NULL OR x.name = :name::text)
-            AND (:before::bigint IS NULL OR x.seq < :before::bigint)
+            AND (coalesce(:fingerprint::text, '') = '' OR x.fingerprint = :fingerprint::text)
+            AND x.seq < :before::bigint AND x.seq >= :floor::bigint
         ORDER BY x.seq DESC
     ) AS w
     CROSS JOIN LATERAL (SELECT y.* FROM {schema}.tasks AS y WHERE y.seq = w.seq LIMIT 1) AS t
@@ -188,7 +216,7 @@ LIMIT :limit::integer OFFSET :offset::integer;
 SELECT {columns}
 FROM (
     SELECT x.seq FROM {schema}.tasks AS x
-    WHERE x.trouble = 'failed' AND x.due_at IS NOT NULL AND (:before::bigint IS NULL OR x.seq < :before::bigint)
+    WHERE x.trouble = 'failed' AND x.due_at IS NOT NULL AND x.seq < :before::bigint AND x.seq >= :floor::bigint
     ORDER BY x.seq DESC
 ) AS w
 CROSS JOIN LATERAL (SELECT y.* FROM {schema}.tasks AS y WHERE y.seq = w.seq LIMIT 1) AS t
@@ -212,6 +240,14 @@ LIMIT :limit::integer OFFSET :offset::integer;
 -- How many tasks match the filter.
 -- plan: custom
 SELECT count(*) AS count FROM {schema}.tasks AS t WHERE {matches};
+
+-- name: count_failures
+-- How many tasks failed for good in one way, or were buried, by the index of those alone.
+SELECT count(*) AS count
+FROM {schema}.tasks AS x
+WHERE x.trouble = ANY (ARRAY(SELECT jsonb_array_elements_text(:troubles::jsonb))) AND x.due_at IS NULL
+    AND (:name::text IS NULL OR x.name = :name::text)
+    AND (x.fingerprint = :fingerprint::text OR (:fingerprint::text = '' AND x.fingerprint IS NULL));
 
 -- name: count_by_state
 -- How many tasks stand where, by name, with the delayed and the retrying apart.

@@ -84,8 +84,8 @@ CREATE INDEX tasks_keyed ON tasks (concurrency_key, name, priority DESC, due_at,
     WHERE due_at IS NOT NULL AND concurrency_key IS NOT NULL;
 CREATE INDEX tasks_slots ON tasks (slot_key) WHERE slot_key IS NOT NULL;
 CREATE UNIQUE INDEX tasks_live_key ON tasks (name, live_key) WHERE live_key IS NOT NULL;
--- With what a count by name needs, so that counting reads this index alone.
-CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at) WHERE trouble IS NOT NULL;
+-- With what counts by name and lists of one kind of failure need, so that they read this index alone.
+CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at, fingerprint) WHERE trouble IS NOT NULL;
 CREATE INDEX tasks_dead ON tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
 
 -- Worker instances and their heartbeats.

@@ -43,6 +43,21 @@ BEGIN
     UPDATE tasklib_totals SET count = count - 1 WHERE name = old.name;
 END;
 
+-- What is known of each 10,000 positions up to that one, as on PostgreSQL.
+CREATE TABLE tasklib_stretches (
+    number INTEGER NOT NULL PRIMARY KEY,
+    oldest TEXT    NOT NULL,
+    newest TEXT    NOT NULL,
+    names  TEXT
+);
+
+CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON tasks WHEN (SELECT seq FROM tasklib_counted) > 0
+BEGIN
+    DELETE FROM tasklib_totals;
+    DELETE FROM tasklib_stretches;
+    UPDATE tasklib_counted SET seq = 0;
+END;
+
 -- Chores that one worker at a time does: whose turn lasts until when, and how far it has come.
 CREATE TABLE tasklib_chores (
     name     TEXT    NOT NULL PRIMARY KEY,

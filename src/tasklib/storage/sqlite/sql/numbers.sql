@@ -115,9 +115,31 @@ SELECT t.name, count(*) FROM tasks AS t
 WHERE t.seq > (SELECT b.seq FROM tasklib_counted AS b) AND t.seq <= (SELECT b.seq FROM tasklib_counted AS b) + :step
 GROUP BY t.name
 ON CONFLICT (name) DO UPDATE SET count = count + excluded.count;
+INSERT INTO tasklib_stretches (number, oldest, newest, names)
+SELECT (t.seq - 1) / :stretch, min(t.created_at), max(t.created_at),
+    CASE WHEN count(DISTINCT t.name) <= :most_names THEN json_group_array(DISTINCT t.name) END
+FROM tasks AS t
+WHERE t.seq > (SELECT b.seq FROM tasklib_counted AS b) AND t.seq <= (SELECT b.seq FROM tasklib_counted AS b) + :step
+GROUP BY 1
+ON CONFLICT (number) DO UPDATE
+SET oldest = min(oldest, excluded.oldest), newest = max(newest, excluded.newest), names = (
+    SELECT CASE WHEN count(*) <= :most_names THEN json_group_array(n.value) END
+    FROM (
+        SELECT e.value FROM json_each(tasklib_stretches.names) AS e
+        UNION SELECT e.value FROM json_each(excluded.names) AS e
+    ) AS n
+    WHERE tasklib_stretches.names IS NOT NULL AND excluded.names IS NOT NULL
+);
 UPDATE tasklib_counted
 SET seq = max(seq, min(seq + :step, coalesce((SELECT max(t.seq) FROM tasks AS t), 0))), folded_at = :now;
 SELECT b.seq, coalesce((SELECT max(t.seq) FROM tasks AS t), 0) - b.seq AS behind FROM tasklib_counted AS b;
+
+-- name: forget_stretches
+-- Forget the stretches below the oldest task.
+DELETE FROM tasklib_stretches
+WHERE number < (
+    SELECT (coalesce((SELECT min(t.seq) FROM tasks AS t), max(b.seq) + 1) - 1) / :stretch FROM tasklib_counted AS b
+);
 
 -- name: measure_size
 -- About how many rows there are: those counted, and the numbers drawn since.

@@ -119,23 +119,38 @@ ORDER BY t.seq DESC
 LIMIT :limit OFFSET :offset;
 
 -- name: walk_tasks
--- Tasks matching the filter in a stretch of insertion order, newest first, and how many were met, those passed over by the
--- offset too: the one row there always is says it.
-WITH met AS MATERIALIZED (
+-- Tasks matching the filter in a stretch of insertion order, newest first.
+SELECT {columns}
+FROM tasks AS t
+WHERE {matches} AND t.seq < :before AND t.seq >= :floor
+ORDER BY t.seq DESC
+LIMIT :limit;
+
+-- name: pass_tasks
+-- How many tasks match the filter in a stretch of insertion order, the newest so many at most, and the last of those.
+SELECT count(*) AS met, min(m.seq) AS last
+FROM (
     SELECT t.seq FROM tasks AS t
     WHERE {matches} AND t.seq < :before AND t.seq >= :floor
     ORDER BY t.seq DESC
-    LIMIT :limit + :offset
-)
-SELECT c.met, {columns}
-FROM (SELECT count(*) AS met FROM met) AS c
-LEFT JOIN (SELECT m.seq FROM met AS m ORDER BY m.seq DESC LIMIT :limit OFFSET :offset) AS p ON true
-LEFT JOIN tasks AS t ON t.seq = p.seq
-ORDER BY t.seq DESC;
+    LIMIT :limit
+) AS m;
 
 -- name: measure_span
--- The oldest and the newest insertion that are there.
-SELECT (SELECT min(t.seq) FROM tasks AS t) AS first, (SELECT max(t.seq) FROM tasks AS t) AS last;
+-- The oldest and the newest insertion that are there, and up to which one stretches are known.
+SELECT (SELECT min(t.seq) FROM tasks AS t) AS first, (SELECT max(t.seq) FROM tasks AS t) AS last,
+    (SELECT max(b.seq) FROM tasklib_counted AS b) AS counted;
+
+-- name: find_stretches
+-- Below one, the stretches of insertion order that may hold a match by its name and when it was made, newest first.
+SELECT s.number
+FROM tasklib_stretches AS s
+WHERE s.number <= :number
+    AND (:name IS NULL OR s.names IS NULL OR EXISTS (SELECT 1 FROM json_each(s.names) AS e WHERE e.value = :name))
+    AND (:created_after IS NULL OR s.newest >= :created_after)
+    AND (:created_before IS NULL OR s.oldest < :created_before)
+ORDER BY s.number DESC
+LIMIT :limit;
 
 -- name: find_waiting
 -- The newest task before a position that waits, found in the indexes of those alone.
@@ -148,12 +163,20 @@ FROM (
     WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL AND t.seq < :before
 ) AS w;
 
+-- name: find_trouble
+-- The position of the task that failed, was cancelled or buried so many before another, found in the index of those alone.
+SELECT t.seq
+FROM tasks AS t INDEXED BY tasks_trouble
+WHERE t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k) AND t.trouble IS NOT NULL AND t.seq < :before
+ORDER BY t.seq DESC
+LIMIT 1 OFFSET :reach;
+
 -- name: list_trouble
 -- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
 SELECT {columns}
 FROM tasks AS t INDEXED BY tasks_trouble
 WHERE t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k) AND t.trouble IS NOT NULL AND {matches}
-    AND t.seq < coalesce(:before, 9223372036854775807)
+    AND t.seq < :before AND t.seq >= :floor
 ORDER BY t.seq DESC
 LIMIT :limit OFFSET :offset;
 
@@ -161,7 +184,7 @@ LIMIT :limit OFFSET :offset;
 -- Tasks matching the filter among those that failed and wait for their next attempt, newest first, by the index of failures.
 SELECT {columns}
 FROM tasks AS t INDEXED BY tasks_trouble
-WHERE t.trouble = 'failed' AND t.due_at IS NOT NULL AND {matches} AND t.seq < coalesce(:before, 9223372036854775807)
+WHERE t.trouble = 'failed' AND t.due_at IS NOT NULL AND {matches} AND t.seq < :before AND t.seq >= :floor
 ORDER BY t.seq DESC
 LIMIT :limit OFFSET :offset;
 
@@ -178,6 +201,13 @@ LIMIT :limit OFFSET :offset;
 -- name: count_tasks
 -- How many tasks match the filter.
 SELECT count(*) AS count FROM tasks AS t WHERE {matches};
+
+-- name: count_failures
+-- How many tasks failed for good in one way, or were buried, by the index of those alone.
+SELECT count(*) AS count
+FROM tasks AS t INDEXED BY tasks_trouble
+WHERE t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k) AND t.trouble IS NOT NULL AND t.due_at IS NULL
+    AND (:name IS NULL OR t.name = :name) AND coalesce(t.fingerprint, '') = :fingerprint;
 
 -- name: count_by_state
 -- How many tasks stand where, by name, with the delayed and the retrying apart.
