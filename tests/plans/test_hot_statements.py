@@ -46,6 +46,7 @@ WHOLE_TABLE = {
     "look_at_server": "looks at the catalog",
     "import_tasks": "inserts",
     "insert_tasks_audited": "inserts as insert_tasks does",
+    "insert_batch_again": "inserts as insert_batch does",
     "list_retrying": "looks through the index of failures",
     "count_errors_by_hour": "looks through the index of what failed for good",
     "find_waiting": "looks through the index of what waits, when nothing that waits is near",

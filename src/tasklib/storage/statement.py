@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from tasklib.errors import StorageError
+
 T = TypeVar("T")
 Row = Mapping[str, Any]
 
@@ -38,6 +40,10 @@ BEGIN: Final = Statement("begin")
 
 COMMIT: Final = Statement("commit")
 """Yielded between the steps of a long operation: what was done so far stays, whatever happens next."""
+
+
+class DuplicateKey(StorageError):
+    """A statement would have made a key twice and did nothing; an operation that expects it goes on."""
 
 
 @dataclass(frozen=True, slots=True)

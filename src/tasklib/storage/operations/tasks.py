@@ -10,7 +10,7 @@ from uuid import UUID
 from tasklib.codec import dumps
 from tasklib.errors import UniqueConflict
 from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
-from tasklib.storage.statement import BEGIN, Operation, Row, Statement
+from tasklib.storage.statement import BEGIN, DuplicateKey, Operation, Row, Statement
 from tasklib.task import POSITION_DIGITS, NewTask, QueueStats, Task, TaskBatch, TaskFilter, TaskId, TaskIds, TaskState
 
 FEW_ROWS = 20_000
@@ -71,7 +71,10 @@ def submit_batch(batch: TaskBatch, now: datetime | None) -> Operation[TaskIds]:
         "inputs": batch.inputs,
         "now": now,
     }
-    yield Statement("insert_batch", params)
+    try:
+        yield Statement("insert_batch", params)
+    except DuplicateKey:
+        yield Statement("insert_batch_again", params)
     return TaskIds.of_batch(batch)
 
 

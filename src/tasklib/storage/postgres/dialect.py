@@ -18,7 +18,7 @@ from tasklib.errors import (
     SchemaMissing,
     StorageError,
 )
-from tasklib.storage.statement import Sql, load_sql, pyformat
+from tasklib.storage.statement import DuplicateKey, Sql, load_sql, pyformat
 
 
 class PostgresDialect:
@@ -88,6 +88,8 @@ def explain(sqlstate: str | None, text: str) -> StorageError:
         # Connecting, resources, shutdown and I/O; the last two are timeouts that end the session.
         case code if code[:2] in ("08", "28", "53", "57", "58") or code in ("25P03", "25P04"):
             return _unavailable(text)
+        case "23505":  # unique_violation
+            return DuplicateKey(f"PostgreSQL refused the statement: {text}")
         case _:
             return StorageError(f"PostgreSQL refused the statement: {text}")
 

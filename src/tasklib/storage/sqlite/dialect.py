@@ -20,7 +20,7 @@ from tasklib.errors import (
     TaskLibError,
 )
 from tasklib.storage.rows import moment_text
-from tasklib.storage.statement import Sql, load_sql
+from tasklib.storage.statement import DuplicateKey, Sql, load_sql
 
 
 class SqliteDialect:
@@ -81,6 +81,8 @@ def translate(error: Exception) -> Exception:
             translated = SchemaMissing(f"SQLite says: {text}; run `tasklib migrate` on this database")
         case sqlite3.OperationalError() if "unable to open" in text or "disk I/O" in text:
             translated = DatabaseUnavailable(f"SQLite cannot use the file: {text}; check that the folder exists")
+        case sqlite3.IntegrityError() if text.startswith("UNIQUE"):
+            translated = DuplicateKey(f"SQLite refused the statement: {text}")
         case _:
             translated = StorageError(f"SQLite refused the statement: {text}")
     translated.__cause__ = error

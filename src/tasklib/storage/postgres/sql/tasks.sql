@@ -44,19 +44,7 @@ FROM
 ON CONFLICT DO NOTHING
 RETURNING id, created_at
 
--- name: insert_tasks
--- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
-{inserted};
-
--- name: insert_tasks_audited
--- The same, and the entries of the audit log about it, in one statement.
-WITH stored AS ({inserted}),
-entries AS ({audit_entries})
-SELECT s.id, s.created_at FROM stored AS s;
-
--- name: insert_batch
--- Store tasks that differ in their input only, in the order given; their ids count up.  One whose id exists already was
--- stored by the same call.
+-- fragment: inserted_batch
 INSERT INTO {schema}.tasks (
     id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
     concurrency_key, headers, expires_at
@@ -80,6 +68,24 @@ FROM
         OFFSET 0
     ) AS c,
     jsonb_array_elements(:inputs::jsonb) WITH ORDINALITY AS i (kwargs, number)
+
+-- name: insert_tasks
+-- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
+{inserted};
+
+-- name: insert_tasks_audited
+-- The same, and the entries of the audit log about it, in one statement.
+WITH stored AS ({inserted}),
+entries AS ({audit_entries})
+SELECT s.id, s.created_at FROM stored AS s;
+
+-- name: insert_batch
+-- Store tasks that differ in their input only, in the order given; their ids count up.
+{inserted_batch};
+
+-- name: insert_batch_again
+-- The same, where some may be stored already: looking for them first costs a fifth more.
+{inserted_batch}
 ON CONFLICT (id) DO NOTHING;
 
 -- name: find_live_keys

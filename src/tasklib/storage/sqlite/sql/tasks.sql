@@ -45,18 +45,7 @@ WHERE true
 ON CONFLICT DO NOTHING
 RETURNING id, created_at
 
--- name: insert_tasks
--- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
-{inserted};
-
--- name: insert_tasks_audited
--- The same, and the entries of the audit log about it.
-{audit_entries};
-{inserted};
-
--- name: insert_batch
--- Store tasks that differ in their input only, in the order given; their ids count up.  One whose id exists already was
--- stored by the same call.
+-- fragment: inserted_batch
 WITH c AS MATERIALIZED (
     SELECT
         :like ->> 'name' AS name,
@@ -78,6 +67,23 @@ SELECT
     c.tags, c.concurrency_key, c.headers, c.expires_at
 FROM c CROSS JOIN json_each(:inputs) AS i
 WHERE true
+
+-- name: insert_tasks
+-- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
+{inserted};
+
+-- name: insert_tasks_audited
+-- The same, and the entries of the audit log about it.
+{audit_entries};
+{inserted};
+
+-- name: insert_batch
+-- Store tasks that differ in their input only, in the order given; their ids count up.
+{inserted_batch};
+
+-- name: insert_batch_again
+-- The same, where some may be stored already.
+{inserted_batch}
 ON CONFLICT (id) DO NOTHING;
 
 -- name: find_live_keys
