@@ -17,12 +17,12 @@ import { SubmitDialog } from "./ui/submit";
 import { TaskPage } from "./pages/task";
 import { TasksPage } from "./pages/tasks";
 
-const OverviewPage = lazily(async () => (await import("./pages/overview")).OverviewPage);
-const ErrorsPage = lazily(async () => (await import("./pages/errors")).ErrorsPage);
-const WorkersPage = lazily(async () => (await import("./pages/workers")).WorkersPage);
-const SchedulesPage = lazily(async () => (await import("./pages/schedules")).SchedulesPage);
-const TypesPage = lazily(async () => (await import("./pages/types")).TypesPage);
-const SettingsPage = lazily(async () => (await import("./pages/settings")).SettingsPage);
+const OverviewPage = lazily("Overview", async () => (await import("./pages/overview")).OverviewPage);
+const ErrorsPage = lazily("Errors", async () => (await import("./pages/errors")).ErrorsPage);
+const WorkersPage = lazily("Workers", async () => (await import("./pages/workers")).WorkersPage);
+const SchedulesPage = lazily("Schedules", async () => (await import("./pages/schedules")).SchedulesPage);
+const TypesPage = lazily("Types", async () => (await import("./pages/types")).TypesPage);
+const SettingsPage = lazily("Settings", async () => (await import("./pages/settings")).SettingsPage);
 
 interface Place {
   to: string;

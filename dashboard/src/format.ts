@@ -18,6 +18,7 @@ export const verb = (value: number, one: string, many: string): string => (value
 export function span(seconds: number): string {
   const s = Math.abs(seconds);
   if (s < 0.001) return "<1 ms";
+  if (s < 0.01) return `${Number((s * 1000).toFixed(1))} ms`;
   if (s < 1) return `${Math.round(s * 1000)} ms`;
   if (s < 10) return `${Number(s.toFixed(1))} s`;
   if (s < 60) return `${Math.round(s)} s`;

@@ -2,9 +2,9 @@
 
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { Loading } from "./ui/basic";
+import { Loading, PageHead } from "./ui/basic";
 
-export function lazily(load: () => Promise<ComponentType>): ComponentType {
+export function lazily(title: string, load: () => Promise<ComponentType>): ComponentType {
   let loaded: ComponentType | null = null;
   return function Lazy() {
     const [Page, setPage] = useState<ComponentType | null>(() => loaded);
@@ -17,7 +17,18 @@ export function lazily(load: () => Promise<ComponentType>): ComponentType {
       );
     }, []);
     // After a new version was deployed the old files are gone: the page as it is now has the new ones.
-    if (failed) return <p class="trouble">A new version is there. <a href={location.href} target="_self">Load it</a></p>;
-    return Page ? <Page /> : <Loading />;
+    if (Page) return <Page />;
+    return (
+      <>
+        <PageHead title={title} />
+        {failed ? (
+          <p class="trouble" role="alert">
+            A new version is there. <a href={location.href} target="_self">Load it</a>
+          </p>
+        ) : (
+          <Loading framed />
+        )}
+      </>
+    );
   };
 }

@@ -11,6 +11,9 @@ export interface Resource<T> {
   refresh: () => void;
 }
 
+/** Milliseconds after which what could not be read is asked for again. */
+const AGAIN = 3000;
+
 interface Options {
   /** Read again at each piece of news. */
   live?: boolean;
@@ -95,6 +98,14 @@ export function useResource<T>(
   useEffect(() => {
     if (news) void reader.current?.read();
   }, [news]);
+
+  // What was lost on the way is asked for again; what was refused stays refused.
+  const lost = state.problem && (state.problem.status === 0 || state.problem.status >= 500);
+  useEffect(() => {
+    if (!lost) return;
+    const timer = setTimeout(() => void reader.current?.read(), AGAIN);
+    return () => clearTimeout(timer);
+  }, [lost && state]);
 
   const current = state.key === key;
   return {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,13 @@ def queue(site: Site) -> TaskQueue:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """As if the browser was new: no cookies, nothing stored."""
+    with new_context(browser) as context:
+        yield context
+
+
+@contextmanager
+def new_context(browser: Browser) -> Generator[BrowserContext, None, None]:
+    """A window of a person who prefers light and things that do not move."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 900}, color_scheme="light", reduced_motion="reduce"
     )

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.browser.conftest import new_context, watch
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 from tools import dashboard
 
+GO = "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')) }"
+HOLDABLE = re.compile(r"/api/(?!session|control)")
+COUNT_SHIFTS = """() => {
+    window.shifted = 0;
+    new PerformanceObserver((list) => list.getEntries().forEach((each) => (window.shifted += each.value))).observe(
+        {type: "layout-shift"});
+}"""
+STEADY = 0.1
+"""How much may move: the part of the screen times how far, as browsers count it; what most people do not notice."""
 AXE = dashboard.SOURCES / "node_modules" / "axe-core" / "axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 View = tuple[str, Literal["light", "dark"]]
@@ -40,6 +53,7 @@ EMPTY = {
     "/schedules": "Nothing runs by itself yet.",
     "/types": "No type of task is known yet.",
     "/settings": "No worker is alive, so nothing is removed by itself.",
+    "/tasks/01890a5d-ac96-774b-bcce-b302099a8057": "There is no task of this id.",
 }
 
 
@@ -63,21 +77,61 @@ def ids(site: Site) -> dict[str, str]:
     return {"failed": str(failed), "running": str(running), "waiting": str(waiting)}
 
 
-def violations(page: Page) -> list[str]:
+@pytest.fixture(scope="module")
+def walk(browser: Browser) -> Iterator[Walk]:
+    """One page for many tests: what is next is reached as by a link, without another start."""
+    with new_context(browser) as context:
+        yield Walk(context.new_page())
+
+
+class Walk:
+    """Somebody who goes from page to page while the service answers at once, later, or not at all."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.wrong = watch(page)
+
+    def go(self, site: Site, path: str) -> None:
+        """Show a page of the site anew, even if it was shown before."""
+        if not self.page.url.startswith(site.url):
+            self.page.goto(f"{site.url}/")
+        for each in ("/nowhere", path):
+            self.page.evaluate(GO, each)
+
+    @contextmanager
+    def answers_held(self) -> Generator[None, None, None]:
+        """Nothing that the page asks for is answered before the end, but for who it is and what the banners say."""
+        self.page.route(HOLDABLE, lambda route: None)
+        yield
+        self.page.unroute(HOLDABLE)  # what is held goes on by this
+
+    @contextmanager
+    def answers_lost(self) -> Generator[None, None, None]:
+        """Nothing that the page asks for arrives, until the end."""
+        self.page.route("**/api/**", lambda route: route.abort())
+        yield
+        self.page.unroute("**/api/**")
+
+
+def violations(page: Page, rules: list[str] = RULES) -> list[str]:
     """What axe finds wrong, rule by rule."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())
-    found: dict[str, Any] = page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
+    found: dict[str, Any] = page.evaluate("rules => axe.run(document, {runOnly: rules})", rules)
     return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found["violations"]]
 
 
 def look_at(page: Page, picture: Path, views: tuple[View, ...] = EVERY_VIEW) -> list[str]:
     """What is wrong on a screen and on a phone, in light and dark; a picture of each is left."""
     found: list[str] = []
+    seen: set[str] = set()
     for width, theme in views:
         page.set_viewport_size({"width": WIDTHS[width], "height": 900})
         page.emulate_media(color_scheme=theme)
-        found += [f"{width}, {theme}: {each}" for each in violations(page)]
+        # Of the same width only the colours differ from theme to theme.
+        rules = ["color-contrast"] if width in seen else RULES
+        seen.add(width)
+        found += [f"{width}, {theme}: {each}" for each in violations(page, rules)]
         if page.evaluate("document.documentElement.scrollWidth") > WIDTHS[width]:
             found.append(f"{width}: wider than the screen")
         page.screenshot(path=picture.with_name(f"{picture.name}-{width}-{theme}.png"), full_page=width == "phone")
@@ -85,43 +139,61 @@ def look_at(page: Page, picture: Path, views: tuple[View, ...] = EVERY_VIEW) -> 
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page(name: str, page: Page, site: Site, ids: dict[str, str], screenshots: Path) -> None:
+def test_a_page(name: str, walk: Walk, site: Site, ids: dict[str, str], screenshots: Path) -> None:
     path, text = PAGES[name]
-    page.goto(site.url + path.format(**ids))
+    page = walk.page
+    page.set_viewport_size({"width": WIDTHS["desktop"], "height": 900})
+    with walk.answers_held():
+        walk.go(site, path.format(**ids))
+        expect(page.locator("[aria-busy=true] .bone").first, "what is on its way has its place").to_be_visible()
+        expect(page.get_by_role("status").filter(has_text="Loading").first).to_be_attached()
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)
+        page.screenshot(path=screenshots / f"loading-{name}.png")
+        page.evaluate(COUNT_SHIFTS)
     expect(page.get_by_text(text).first).to_be_visible()
     expect(page.get_by_text("Live", exact=True).first).to_be_visible()
     expect(page.locator(".bone")).to_have_count(0)
+    assert page.evaluate("window.shifted") <= STEADY, "nothing jumps when it is there"
 
     assert look_at(page, screenshots / name) == []
     assert page.title().endswith("tasklib")
+    assert walk.wrong == []
 
 
-def test_a_page_on_which_there_is_nothing_says_what_to_do(page: Page, tmp_path: Path, screenshots: Path) -> None:
-    with Site(f"sqlite:///{tmp_path / 'tasks.db'}", works=False) as empty:
-        for path, text in EMPTY.items():
-            page.goto(empty.url + path)
-            expect(page.get_by_text(text)).to_be_visible()
-            expect(page.locator(".bone")).to_have_count(0)
-            assert look_at(page, screenshots / f"empty{path.replace('/', '-')}", TWO_VIEWS) == [], path
+@pytest.fixture(scope="module")
+def empty_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A queue in which there is nothing, and nobody."""
+    with Site(f"sqlite:///{tmp_path_factory.mktemp('empty') / 'tasks.db'}", works=False) as site:
+        yield site
 
 
-def test_a_page_that_cannot_be_read_says_so(context: BrowserContext, site: Site, screenshots: Path) -> None:
-    page = context.new_page()
-    page.route("**/api/*", lambda route: route.abort())
-    page.route("**/api/*/**", lambda route: route.abort())
-    for path in ("/tasks", "/workers"):
-        page.goto(site.url + path)
+@pytest.mark.parametrize("path", EMPTY)
+def test_a_page_says_that_it_cannot_be_read_and_what_to_do_when_there_is_nothing(
+    path: str, walk: Walk, empty_site: Site, screenshots: Path
+) -> None:
+    page, name = walk.page, path.replace("/", "-")
+    nothing = page.get_by_text(EMPTY[path])
+    walk.go(empty_site, "/nowhere")
+    with walk.answers_lost():
+        walk.go(empty_site, path)
         expect(page.get_by_role("alert").filter(has_text="The service cannot be reached.").first).to_be_visible()
-        expect(page.get_by_text("No worker has ever been here.").or_(page.get_by_text("No tasks yet."))).to_have_count(
-            0
-        )
-        assert look_at(page, screenshots / f"unreadable{path.replace('/', '-')}", TWO_VIEWS) == [], path
+        expect(page.locator(".bone")).to_have_count(0)
+        expect(nothing).to_have_count(0)
+        assert look_at(page, screenshots / f"unreadable{name}", TWO_VIEWS) == []
+    page.evaluate("document.querySelectorAll('.trouble button').forEach((button) => button.click())")
+    expect(nothing).to_be_visible()
+    assert look_at(page, screenshots / f"empty{name}", TWO_VIEWS) == []
+
+
+def test_a_page_whose_start_was_lost_heals(context: BrowserContext, site: Site) -> None:
+    page = context.new_page()
+    page.route("**/api/**", lambda route: route.abort())
+    page.goto(f"{site.url}/tasks")
+    expect(page.get_by_role("alert").filter(has_text="The service cannot be reached.").first).to_be_visible()
     page.unroute_all()
     page.get_by_role("button", name="Try now").click()
     expect(page.get_by_role("alert")).to_have_count(0)
-    page.get_by_role("button", name="Menu").click()
-    page.get_by_role("link", name="Schedules").click()
-    expect(page.get_by_role("button", name="New schedule"), "who it is was asked again").to_be_visible()
+    expect(page.get_by_role("button", name="New task"), "who it is was asked again").to_be_visible()
 
 
 def test_on_a_phone_the_menu_leads_to_the_pages(page: Page, site: Site) -> None:

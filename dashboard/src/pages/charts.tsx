@@ -8,7 +8,7 @@ import { stats } from "../live";
 import { query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { LIVE_SECONDS, type Sample, samples } from "../samples";
-import { Loading, Trouble } from "../ui/basic";
+import { Loading, Panel, Trouble } from "../ui/basic";
 import { Chart, type Line } from "../ui/chart";
 import { Unread } from "../ui/listed";
 
@@ -129,12 +129,24 @@ function SeriesCharts({ range, type }: { range: string; type: string }) {
   const length = RANGES[range]?.[1] ?? 3600;
   const series = useResource(`series ${range} ${type}`, (signal) => getSeries(length, type, signal), { every: READING });
   if (series.problem && !series.data) return <Trouble problem={series.problem} retry={series.refresh} />;
-  if (!series.data) return <Loading rows={4} />;
+  if (!series.data) return <AwaitedCharts />;
   return (
     <>
       <Unread source={series} />
       <FourCharts series={series.data} />
     </>
+  );
+}
+
+function AwaitedCharts() {
+  return (
+    <div class="halves">
+      {["Throughput", "Queue depth", "Time waited", "Time run"].map((title) => (
+        <Panel key={title} title={title} class="chart">
+          <Loading rows={1} />
+        </Panel>
+      ))}
+    </div>
   );
 }
 

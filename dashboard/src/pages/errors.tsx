@@ -31,6 +31,7 @@ export function ErrorsPage() {
         )}
       </PageHead>
       <Listed
+        framed
         source={errors}
         some={groups.length > 0}
         empty={

@@ -14,6 +14,9 @@ import { Listed } from "../ui/listed";
 import { Table } from "../ui/table";
 import { ScheduleDialog } from "./schedule_form";
 
+/** The reader's own time zone, in which moments are shown. */
+const HERE = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 export function SchedulesPage() {
   const schedules = useResource("schedules", (signal) => take(api.GET("/api/schedules", { signal })), { live: true, every: 5000 });
   const [editing, setEditing] = useState<Schedule | "new" | null>(null);
@@ -31,7 +34,7 @@ export function SchedulesPage() {
           </Button>
         )}
       </PageHead>
-      <Listed source={schedules} some={known.length > 0} empty={<NoSchedules />}>
+      <Listed framed source={schedules} some={known.length > 0} empty={<NoSchedules />}>
         <Table label="Schedules" columns={["Schedule", "When", "Next runs", "Last run"]} acts={can("operate")} framed>
           {known.map((schedule) => (
             <Row key={schedule.name} schedule={schedule} edit={() => setEditing(schedule)} refresh={refresh} />
@@ -160,11 +163,13 @@ function NextRuns({ schedule }: { schedule: Schedule }) {
   }
   const [first, ...rest] = schedule.nextRuns;
   if (!first) return <span class="soft">never again</span>;
+  const elsewhere = schedule.every === null && schedule.tz !== HERE;
   return (
     <>
       <Ago at={first} />
       <div class="hint" title={schedule.nextRuns.map(absolute).join("\n")}>
         then {rest.slice(0, 2).map(whenInWords).join(", ")}
+        {elsewhere && " (your time)"}
       </div>
     </>
   );

@@ -37,9 +37,61 @@ export function TaskPage({ id }: { id: string }) {
       </>
     );
   }
-  if (task.problem && !task.data) return <Trouble problem={task.problem} retry={task.refresh} />;
-  if (!task.data) return <Loading rows={8} />;
-  return <Shown task={task.data} source={task} />;
+  if (task.data) return <Shown task={task.data} source={task} />;
+  return (
+    <>
+      <div class="page-head">
+        <div>
+          <Crumbs />
+          <h1>Task</h1>
+          <p class="id-line">
+            <code>{id}</code>
+          </p>
+        </div>
+      </div>
+      {task.problem ? <Trouble problem={task.problem} retry={task.refresh} /> : <Awaited />}
+    </>
+  );
+}
+
+/** The places of what is on its way. */
+function Awaited() {
+  return (
+    <>
+      <Panel title="What happened">
+        <Loading rows={2} />
+      </Panel>
+      <div class="columns">
+        <div class="main-column">
+          <Panel title="Payload">
+            <Loading />
+          </Panel>
+        </div>
+        <div class="side-column">
+          <Panel title="How it stands">
+            <Loading rows={2} />
+          </Panel>
+          <Panel title="Facts">
+            <Loading />
+          </Panel>
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Crumbs({ type }: { type?: string }) {
+  return (
+    <p class="crumbs">
+      <a href={href("/tasks")}>Tasks</a>
+      {type && (
+        <>
+          {" "}
+          / <a href={href("/tasks", { type })}>{type}</a>
+        </>
+      )}
+    </p>
+  );
 }
 
 function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail> }) {
@@ -104,9 +156,7 @@ function Head({ task }: { task: TaskDetail }) {
   return (
     <div class="page-head">
       <div>
-        <p class="crumbs">
-          <a href={href("/tasks")}>Tasks</a> / <a href={href("/tasks", { type: task.type })}>{task.type}</a>
-        </p>
+        <Crumbs type={task.type} />
         <h1>
           {task.type} <Badge status={shown} />
         </h1>

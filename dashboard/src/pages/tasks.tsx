@@ -56,7 +56,7 @@ export function TasksPage() {
       {can("operate") && (
         <BulkBar filter={filter} selected={selected} clear={() => setSelected(new Set())} total={total} />
       )}
-      <Listed source={page} some={tasks.length > 0} empty={<NoTasks filter={filter} trail={trail} next={next} />} rows={10}>
+      <Listed framed source={page} some={tasks.length > 0} empty={<NoTasks filter={filter} trail={trail} next={next} />} rows={10}>
         <TaskTable tasks={tasks} selected={selected} select={setSelected} />
       </Listed>
       {(tasks.length > 0 || trail.length > 0) && <Pages trail={trail} next={next} shown={tasks.length} total={total} />}
@@ -151,7 +151,7 @@ function Row({ task, selected, toggle, operates }: RowProps) {
         <code class="id" title={task.id}>
           {shortId(task.id)}
         </code>
-        {task.priority !== 0 && <span class="hint" title="Priority">P{task.priority}</span>}
+        {task.priority !== 0 && <span class="tag" title="Priority">P{task.priority}</span>}
         {Object.entries(task.tags).slice(0, 3).map(([key, value]) => (
           <a key={key} class="tag" href={href("/tasks", { tag: `${key}=${value}` })}>
             {key}={String(value)}

@@ -31,6 +31,8 @@ export function TypesPage() {
   const control = useResource("control of types", (signal) => take(api.GET("/api/control", { signal })), { live: true });
   const work = useResource("work of types", (signal) => getTypesWork(3600, signal), { every: 15_000 });
   const known = types.data?.types ?? [];
+  // All of a row at once: columns that find their width one after the other jump.
+  const source = { ...types, loading: types.loading || control.loading || work.loading };
   const [asking, setAsking] = useState<{ what: "pause" | "limits"; type: string } | null>(null);
   const close = () => {
     setAsking(null);
@@ -40,7 +42,7 @@ export function TypesPage() {
   return (
     <>
       <PageHead title="Types" />
-      <Listed source={types} some={known.length > 0} empty={<Empty title="No type of task is known yet." />}>
+      <Listed framed source={source} some={known.length > 0} empty={<NoTypes />}>
         <Table label="Types" columns={COLUMNS} acts={can("operate")} framed>
           {known.map((type) => (
             <Row
@@ -57,6 +59,14 @@ export function TypesPage() {
       {asking?.what === "pause" && <PauseDialog type={asking.type} close={close} />}
       {asking?.what === "limits" && <LimitDialog type={asking.type} close={close} />}
     </>
+  );
+}
+
+function NoTypes() {
+  return (
+    <Empty title="No type of task is known yet.">
+      <p>A type is here as soon as a task of it is submitted, or a worker that knows it starts.</p>
+    </Empty>
   );
 }
 

@@ -30,6 +30,7 @@ export function WorkersPage() {
         )}
       </PageHead>
       <Listed
+        framed
         source={workers}
         some={known.length > 0}
         empty={

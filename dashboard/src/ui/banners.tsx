@@ -26,7 +26,7 @@ export function Banners() {
         <div key={pause.type ?? ""} class="banner warn" role="status">
           <span>
             <strong>{pause.type ? `${pause.type} is paused` : "Everything is paused"}</strong>
-            {pause.by && ` by ${pause.by}`} since <Ago at={pause.since} />
+            {pause.by && ` by ${pause.by}`} <Ago at={pause.since} />
             {pause.reason && `: ${pause.reason}`}
           </span>
           {can("operate") && (

@@ -103,13 +103,25 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-export function Loading({ rows = 5 }: { rows?: number }) {
+interface LoadingProps {
+  rows?: number;
+  /** As high as the rows of a table, in its frame. */
+  framed?: boolean | undefined;
+}
+
+/** What is on its way, in the place and about the size that it will have. */
+export function Loading({ rows = 5, framed }: LoadingProps) {
   return (
-    <div class="loading" role="status" aria-label="Loading">
-      {Array.from({ length: rows }, (_, row) => (
-        <div key={row} class="bone" />
-      ))}
-    </div>
+    <>
+      <p class="unseen" role="status">
+        Loading …
+      </p>
+      <div class={framed ? "loading framed" : "loading"} aria-busy="true">
+        {Array.from({ length: rows }, (_, row) => (
+          <div key={row} class="bone" />
+        ))}
+      </div>
+    </>
   );
 }
 

@@ -13,10 +13,12 @@ interface Props {
   children: ComponentChildren;
   /** How many lines are drawn while it is read. */
   rows?: number;
+  /** It stands by itself, not in a panel. */
+  framed?: boolean;
 }
 
-export function Listed({ source, some, empty, children, rows }: Props) {
-  if (source.loading) return <Loading rows={rows ?? 5} />;
+export function Listed({ source, some, empty, children, rows, framed }: Props) {
+  if (source.loading) return <Loading rows={rows ?? 5} framed={framed} />;
   return (
     <>
       <Unread source={source} />
