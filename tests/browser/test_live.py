@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
+from statistics import median
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from tasklib.http import fresh
+from tasklib.storage.operations import tasks
+from tasklib.storage.operations.tasks import FEW_ROWS
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 
@@ -85,32 +90,50 @@ def test_a_page_that_is_held_stands_still(page: Page, site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "path, shows",
-    [("/tasks?type=swift.row", "tr[data-row]"), ("/", ".card.pending"), ("/tasks/{id}", "h1 .badge")],
-    ids=["list", "numbers", "task"],
+    "path, shows, few",
+    [
+        ("/tasks?type=swift.row", "tr[data-row]", FEW_ROWS),
+        ("/", ".card.pending", FEW_ROWS),
+        ("/", ".card.pending", -1),
+        ("/tasks/{id}", "h1 .badge", FEW_ROWS),
+    ],
+    ids=["list", "numbers", "numbers-of-a-large-queue", "task"],
 )
-def test_a_change_is_on_the_page_within_a_second(page: Page, site: Site, path: str, shows: str) -> None:
+def test_a_change_is_on_the_page_within_a_second(
+    page: Page, site: Site, path: str, shows: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "FEW_ROWS", few)
     queue = site.queue
     task_id = queue.enqueue("swift.row", {}, delay_seconds=3600).id
     page.goto(f"{site.url}{path.format(id=task_id)}")
     expect(page.locator(shows).first).to_be_visible()
     expect(page.locator(".connection.live")).to_be_visible()
+    turns = count()
 
-    def change(turn: int) -> None:
+    def change() -> None:
         if path != "/tasks/{id}":
             queue.enqueue("swift.row", {}, delay_seconds=3600)
-        elif turn % 2:
+        elif next(turns) % 2:
             queue.retry(task_id)
         else:
             queue.cancel(task_id)
 
-    # Each change follows right after the last was shown, so that one who looks too seldom is late every time.
-    took = [seconds_until_shown(page, shows, lambda turn=turn: change(turn)) for turn in range(4)]
-    assert min(took) <= 1, took
+    rounds: list[list[float]] = []
+    while not rounds or median(rounds[-1]) > 1:
+        assert len(rounds) < 6, rounds  # a machine that was busy with something else is given another chance
+        # Each change follows right after the last was shown, so that one who looks too seldom is late every time.
+        rounds.append([seconds_until_shown(page, shows, change) for _ in range(3)])
+
+
+def test_numbers_that_are_not_of_this_moment_say_so(page: Page, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "FEW_ROWS", -1)
+    monkeypatch.setattr(fresh, "QUICK_SECONDS", 0.0)
+    page.goto(f"{site.url}/")
+    expect(page.get_by_text("these numbers are at most 5 s old")).to_be_visible()
 
 
 def seconds_until_shown(page: Page, selector: str, change: Callable[[], object]) -> float:
-    """By the clock of the page, which notes itself when what it shows there has changed."""
+    """From when the change is stored, by the clock of the page, which notes when what it shows there has changed."""
     page.evaluate(
         """selector => {
             const shown = () => [...document.querySelectorAll(selector)].map((each) => each.textContent).join();
@@ -123,8 +146,8 @@ def seconds_until_shown(page: Page, selector: str, change: Callable[[], object])
         }""",
         selector,
     )
-    began = time.time()
     change()
+    began = time.time()
     return float(page.evaluate("window.changed")) / 1000 - began
 
 

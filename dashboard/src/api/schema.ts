@@ -710,7 +710,7 @@ export interface paths {
         };
         /**
          * Get Stats
-         * @description How many tasks stand where, in all and by type; at most five seconds old.
+         * @description How many tasks stand where, in all and by type; `maxAgeSeconds` says how old that may be.
          */
         get: operations["get_stats_api_tasks_stats_get"];
         put?: never;
@@ -2191,6 +2191,11 @@ export interface components {
             delayed: number;
             /** Failed */
             failed: number;
+            /**
+             * Maxageseconds
+             * @description How old the numbers may be: 0 in a small queue, 1 or 5 in a large one.
+             */
+            maxAgeSeconds: number;
             /** Pending */
             pending: number;
             /** Processing */

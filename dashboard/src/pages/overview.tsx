@@ -24,6 +24,7 @@ export function OverviewPage() {
         <Controls />
       </PageHead>
       <Cards stats={stats.value} />
+      <Age stats={stats.value} />
       <Facts hour={hour} />
       <Charts />
       <div class="halves">
@@ -57,6 +58,12 @@ function Cards({ stats }: { stats: Stats | null }) {
       ))}
     </div>
   );
+}
+
+/** Numbers that are not those of this moment say so. */
+function Age({ stats }: { stats: Stats | null }) {
+  if (!stats || stats.maxAgeSeconds <= 1) return null;
+  return <p class="hint cards-age">So many tasks wait that they are counted in turns: these numbers are at most {stats.maxAgeSeconds} s old.</p>;
 }
 
 function Facts({ hour }: { hour: Resource<Series> }) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import timedelta
 from typing import Final
@@ -17,15 +18,25 @@ LONGEST_PAGE: Final = 101
 
 
 class Counts:
-    """The counts of a queue, exact and at most five seconds old."""
+    """The counts of a queue, exact; of a large one less than a second old, or five where counting takes its time."""
 
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue
-        self._stats = Fresh(self._count, is_costly=lambda stats: stats.total > tasks.FEW_ROWS, prepare=self._keep_books)
+        self._stats = Fresh(
+            self._count,
+            is_costly=lambda stats: stats.total > tasks.FEW_ROWS,
+            prepare=self._keep_books,
+            is_live=True,
+        )
 
     async def stats(self) -> QueueStats:
         """How many tasks stand where."""
         return await self._stats.get()
+
+    @property
+    def max_age_seconds(self) -> int:
+        """How old they may be."""
+        return math.ceil(self._stats.lasts_seconds)
 
     async def _count(self) -> QueueStats:
         return await self._queue.database.arun(lambda: numbers.count_tasks_by_state(self._queue.clock.now()))

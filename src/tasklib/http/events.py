@@ -87,7 +87,8 @@ class Pulse:
     async def _read(self) -> str:
         seen = await self._manage.aoverview(await self._counts.stats())
         paused = any(pause.name is None for pause in seen.pauses)
-        snapshot = Snapshot(stats=Stats.of(seen.stats), paused=paused, workers_alive=seen.workers_alive)
+        stats = Stats.of(seen.stats, self._counts.max_age_seconds)
+        snapshot = Snapshot(stats=stats, paused=paused, workers_alive=seen.workers_alive)
         return snapshot.model_dump_json(by_alias=True)
 
 

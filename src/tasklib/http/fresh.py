@@ -11,6 +11,9 @@ from tasklib.errors import TaskLibError
 
 OLDEST_SECONDS: Final = 4.5
 """Nothing older than this is shown."""
+NEW_SECONDS: Final = 0.3
+"""Nothing older than this is shown of what is quickly read, and wanted as it is now."""
+QUICK_SECONDS: Final = 0.15
 PAUSE_SECONDS: Final = 1.5
 INTEREST_SECONDS: Final = 600.0
 """For this long after the last request reading goes on, so that the next one need not wait."""
@@ -19,7 +22,10 @@ T = TypeVar("T")
 
 
 class Fresh(Generic[T]):
-    """One value, read anew for every request while that is cheap, else never more than five seconds old."""
+    """One value, read anew for every request while that is cheap, else never more than five seconds old.
+
+    A live one is less than a second old for as long as it can be read in no time.
+    """
 
     def __init__(
         self,
@@ -27,22 +33,32 @@ class Fresh(Generic[T]):
         *,
         is_costly: Callable[[T], bool],
         prepare: Callable[[], Awaitable[object]] | None = None,
+        is_live: bool = False,
     ) -> None:
         self._read = read
         self._is_costly = is_costly
         self._prepare = prepare
+        self._is_live = is_live
         self._read_at = self._asked_at = -1e9
+        self._took = 0.0
         self._value: T | None = None
         self._costly = False
         self._reading: asyncio.Task[T] | None = None
         self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def lasts_seconds(self) -> float:
+        """How old the value that is given may be."""
+        if not self._costly:
+            return 0.0
+        return NEW_SECONDS if self._is_live and self._took <= QUICK_SECONDS else OLDEST_SECONDS
 
     async def get(self) -> T:
         """The value."""
         self._asked_at = time.monotonic()
         if self._costly and (self._keeping is None or self._keeping.done()):
             self._keeping = asyncio.create_task(self._keep())
-        if self._costly and self._value is not None and self._asked_at - self._read_at < OLDEST_SECONDS:
+        if self._value is not None and self._asked_at - self._read_at < self.lasts_seconds:
             return self._value
         return await self._renew()
 
@@ -57,6 +73,7 @@ class Fresh(Generic[T]):
         value = await self._read()
         # As old as its beginning: what happened since is not in it.
         self._value, self._read_at, self._costly = value, began, self._is_costly(value)
+        self._took = time.monotonic() - began
         return value
 
     async def _keep(self) -> None:

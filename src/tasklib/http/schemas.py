@@ -170,9 +170,10 @@ class Stats(Answer):
     delayed: int
     retrying: int
     by_type: dict[str, dict[str, int]]
+    max_age_seconds: int = Field(description="How old the numbers may be: 0 in a small queue, 1 or 5 in a large one.")
 
     @classmethod
-    def of(cls, stats: domain.QueueStats) -> Self:
+    def of(cls, stats: domain.QueueStats, max_age_seconds: int) -> Self:
         """The numbers under their names in HTTP."""
         by_type = {name: _statuses(counts) for name, counts in stats.by_name.items()}
         return cls(
@@ -185,6 +186,7 @@ class Stats(Answer):
             delayed=stats.delayed,
             retrying=stats.retrying,
             by_type=by_type,
+            max_age_seconds=max_age_seconds,
         )
 
 

@@ -122,8 +122,9 @@ async def list_tasks(
     "/stats", response_model=Stats, responses={**NOT_MODIFIED, **problems(401, 403, 503)}, **needs(Permission.READ)
 )
 async def get_stats(request: Request, counts: Counts) -> Response:
-    """How many tasks stand where, in all and by type; at most five seconds old."""
-    return conditional(request, Stats.of(await counts.stats()))
+    """How many tasks stand where, in all and by type; `maxAgeSeconds` says how old that may be."""
+    stats = await counts.stats()
+    return conditional(request, Stats.of(stats, counts.max_age_seconds))
 
 
 @router.delete("", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))

@@ -84,15 +84,31 @@ def test_counts_of_a_large_queue_are_kept_for_a_moment_and_renewed(
 ) -> None:
     monkeypatch.setattr(tasks, "FEW_ROWS", -1)
     monkeypatch.setattr(fresh, "PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(fresh, "QUICK_SECONDS", 0.0)
     queue.enqueue("job")
 
     assert http.get("/api/tasks/stats").json()["pending"] == 1
     queue.enqueue("job")
-    assert http.get("/api/tasks/stats").json()["pending"] == 1
+    kept = http.get("/api/tasks/stats").json()
+    assert (kept["pending"], kept["maxAgeSeconds"]) == (1, 5)
     assert http.get("/api/tasks", params={"status": "pending"}).json()["total"] == 1
     monkeypatch.setattr(fresh, "OLDEST_SECONDS", 0.0)
     assert http.get("/api/tasks/stats").json()["pending"] == 2
     assert http.get("/api/tasks", params={"status": "delayed"}).json()["total"] == 0
+
+
+def test_counts_of_a_large_queue_that_are_quickly_made_are_new(
+    queue: Face, http: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert http.get("/api/tasks/stats").json()["maxAgeSeconds"] == 0
+    monkeypatch.setattr(tasks, "FEW_ROWS", -1)
+    monkeypatch.setattr(fresh, "PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(fresh, "QUICK_SECONDS", 3600.0)
+    monkeypatch.setattr(fresh, "NEW_SECONDS", 1e-9)
+    for number in (1, 2):
+        queue.enqueue("job")
+        stats = http.get("/api/tasks/stats").json()
+        assert (stats["pending"], stats["maxAgeSeconds"]) == (number, 1)
 
 
 def test_the_task_that_has_waited_the_longest_is_found(queue: Face, http: Client) -> None:
