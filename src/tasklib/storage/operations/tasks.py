@@ -118,8 +118,8 @@ def find_floor(which: TaskFilter, before: int | None, reach: int) -> Operation[i
     if not states or not states <= _TROUBLES:
         return None
     asked = {"troubles": dumps(sorted(states)), "before": NEVER if before is None else before, "reach": reach}
-    rows = yield Statement("find_trouble", asked)
-    return int(rows[0]["seq"]) if rows else None
+    floor: int | None = (yield Statement("find_trouble", asked))[0]["seq"]
+    return floor
 
 
 def is_indexed(which: TaskFilter) -> bool:

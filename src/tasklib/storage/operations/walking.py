@@ -21,7 +21,7 @@ WIDEST: Final = 250_000
 """Positions looked through by one statement."""
 CHUNK: Final = 200
 """Tasks read at once where each is judged here."""
-COVERED: Final = 100_000
+COVERED: Final = 30_000
 """Failures looked through for one page where the index tells whether they match."""
 UNCOVERED: Final = 5_000
 """The same where each has to be read."""

@@ -180,17 +180,16 @@ FROM (
 ) AS w;
 
 -- name: find_trouble
--- The position of the task that failed, was cancelled or buried so many before another, found in the index of those alone.
-SELECT w.seq
+-- From where on no more than so many failed, as many were cancelled and as many buried before a position, found in the
+-- index of those alone.
+SELECT max(w.seq) AS seq
 FROM jsonb_array_elements_text(:troubles::jsonb) AS k (trouble)
 CROSS JOIN LATERAL (
     SELECT x.seq FROM {schema}.tasks AS x
     WHERE x.trouble = k.trouble AND x.seq < :before::bigint
     ORDER BY x.seq DESC
-    LIMIT :reach::integer + 1
-) AS w
-ORDER BY w.seq DESC
-LIMIT 1 OFFSET :reach::integer;
+    LIMIT 1 OFFSET :reach::integer
+) AS w;
 
 -- name: list_trouble
 -- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
@@ -249,11 +248,14 @@ SELECT count(*) AS count FROM {schema}.tasks AS t WHERE {matches};
 
 -- name: count_failures
 -- How many tasks failed for good in one way, or were buried, by the index of those alone.
-SELECT count(*) AS count
-FROM {schema}.tasks AS x
-WHERE x.trouble = ANY (ARRAY(SELECT jsonb_array_elements_text(:troubles::jsonb))) AND x.due_at IS NULL
-    AND (:name::text IS NULL OR x.name = :name::text)
-    AND (x.fingerprint = :fingerprint::text OR (:fingerprint::text = '' AND x.fingerprint IS NULL));
+SELECT sum(c.count)::bigint AS count
+FROM jsonb_array_elements_text(:troubles::jsonb) AS k (trouble)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS count FROM {schema}.tasks AS x
+    WHERE x.trouble = k.trouble AND x.due_at IS NULL
+        AND (:name::text IS NULL OR x.name = :name::text)
+        AND (x.fingerprint = :fingerprint::text OR (:fingerprint::text = '' AND x.fingerprint IS NULL))
+) AS c;
 
 -- name: count_by_state
 -- How many tasks stand where, by name, with the delayed and the retrying apart.

@@ -170,12 +170,15 @@ FROM (
 ) AS w;
 
 -- name: find_trouble
--- The position of the task that failed, was cancelled or buried so many before another, found in the index of those alone.
-SELECT t.seq
-FROM tasks AS t INDEXED BY tasks_trouble
-WHERE t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k) AND t.trouble IS NOT NULL AND t.seq < :before
-ORDER BY t.seq DESC
-LIMIT 1 OFFSET :reach;
+-- From where on no more than so many failed, as many were cancelled and as many buried before a position, found in the
+-- index of those alone.
+SELECT max((
+    SELECT t.seq FROM tasks AS t INDEXED BY tasks_trouble
+    WHERE t.trouble = k.value AND t.trouble IS NOT NULL AND t.seq < :before
+    ORDER BY t.seq DESC
+    LIMIT 1 OFFSET :reach
+)) AS seq
+FROM json_each(:troubles) AS k;
 
 -- name: list_trouble
 -- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
