@@ -1,6 +1,6 @@
 """Creating tasks over HTTP against the Python `submit`, with the same number of callers at once, on one server.
 
-    python -m bench.http_create [--callers 16] [--seconds 5]
+    python -m bench.http_create [--callers 16] [--seconds 1] [--rounds 9]
 
 The callers of the service are raw connections that are kept open, in a process of their own, so that a slow client is
 not taken for a slow service.  Each way runs in turn; the ratio is that of the same round.
@@ -9,17 +9,18 @@ not taken for a slow service.  Each way runs in turn; the ratio is that of the s
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bench.report import middle
 from bench.server import durable_server, fresh_schema
 from tasklib import TaskQueue
 
@@ -28,27 +29,31 @@ REQUEST = (
     b"POST /api/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Content-Length: " + str(len(BODY)).encode() + b"\r\n\r\n" + BODY
 )
+ANSWER = re.compile(rb"HTTP/1.1 201 .*?\r\ncontent-length: (\d+)\r\n.*?\r\n\r\n", re.DOTALL)
 
 
 def main() -> None:
     """Print the rates and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--callers", type=int, default=16)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--call", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.call is not None:
-        print(asyncio.run(call_service(given.call, given.callers, given.seconds)))
+        print(call_service(given.call, given.callers, given.seconds))
         return
     with durable_server(None) as server:
         fresh_schema(server, "bench").close()
         url = f"{server.url}?schema=bench"
         with serving(url) as port:
+            ratios = []
             for _ in range(given.rounds):
                 python = submit_blocking(url, given.callers, given.seconds)
                 http = from_another_process(port, given.callers, given.seconds)
-                print(f"submit {python:8.0f}/s   HTTP {http:8.0f}/s   ratio {http / python:.2f}", flush=True)
+                ratios.append(http / python)
+                print(f"submit {python:8.0f}/s   HTTP {http:8.0f}/s   ratio {ratios[-1]:.2f}", flush=True)
+    print(f"in the middle {middle(ratios):.2f} with {given.callers} at once")
 
 
 def submit_blocking(url: str, callers: int, seconds: float) -> float:
@@ -61,11 +66,7 @@ def submit_blocking(url: str, callers: int, seconds: float) -> float:
             queue.enqueue("webhook.outbound", {"url": "https://example.com", "method": "POST"})
             counts[number] += 1
 
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(callers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(call, callers)
     queue.close()
     return sum(counts) / seconds
 
@@ -83,24 +84,38 @@ def from_another_process(port: int, callers: int, seconds: float) -> float:
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-async def call_service(port: int, callers: int, seconds: float) -> float:
+def call_service(port: int, callers: int, seconds: float) -> float:
     """Requests a second by so many connections, each waiting for its answer before it asks again."""
-    ends = time.monotonic() + seconds
+    ends, counts = time.monotonic() + seconds, [0] * callers
 
-    async def call() -> int:
-        count = 0
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        while time.monotonic() < ends:
-            writer.write(REQUEST)
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 201"), head
-            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
-            await reader.readexactly(int(length.split(b":")[1]))
-            count += 1
-        writer.close()
-        return count
+    def call(number: int) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while time.monotonic() < ends:
+                connection.sendall(REQUEST)
+                read_answer(connection)
+                counts[number] += 1
 
-    return sum(await asyncio.gather(*(call() for _ in range(callers)))) / seconds
+    in_threads(call, callers)
+    return sum(counts) / seconds
+
+
+def read_answer(connection: socket.socket) -> None:
+    """Read one whole answer, which must say that the task was stored."""
+    answer = b""
+    while (found := ANSWER.match(answer)) is None or len(answer) < found.end() + int(found[1]):
+        part = connection.recv(65536)
+        assert part, answer
+        answer += part
+
+
+def in_threads(call: Callable[[int], None], callers: int) -> None:
+    """Let so many threads call, each with its number, to the end."""
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(callers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, cast
+from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.routing import APIRoute
@@ -86,10 +87,10 @@ class _Recording:
         )
 
 
-def note_at_once(request: Request, action: str, **detail: Any) -> AuditEntry:
+def note_made(request: Request, action: str, made: UUID) -> AuditEntry:
     """The entry of this request, for a route that writes it itself, in the transaction of the change."""
     request.state.is_in_log = True
-    return entry_of(request, action, detail)
+    return _entry(request, action, {"id": str(made)})
 
 
 class Entry(Answer):
@@ -137,14 +138,18 @@ async def read_audit(query: Annotated[AuditQuery, Query()], request: Request) ->
 
 def entry_of(request: Request, action: str, detail: Mapping[str, Any]) -> AuditEntry:
     """What the log says of this request."""
-    principal = principal_of(request)
     noted = plain({name: value for name, value in detail.items() if value is not None}, what="audit")
+    return _entry(request, action, request.app.state.manage.redactor.value(noted))
+
+
+def _entry(request: Request, action: str, shown: dict[str, Any]) -> AuditEntry:
+    principal = principal_of(request)
     return AuditEntry(
         actor=principal.name,
         role=str(principal.role),
         action=action,
         target=next(iter(request.path_params.values()), None),
-        detail=request.app.state.manage.redactor.value(noted),
+        detail=shown,
         remote=request.client.host if request.client else None,
         request_id=getattr(request.state, "request_id", None),
     )

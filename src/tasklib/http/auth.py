@@ -121,7 +121,7 @@ def identifier(queue: TaskQueue, auth: Auth) -> Identify:
         return _Callback(auth)
     if auth not in ("tokens", "local"):
         raise ConfigurationError(f"auth is 'tokens', 'local', a function of the request, or None; got {auth!r}")
-    return _Bearer(TokenCheck(queue), open_without=auth == "local")
+    return Bearer(TokenCheck(queue), open_without=auth == "local")
 
 
 async def _anybody(request: Request) -> Principal | None:
@@ -141,18 +141,24 @@ class _Callback:
         return Principal("application", Role(answer))
 
 
-class _Bearer:
+class Bearer:
+    """Knows callers by the token that they send."""
+
     def __init__(self, check: TokenCheck, *, open_without: bool) -> None:
-        self._check = check
+        self.check = check
         self._open_without = open_without
 
     async def __call__(self, request: Request) -> Principal | None:
+        """The token's holder; with no token anywhere, and open to that, whoever is on this machine."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        secret = secret.strip() if scheme.lower() == "bearer" else request.cookies.get(cookie_name(request), "")
+        if scheme.lower() == "bearer":
+            secret = secret.strip()
+        else:
+            secret = request.cookies.get(cookie_name(request), "") if "cookie" in request.headers else ""
         if secret:
-            token = await self._check.find(secret)
+            token = await self.check.find(secret)
             return None if token is None else Principal(token.name, token.role)
-        if self._open_without and not await self._check.any_exists():
+        if self._open_without and not await self.check.any_exists():
             return Principal("local", Role.ADMIN)
         return None
 

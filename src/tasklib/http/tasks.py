@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from tasklib.action import Action
 from tasklib.errors import InvalidTransition
-from tasklib.http.audit import AuditedRoute, changing, note, note_at_once
+from tasklib.http.audit import AuditedRoute, changing, note, note_made
 from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.creation import Creator, Outcome, create_once, create_schedule, once_told
 from tasklib.http.errors import problems
@@ -79,9 +79,7 @@ async def store_task(body: CreateTask, request: Request) -> Response:
     """Store one task."""
     allow_submission(request)
     creator: Creator = request.app.state.creator
-    return _created(
-        await creator.create(body, lambda made: note_at_once(request, "create_task", id=str(made))), request
-    )
+    return _created(await creator.create(body, lambda made: note_made(request, "create_task", made)), request)
 
 
 plain_router.post(

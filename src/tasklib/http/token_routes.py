@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 
 from tasklib.http.audit import AuditedRoute, changing
-from tasklib.http.auth import Permission, needs
+from tasklib.http.auth import Bearer, Permission, needs
 from tasklib.http.errors import Refused, problems
 from tasklib.http.fields import Answer, Input, Moment, Name
 from tasklib.http.service import Queue
@@ -74,6 +74,7 @@ async def create_token(body: CreateToken, request: Request) -> CreatedToken:
         lambda: tokens.create_token(body.name, body.role, expires_at=body.expires_at, now=queue.clock.now()),
         repeatable=False,
     )
+    _forget_remembered(request)
     return CreatedToken(token=TokenInfo.of(made.token), secret=made.secret)
 
 
@@ -83,6 +84,14 @@ async def revoke_token(token_id: str, request: Request) -> None:
     which, queue = _parsed(token_id), changing(request, lambda revoked: None if revoked is None else {})
     if which is None or await queue.database.arun(lambda: tokens.revoke_token(which, queue.clock.now())) is None:
         raise Refused(404, "token-not-found", f"there is no token {token_id!r} that could be revoked")
+    _forget_remembered(request)
+
+
+def _forget_remembered(request: Request) -> None:
+    """Let the change hold at once here; other processes notice it within a second."""
+    identify = request.app.state.identify
+    if isinstance(identify, Bearer):
+        identify.check.forget()
 
 
 def _parsed(text: str) -> str | None:

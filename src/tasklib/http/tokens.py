@@ -13,6 +13,8 @@ from tasklib.storage.operations.tokens import Token
 
 REMEMBER_SECONDS: Final = 1.0
 """A revoked token is refused at the latest after this."""
+REMEMBER_NONE_SECONDS: Final = 0.25
+"""The first token closes a service that was open at the latest after this."""
 REMEMBER_TOKENS: Final = 1000
 
 
@@ -23,6 +25,7 @@ class TokenCheck:
         self._queue = queue
         self._good: OrderedDict[str, tuple[Token, float]] = OrderedDict()
         self._seen_any = False
+        self._none_until = 0.0
         self._asking = asyncio.Lock()
         self._next_answer: asyncio.Task[bool] | None = None
 
@@ -45,11 +48,11 @@ class TokenCheck:
     async def any_exists(self) -> bool:
         """Whether a token was ever made: from then on one is needed, also after the last one has expired.
 
-        Only a yes is remembered: the first token closes the service at once.  Those who ask at the same time share a
-        question that is put after all of them have come.
+        A no is remembered for a quarter of a second: asking for each new task costs half as much as storing it.
+        Those who ask at the same time share a question that is put after all of them have come.
         """
-        if self._seen_any:
-            return True
+        if self._seen_any or time.monotonic() < self._none_until:
+            return self._seen_any
         if self._next_answer is None:
             self._next_answer = asyncio.create_task(self._ask())
         return await asyncio.shield(self._next_answer)
@@ -57,5 +60,12 @@ class TokenCheck:
     async def _ask(self) -> bool:
         async with self._asking:
             self._next_answer = None
+            asked_at = time.monotonic()
             self._seen_any = self._seen_any or await self._queue.database.arun(tokens.any_token)
+            self._none_until = asked_at + REMEMBER_NONE_SECONDS
             return self._seen_any
+
+    def forget(self) -> None:
+        """Ask anew: a token was made or revoked here."""
+        self._good.clear()
+        self._none_until = 0.0

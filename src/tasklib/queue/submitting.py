@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
-from typing import Any, Unpack, overload
+from typing import Any, Final, Unpack, overload
 
 from tasklib.clock import Clock
 from tasklib.codec import plain
@@ -22,6 +22,8 @@ from tasklib.task import NewTask, TaskBatch, TaskId, TaskIds
 
 ENQUEUE_MAX_RETRIES = 2
 """Tasks submitted by name get three attempts unless somebody says otherwise."""
+NO_TASK_OPTIONS: Final = TaskOptions()
+"""Of a task that is not defined here.  Made and checked once."""
 
 
 class SubmitsTasks(QueueBase):
@@ -82,7 +84,7 @@ class SubmitsTasks(QueueBase):
             known = definition.options
         else:
             stored = plain({} if payload is None else payload, what=name, limit=limit)
-            known = TaskOptions()
+            known = NO_TASK_OPTIONS
         return mark_secrets(self.make_row(name, stored, chosen, known, ENQUEUE_MAX_RETRIES), definition)
 
     @overload

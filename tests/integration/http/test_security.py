@@ -16,7 +16,7 @@ from tasklib.errors import ConfigurationError
 from tasklib.http.auth import GRANTS, Permission, Principal
 from tasklib.http.dashboard import PAGES
 from tasklib.http.guard import SECURITY_HEADERS
-from tasklib.http.tokens import TokenCheck
+from tasklib.http.tokens import REMEMBER_NONE_SECONDS, TokenCheck
 from tasklib.storage.operations import tokens
 from tasklib.storage.operations.tokens import Role
 from tests.fixtures.queues import Face
@@ -316,7 +316,27 @@ def test_who_asks_at_once_shares_the_question_whether_a_token_exists(
     assert queue.run_coroutine(at_once()) == [False] * 20
     assert asked <= 2
     make_token(queue)
+    check.forget()
     assert queue.run_coroutine(check.any_exists())
+
+
+def test_a_token_made_elsewhere_closes_the_service_within_a_quarter_of_a_second(queue: Face) -> None:
+    assert REMEMBER_NONE_SECONDS == 0.25
+    check = TokenCheck(queue.plain)
+    assert not queue.run_coroutine(check.any_exists())
+    make_token(queue)
+    eventually(lambda: queue.run_coroutine(check.any_exists()))
+
+
+def test_a_token_made_or_revoked_here_holds_at_once(queue: Face) -> None:
+    with client_of(queue, "local") as client:
+        assert client.get("/api/types").status_code == 200
+        made = client.post("/api/tokens", {"name": "me", "role": "admin"}).json()
+        assert client.get("/api/types").status_code == 401
+        admin = {"Authorization": f"Bearer {made['secret']}"}
+        assert client.get("/api/types", headers=admin).status_code == 200
+        assert client.delete(f"/api/tokens/{made['token']['id']}", headers=admin).status_code == 204
+        assert client.get("/api/types", headers=admin).status_code == 401
 
 
 def test_payloads_and_results_are_bounded(queue: Face) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tasklib import Config, TaskQueue
 from tasklib.cli.serve import listen
+from tests.fixtures.waiting import eventually
 from tests.integration.http.serving import Server
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
@@ -41,7 +42,7 @@ def test_a_token_closes_the_door_of_a_running_service(database_url: str, tmp_pat
     with Server(database_url, tmp_path) as server, httpx.Client(base_url=server.url) as client:
         assert client.get("/api/tasks").status_code == 200
         made = json.loads(run(database_url, "token", "create", "me", "--role", "operator", "--json").stdout)
-        assert client.get("/api/tasks").status_code == 401
+        eventually(lambda: client.get("/api/tasks").status_code == 401)
         assert client.get("/api/tasks", headers={"Authorization": f"Bearer {made['token']}"}).status_code == 200
 
 
