@@ -34,7 +34,7 @@ FINISHER_TIMEOUT = 1.0
 
 ESSENTIAL = [
     "INSERT-INTO-ledger",
-    "insert_tasks",
+    "insert_task",
     "SAVEPOINT-tasklib",
     "insert_tasks",
     "RELEASE-SAVEPOINT-tasklib",

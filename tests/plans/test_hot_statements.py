@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -90,6 +91,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "recover_tasks": Statement(
             "recover_tasks", {"lost": lost, "delays": dumps([1.0] * 64), "jitter": 0.1, "cap": 9.0, "now": None}
         ),
+        "insert_task": lambda: tasks.submit_tasks([replace(new[-1], unique_key=None)], None),
         "insert_tasks": lambda: tasks.submit_tasks(new[:1], None),
         "insert_batch": lambda: tasks.submit_batch(TaskBatch(first, dumps([{}] * BATCH), BATCH), None),
         "find_live_keys": Statement("find_live_keys", {"keys": dumps(keys)}),
@@ -201,6 +203,7 @@ SINGLE = {
     "measure_size",
     "read_books",
     "measure_span",
+    "insert_task",
     "insert_tasks",
     "replace_task",
     "get_task",

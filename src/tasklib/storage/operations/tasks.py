@@ -38,6 +38,9 @@ def submit_tasks(
     A task whose unique key is held by a live task follows its own `on_conflict`.  A task whose id is stored already
     counts as created: it is a submission repeated after a lost reply.
     """
+    if len(new) == 1 and new[0].unique_key is None and entries is None and created_at is None:
+        yield Statement("insert_task", _values(new[0]) | {"now": now})
+        return [TaskId(new[0].id)]
     answers: dict[UUID, TaskId] = {}
     # A single statement is a transaction by itself, unless it may have to be followed by others.
     if (len(new) > 1 and entries is None) or (entries is not None and any(n.unique_key is not None for n in new)):
@@ -191,6 +194,24 @@ def filter_params(which: TaskFilter, now: datetime | None) -> dict[str, Any]:
 def _states(which: TaskFilter) -> set[str]:
     """The states in which a match can be."""
     return {"failed", "buried"} if which.fingerprint is not None and not which.states else set(map(str, which.states))
+
+
+def _values(new: NewTask) -> dict[str, Any]:
+    """The task as parameters of a statement of its own, which the databases take faster than JSON."""
+    return {
+        "id": str(new.id),
+        "name": new.name,
+        "kwargs": dumps(new.kwargs),
+        "run_at": None if new.run_at is None else moment_text(new.run_at),
+        "delay": new.delay_seconds,
+        "max_retries": new.max_retries,
+        "timeout_seconds": new.timeout_seconds,
+        "priority": new.priority,
+        "tags": dumps(new.tags) if new.tags else "{}",
+        "concurrency_key": new.concurrency_key,
+        "headers": dumps(new.headers) if new.headers else None,
+        "expires_at": None if new.expires_at is None else moment_text(new.expires_at),
+    }
 
 
 def _columns(new: NewTask) -> dict[str, Any]:

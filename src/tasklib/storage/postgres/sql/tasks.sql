@@ -69,6 +69,24 @@ FROM
     ) AS c,
     jsonb_array_elements(:inputs::jsonb) WITH ORDINALITY AS i (kwargs, number)
 
+-- name: insert_task
+-- Store one task without a unique key; if its id exists already, it was stored by the same call.
+INSERT INTO {schema}.tasks (
+    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+    concurrency_key, headers, expires_at
+)
+VALUES (
+    :id::uuid, :name::text, :kwargs::jsonb,
+    coalesce(
+        :run_at::timestamp AT TIME ZONE 'UTC',
+        coalesce(:now::timestamptz, now()) + make_interval(secs => :delay::double precision)
+    ),
+    coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()), :max_retries::integer,
+    :timeout_seconds::double precision, :priority::integer, :tags::jsonb, :concurrency_key::text, :headers::jsonb,
+    :expires_at::timestamp AT TIME ZONE 'UTC'
+)
+ON CONFLICT (id) DO NOTHING;
+
 -- name: insert_tasks
 -- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
 {inserted};

@@ -68,6 +68,22 @@ SELECT
 FROM c CROSS JOIN json_each(:inputs) AS i
 WHERE true
 
+-- name: insert_task
+-- Store one task without a unique key; if its id exists already, it was stored by the same call.
+INSERT INTO tasks (
+    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+    concurrency_key, headers, expires_at
+)
+VALUES (
+    :id, :name, :kwargs,
+    coalesce(:run_at, CASE
+        WHEN :delay = 0 THEN :now
+        ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :delay))
+    END),
+    :now, :now, :max_retries, :timeout_seconds, :priority, :tags, :concurrency_key, :headers, :expires_at
+)
+ON CONFLICT (id) DO NOTHING;
+
 -- name: insert_tasks
 -- Store new tasks in the order given; one whose id or live unique key exists already is left out of the answer.
 {inserted};
