@@ -9,6 +9,17 @@ from playwright.sync_api import Page, expect
 
 from tasklib import TaskQueue
 
+GO = """path => {
+    history.pushState(null, '', path);
+    dispatchEvent(new PopStateEvent('popstate'));
+    return new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+}"""
+
+
+def go(page: Page, path: str) -> None:
+    """Show another page of the site, as a link does: much faster than a new start."""
+    page.evaluate(GO, path)
+
 
 def cancelled(queue: TaskQueue, name: str = "email.send", number: int = 1) -> list[UUID]:
     """Tasks that can be retried and deleted."""

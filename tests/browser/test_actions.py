@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from uuid import UUID
 
 from playwright.sync_api import Page, expect
 
 from tasklib import TaskContext, TaskQueue
-from tests.browser.acting import cancelled, confirm
+from tests.browser.acting import cancelled, confirm, go
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 
@@ -268,20 +267,22 @@ def test_what_is_shown_of_a_task_can_be_copied(page: Page, site: Site, queue: Ta
     queue.unregister_handler("ship")
     queue.unregister_handler("lose")
 
-    def copied(task_id: UUID, label: str) -> str:
-        page.goto(f"{site.url}/tasks/{task_id}")
+    def copied(label: str) -> str:
         page.get_by_role("button", name=f"Copy the {label}").click()
         expect(page.get_by_text("Copied.")).to_be_visible()
+        page.get_by_role("button", name="Dismiss").click()
         return str(page.evaluate("navigator.clipboard.readText()"))
 
-    assert copied(done.id, "id") == str(done.id)
-    assert [json.loads(copied(done.id, what)) for what in ("payload", "result", "tags")] == [
+    page.goto(f"{site.url}/tasks/{done.id}")
+    assert copied("id") == str(done.id)
+    assert [json.loads(copied(what)) for what in ("payload", "result", "tags")] == [
         {"order": 7},
         {"order": 7},
         {"batch": "daily"},
     ]
-    assert copied(done.id, "log") == "shipping"
-    assert copied(failed.id, "error") == queue.get(failed.id).error
+    assert copied("log") == "shipping"
+    go(page, f"/tasks/{failed.id}")
+    assert copied("error") == queue.get(failed.id).error
 
 
 def test_a_completed_task_runs_again_only_when_asked_twice(page: Page, site: Site, queue: TaskQueue) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-import httpx
 from playwright.sync_api import Page, expect
 
 from tasklib import TaskQueue
+from tasklib.storage.operations.audit import AuditEntry, write_audit
 from tests.browser.acting import cancelled, confirm
 from tests.browser.site import Site
 
@@ -160,10 +160,12 @@ def test_types_that_nobody_handles_are_told_on_every_page(page: Page, site: Site
 
 
 def test_the_audit_log_is_read_page_by_page(page: Page, site: Site, queue: TaskQueue) -> None:
-    with httpx.Client(base_url=site.url) as http:
-        for turn in range(26):
-            for verb in ("pause", "resume"):
-                http.post(f"/api/tasks/{verb}", json={"type": f"kind.{turn}"}).raise_for_status()
+    changes = [
+        AuditEntry("ada", "operator", verb, None, {"type": f"kind.{turn}"}, None, None)
+        for turn in range(26)
+        for verb in ("pause", "resume")
+    ]
+    queue.database.run(lambda: write_audit(changes, None))
     page.goto(f"{site.url}/settings")
     log = page.get_by_role("region", name="Audit log")
     pages = page.get_by_role("navigation", name="Pages of the audit log")

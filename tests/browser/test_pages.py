@@ -11,12 +11,12 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.browser.acting import go
 from tests.browser.conftest import new_context, watch
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 from tools import dashboard
 
-GO = "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')) }"
 HOLDABLE = re.compile(r"/api/(?!session|control)")
 COUNT_SHIFTS = """() => {
     window.shifted = 0;
@@ -96,7 +96,7 @@ class Walk:
         if not self.page.url.startswith(site.url):
             self.page.goto(f"{site.url}/")
         for each in ("/nowhere", path):
-            self.page.evaluate(GO, each)
+            go(self.page, each)
 
     @contextmanager
     def answers_held(self) -> Generator[None, None, None]:

@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tasklib.storage.operations import tokens
 from tasklib.storage.operations.tokens import Role
-from tests.browser.acting import confirm
+from tests.browser.acting import confirm, go
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 
@@ -92,8 +92,8 @@ def test_an_administrator_makes_and_revokes_tokens(page: Page, open_site: Site) 
 
 CHANGES = {
     "/": ["Limits", "Pause", "Clean up …"],
-    "/tasks": ["Limits", "Pause", "New task", "Cancel email.send"],
-    "/tasks/{waiting}": ["Submit again …", "Cancel"],
+    "/tasks": ["Limits", "Pause", "New task", "Cancel email.send", "Prioritize email.send"],
+    "/tasks/{waiting}": ["Submit again …", "Cancel", "Prioritize"],
     "/tasks/{failed}": ["Submit again …", "Retry", "Delete"],
     "/errors": ["Run again: ValueError"],
     "/schedules": ["New schedule", "Run now: report", "Pause report", "Edit report", "Delete report"],
@@ -110,7 +110,7 @@ def test_who_may_change_something_is_offered_it_and_nobody_else(browser_page: Pa
     sign_in(page, site, role)
     expect(page.locator("tr[data-row]").first).to_be_visible()
     for path, names in CHANGES.items():
-        page.goto(site.url + path.format(failed=failed.id, waiting=waiting.id))
+        go(page, path.format(failed=failed.id, waiting=waiting.id))
         expect(page.locator(".bone")).to_have_count(0)
         expect(page.locator("main [data-row], main .facts").first).to_be_visible()
         for name in names:

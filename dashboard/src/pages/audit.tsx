@@ -15,7 +15,7 @@ export function Audit() {
   const log = useResource(
     `audit ${before ?? ""}`,
     (signal) => take(api.GET("/api/audit", { params: { query: { limit: PAGE, ...(before ? { before } : {}) } }, signal })),
-    { every: before ? undefined : 5000 },
+    { live: !before, every: before ? undefined : 5000 },
   );
   const entries = log.data?.entries ?? [];
   const last = entries[entries.length - 1];

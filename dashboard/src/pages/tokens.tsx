@@ -1,6 +1,7 @@
 /** The tokens: who may come in, as what, and until when. */
 
 import { useState } from "preact/hooks";
+import { changed } from "../actions";
 import { api, take, type Token } from "../api/client";
 import { alone } from "../live";
 import { useResource } from "../resource";
@@ -35,6 +36,7 @@ export function Tokens() {
           close={() => {
             setMaking(false);
             tokens.refresh();
+            changed();
           }}
         />
       )}
@@ -65,6 +67,7 @@ function Row({ token, refresh }: { token: Token; refresh: () => void }) {
         const params = { path: { token_id: token.id } };
         await attempt(() => take(api.DELETE("/api/tokens/{token_id}", { params })), `${token.name} was revoked.`);
         refresh();
+        changed();
       },
     });
   return (
