@@ -221,7 +221,7 @@ def test_a_file_whose_log_cannot_be_turned_on(sqlite_url: str) -> None:
 
 @pytest.mark.backends("sqlite-file")
 def test_an_old_sqlite(queue: Face, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As Python tells it: no older library can be had for a test.
+    # As Python tells it: an older library would have to be fetched or built for this.
     queue.migrate()
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 39, 0))
     (found,) = examined(queue)
