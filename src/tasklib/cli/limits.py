@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exits import CommandFailed, Exit
+
+if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
 
 GROUP = "Queue"
 DEFAULT = "default"
@@ -47,9 +50,8 @@ def rate_limit(
 
     It holds over all workers, for tasks of one name or for all together. Every attempt counts.
     """
-    cli.creates = rate is not None
     if rate is not None:
-        cli.manage.queue.set_rate_limit(rate, name)
+        _changing(cli).set_rate_limit(rate, name)
     _say_limits(cli)
 
 
@@ -68,9 +70,8 @@ def concurrency_limit(cli: Cli, count: Count = None, name: Name = None) -> None:
 
     It holds over all workers, for tasks of one name or for all together.
     """
-    cli.creates = count is not None
     if count is not None:
-        cli.manage.queue.set_concurrency_limit(count, name)
+        _changing(cli).set_concurrency_limit(count, name)
     _say_limits(cli)
 
 
@@ -104,10 +105,15 @@ def key_limit(
 
     It holds over all workers. Where nothing was set, it is one.
     """
-    cli.creates = count is not None
     if count is not None:
-        cli.manage.queue.set_key_limit(_count(count), key, name)
+        _changing(cli).set_key_limit(_count(count), key, name)
     _say_limits(cli)
+
+
+def _changing(cli: Cli) -> TaskQueue:
+    """The queue, whose database is made if it is missing: there will be something to keep in it."""
+    cli.creates = True
+    return cli.manage.queue
 
 
 def _count(text: str) -> int | None:

@@ -3,171 +3,21 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tasklib.cli import parse
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exits import CommandFailed, Exit
-from tasklib.cli.options import one_of
+from tasklib.cli.submit_options import FromFile, How, Waiting, What
 
 if TYPE_CHECKING:
     from tasklib.task import Task, TaskId
 
 GROUP = "Tasks"
-OPTIONS = "How it shall run"
-FILE = "Many tasks from a file"
 
 app = typer.Typer()
-
-
-@dataclass(frozen=True, slots=True)
-class What:
-    """The task itself."""
-
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="The task's name; a file can hold the names itself.", show_default=False),
-    ] = None
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE",
-            help="Its arguments. A value is read as JSON where it is JSON (5, true, '\"5\"'), else as text.",
-            show_default=False,
-        ),
-    ] = None
-    payload: Annotated[
-        str | None, typer.Option("--payload", "-p", metavar="JSON", help="Its arguments as JSON; @file or - for stdin.")
-    ] = None
-    app_module: Annotated[
-        str | None,
-        typer.Option(
-            "--app", metavar="MODULE", help="Where the task is defined: checks the arguments and applies its options."
-        ),
-    ] = None
-
-    def read_payload(self) -> Any:
-        """The arguments, however they were given."""
-        if self.payload is None:
-            return parse.pairs(self.arguments or [], "argument")
-        if self.arguments:
-            raise CommandFailed("give the arguments either as key=value or by --payload, not both", Exit.USAGE)
-        if self.payload == "-":
-            return parse.json_value(sys.stdin.read(), "the payload on stdin")
-        if self.payload.startswith("@"):
-            return _read_json(self.payload[1:])
-        return parse.json_value(self.payload, "the payload")
-
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """How it shall run; what is not given is left to the task's definition and the settings."""
-
-    priority: Annotated[int | None, typer.Option(metavar="N", help="Higher runs first.", rich_help_panel=OPTIONS)] = (
-        None
-    )
-    delay: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Not before so much time: 90s, 15m, 2h, 1d.", rich_help_panel=OPTIONS),
-    ] = None
-    run_at: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Not before 2030-01-31T09:00 (local) or …Z.", rich_help_panel=OPTIONS),
-    ] = None
-    max_attempts: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Attempts in all.  [default: 3]", rich_help_panel=OPTIONS, show_default=False
-        ),
-    ] = None
-    timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long an attempt may take.", rich_help_panel=OPTIONS)
-    ] = None
-    unique_key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="At most one unfinished task of the name has it.", rich_help_panel=OPTIONS),
-    ] = None
-    on_conflict: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHAT",
-            help="If the key is taken: return that task, replace it, or raise.  [default: return]",
-            rich_help_panel=OPTIONS,
-            show_default=False,
-            autocompletion=one_of("return", "replace", "raise"),
-        ),
-    ] = None
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tag",
-            "-t",
-            metavar="KEY=VALUE",
-            help="To find it by; may be repeated.",
-            rich_help_panel=OPTIONS,
-            show_default=False,
-        ),
-    ] = None
-
-    def options(self) -> dict[str, Any]:
-        """Those that were given, as `enqueue` takes them."""
-        options = {
-            "priority": self.priority,
-            "delay_seconds": None if self.delay is None else parse.duration(self.delay),
-            "run_at": None if self.run_at is None else parse.moment(self.run_at),
-            "max_attempts": self.max_attempts,
-            "timeout_seconds": None if self.timeout is None else parse.duration(self.timeout).total_seconds(),
-            "unique_key": self.unique_key,
-            "on_conflict": self.on_conflict,
-            "tags": parse.pairs(self.tag or (), "tag") or None,
-        }
-        return {key: value for key, value in options.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Whether to wait for its end."""
-
-    wait: Annotated[
-        bool, typer.Option("--wait", "-w", help="Wait for its end and show it; exit 1 if it did not complete.")
-    ] = False
-    wait_timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Wait no longer; exit 5.")] = None
-
-
-@dataclass(frozen=True, slots=True)
-class FromFile:
-    """A file with many tasks."""
-
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            "-f",
-            metavar="FILE",
-            help="One task per line of .jsonl, or per row of .csv; - for stdin.",
-            rich_help_panel=FILE,
-        ),
-    ] = None
-    file_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="jsonl or csv, where the name does not tell.",
-            rich_help_panel=FILE,
-            autocompletion=one_of("jsonl", "csv"),
-        ),
-    ] = None
-    from_line: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Leave out the lines before.", rich_help_panel=FILE)
-    ] = 1
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check every line and store nothing.", rich_help_panel=FILE)
-    ] = False
 
 
 @command(
@@ -229,13 +79,6 @@ def _submit_file(cli: Cli, file: str, source: FromFile, what: What, options: dic
         raise CommandFailed("--file does not go with arguments, --payload or --wait", Exit.USAGE)
     kind, first = source.file_format, source.from_line
     submit_file(cli, file, name=what.name, options=options, kind=kind, from_line=first, dry_run=source.dry_run)
-
-
-def _read_json(file: str) -> Any:
-    try:
-        return parse.json_value(Path(file).read_text("utf-8"), file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"cannot read {file}: {error}", Exit.USAGE) from error
 
 
 def _say_submitted(cli: Cli, name: str, task_id: TaskId) -> None:
