@@ -2,15 +2,17 @@
 
     python -m bench.fleet --workers 10 100 1000
 
-Each worker is simulated by a connection that does what a worker does: it listens, claims when a notice comes or a
-second has passed, and completes what it has claimed.  All run in one process beside the server, so that of a thousand
-the process itself may be the one that cannot keep up; then fewer tasks than asked for are done, and that is shown.
+Each worker is simulated by a connection that does what a worker does: it claims, completes what it has claimed, comes
+on call and listens if it may, else looks now and then, beats, and counts the fleet.  All run in one process beside the
+server, so that of a thousand the process itself may be the one that cannot keep up; then fewer tasks than asked for
+are done, and that is shown.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,15 +22,17 @@ import psycopg
 
 from bench.report import show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
+from tasklib import Config
 from tasklib.storage.drive import run_awaiting, steps
+from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import Completion, claim_tasks, complete_tasks
-from tasklib.storage.operations.workers import Registration, declare_idle, register_worker
 from tasklib.storage.postgres.database import SESSION, _execute_async
 from tasklib.storage.postgres.dialect import PostgresDialect, translate
 from tasklib.storage.statement import Operation, T
+from tasklib.worker.claimer import FLEET_LOOKS, IDLE_FOR_SECONDS
 from tools.postgres import Server
 
-SCHEMA, NAME, POLL_SECONDS, AT_ONCE = "bench", "noop", 1.0, 10
+SCHEMA, NAME, AT_ONCE = "bench", "noop", 10
 SLOW_LOCK = "still waiting for"
 
 
@@ -41,26 +45,31 @@ class Tally:
 
 
 class SimulatedWorker:
-    """One connection that behaves like an idle worker."""
+    """One connection that behaves like an idle worker with the default settings."""
 
-    def __init__(self, url: str, dialect: PostgresDialect, tally: Tally) -> None:
+    def __init__(self, url: str, dialect: PostgresDialect, fleet: int, tally: Tally) -> None:
         self._url = url
         self._dialect = dialect
+        self._fleet = fleet
         self._tally = tally
+        self._config = Config(database_url=url)
         self._instance = uuid4()
         self._connection: psycopg.AsyncConnection
+        self._on_call_until = 0.0
+        self._listens = False
+        self._next_beat = self._next_count = 0.0
 
     async def connect(self) -> None:
-        """Register, declare idleness and listen."""
+        """Register."""
         self._connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=1)
         await self._connection.execute(SESSION.encode())
-        registration = Registration(self._instance, f"worker-{self._instance}", "here", 1, 600.0, 1, (NAME,))
-        await self._run(register_worker(registration, None))
-        await self._run(declare_idle(self._instance, 600.0))
-        await self._connection.execute(f"LISTEN {self._dialect.channel}".encode())
+        who = workers.Registration(self._instance, f"worker-{self._instance}", "here", 1, 600.0, 1, (NAME,))
+        await self._run(workers.register_worker(who, None))
 
     async def work(self) -> None:
         """Claim whenever there may be something, until cancelled."""
+        self._next_beat = time.monotonic() + random.uniform(0, self._config.heartbeat_interval_seconds)
+        self._next_count = time.monotonic() + random.uniform(0, self._config.worker_timeout_seconds / 3)
         while True:
             claimed = await self._run(
                 claim_tasks(
@@ -75,36 +84,70 @@ class SimulatedWorker:
                 )
             )
             self._tally.claims += 1
+            if len(claimed.tasks) == AT_ONCE:
+                self._on_call_until = 0.0
+                await self._run(workers.declare_busy(self._instance, [NAME]))
             if claimed.tasks:
                 moment = time.monotonic()
                 done = [Completion(task.id, task.version, '{"value":null}', moment, moment) for task in claimed.tasks]
                 await self._run(complete_tasks(done, None))
                 self._tally.done += len(done)
-            elif not claimed.contended:
+            if not claimed.contended and (not claimed.tasks or (claimed.exhausted and self._on_call_until)):
+                await self._beat()
                 await self._wait()
 
     async def close(self) -> None:
         """Leave."""
         await self._connection.close()
 
+    async def _beat(self) -> None:
+        now = time.monotonic()
+        if now > self._next_beat:
+            self._next_beat = now + self._config.heartbeat_interval_seconds
+            await self._run(workers.beat(self._instance, None, None))
+        if now > self._next_count:
+            self._next_count = now + self._config.worker_timeout_seconds / 3
+            await self._run(workers.count_workers(None))
+
     async def _wait(self) -> None:
-        with suppress(TimeoutError):
-            async for _ in self._connection.notifies(timeout=POLL_SECONDS, stop_after=1):
+        poll = self._config.poll_interval_seconds
+        if time.monotonic() > self._on_call_until - poll:
+            on_call = await self._run(workers.declare_idle(self._instance, [NAME], IDLE_FOR_SECONDS))
+            self._on_call_until = time.monotonic() + IDLE_FOR_SECONDS if on_call else 0.0
+            await self._listen(on_call)
+            if on_call:
                 return
+        if self._on_call_until:
+            await self._wait_for_call(poll)
+        else:
+            await asyncio.sleep(max(poll, self._fleet / FLEET_LOOKS * random.uniform(0.8, 1.2)))
+
+    async def _listen(self, on_call: bool) -> None:
+        if on_call != self._listens:
+            self._listens = on_call
+            await self._connection.execute((f"LISTEN {self._dialect.channel}" if on_call else "UNLISTEN *").encode())
+
+    async def _wait_for_call(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                async for notice in self._connection.notifies():
+                    if notice.payload in ("new", f"new:{self._instance}"):
+                        return
 
     async def _run(self, operation: Operation[T]) -> T:
         todo = steps(operation, translate)
         return await run_awaiting(todo, lambda s: _execute_async(self._connection, self._dialect, s))
 
 
-async def measure(server: Server, url: str, workers: int, rate: int, seconds: float) -> dict[str, float]:
+async def measure(server: Server, url: str, count: int, rate: int, seconds: float) -> dict[str, float]:
     """Let so many workers live on tasks coming in at this rate."""
     dialect, tally = PostgresDialect(SCHEMA), Tally()
-    fleet = [SimulatedWorker(url, dialect, tally) for _ in range(workers)]
-    for first in range(0, workers, 50):
+    fleet = [SimulatedWorker(url, dialect, count, tally) for _ in range(count)]
+    for first in range(0, count, 50):
         await asyncio.gather(*(worker.connect() for worker in fleet[first : first + 50]))
     working = [asyncio.ensure_future(worker.work()) for worker in fleet]
-    await asyncio.sleep(2 * POLL_SECONDS)
+    # Those who came on call together have parted by then.
+    await asyncio.sleep(IDLE_FOR_SECONDS if count > workers.ON_CALL else 2.0)
     waits, before = _slow_locks(server), (tally.claims, tally.done, tree_cpu_seconds(server), time.monotonic())
     await _submit(url, rate, seconds)
     claims, done, cpu, wall = (
@@ -152,13 +195,13 @@ def main() -> None:
     }
     rows = []
     with durable_server(options.postgres, settings) as server:
-        for workers in options.workers:
+        for count in options.workers:
             with fresh_schema(server, SCHEMA):
                 url = f"{server.url}?options=-csearch_path%3D{SCHEMA}"
-                found = asyncio.run(measure(server, url, workers, options.rate, options.seconds))
+                found = asyncio.run(measure(server, url, count, options.rate, options.seconds))
             rows.append(
                 (
-                    f"{workers:,}",
+                    f"{count:,}",
                     f"{found['done']:,.0f}",
                     f"{found['claims']:,.0f}",
                     f"{found['cpu']:.0f} %",

@@ -178,7 +178,7 @@ class Bench:
         options = f"-csearch_path={dialect.schema}"
         with psycopg.connect(self.server.url, autocommit=True, options=options) as connection:
             connection.execute(f"LISTEN {dialect.channel}".encode())
-            connection.execute("INSERT INTO tasklib_idle VALUES (gen_random_uuid(), now() + interval '1 hour')")
+            connection.execute("INSERT INTO tasklib_idle VALUES (gen_random_uuid(), 'any', now() + interval '1 hour')")
             ended = threading.Event()
             reader = threading.Thread(target=_read_notices, args=(connection, ended))
             reader.start()

@@ -321,7 +321,7 @@ def test_racing_workers_never_exceed_a_key_and_forget_nothing(bench: Bench) -> N
                 key = str(task.task("w").concurrency_key)
                 with lock:
                     running[key] -= 1
-                one = Claimed([task], False, True, False, None, False, False)
+                one = Claimed([task])
                 if chance.random() < 0.2:
                     end(bench, one, Ending.release)
                 else:

@@ -7,6 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import chain
 from uuid import UUID
@@ -21,14 +22,19 @@ from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.claim_size import ClaimSize
 from tasklib.worker.finisher import Finisher
 from tasklib.worker.hand import Hand
+from tasklib.worker.notices import Notices
 
 CONTENDED_SECONDS = 0.002
 RESUME_SECONDS = 0.1
 """How long claims go on from where the last one left off, before one looks at everything again: no longer than a task
 that is already in hand may wait."""
 MAX_BACKOFF_SECONDS = 1.0
-IDLE_FOR_SECONDS = 60.0
+IDLE_FOR_SECONDS = 30.0
 """How long one declaration of idleness holds; it is renewed before that."""
+GOODBYE_SECONDS = 1.0
+"""How long to try to say that this instance is on call no more; unsaid, a call to it costs somebody's poll interval."""
+FLEET_LOOKS = 100
+"""How often in a second all workers that are idle and not on call look for work, together."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -51,6 +57,8 @@ class Claimer:
         lease_seconds: float,
         poll_seconds: float,
         may_claim: Callable[[], bool],
+        notices: Notices,
+        fleet: Callable[[], int],
         now: Callable[[], datetime | None],
     ) -> None:
         self._database = database
@@ -65,10 +73,16 @@ class Claimer:
         self._lease = lease_seconds
         self._poll = poll_seconds
         self._may_claim = may_claim
+        self._notices = notices
+        self._fleet = fleet
         self._now = now
         self._woken = asyncio.Event()
         self._stopping = False
-        self._idle_until = 0.0
+        self._on_call_until = 0.0
+        self._called = False
+        """Whether this instance was called, of all that wait: what it cannot take, nobody else has heard of."""
+        self._sated = False
+        """Whether everything is in hand that is due, and whatever becomes due will be announced."""
         self._plain = database.dialect == "postgres"
         """Whether the smaller statement may do; SQLite makes every statement ready in no time."""
         self._keyed = True
@@ -85,6 +99,20 @@ class Claimer:
     def wake(self) -> None:
         """Look for work now; from within the event loop."""
         self._woken.set()
+
+    def make_room(self) -> None:
+        """More fits in hand; of no interest while there is nothing to put there."""
+        if not self._sated:
+            self._woken.set()
+
+    def hear(self, notice: str) -> None:
+        """Look for work, unless it is somebody else who was called."""
+        called, _, instance = notice.partition(":")
+        if called == "new" and instance:
+            if instance != str(self._instance):
+                return
+            self._called = True
+        self.wake()
 
     def stop(self) -> None:
         """End the loop soon."""
@@ -106,6 +134,7 @@ class Claimer:
                     await self._sleep(self._poll)
                     continue
                 self._woken.clear()
+                called, self._called = self._called, False
                 claimed = await self.claim(wanted)
                 self._hand.buffer.extend(claimed.tasks)
                 self._beware(claimed)
@@ -118,6 +147,10 @@ class Claimer:
                     # They begin before the next claim is made ready, which takes longer than to start them.
                     self._hand.start_waiting()
                     await asyncio.sleep(0)
+                if called and any(cap <= 0 for cap in self._caps().values()):
+                    await self._database.arun(workers.wake_workers)
+                if claimed.tasks:
+                    await self._notices.listen()
                 await self._look_again(claimed)
             except TaskLibError as error:
                 failures += 1
@@ -125,6 +158,9 @@ class Claimer:
                 if failures == 1:
                     log.warning("cannot claim tasks, trying until the database is back: %s", error)
                 await self._sleep(min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 8)) * random.uniform(0.5, 1))
+        with suppress(TaskLibError, TimeoutError):
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self._declare_busy()
 
     async def claim(self, limit: int) -> Claimed:
         """Claim up to `limit` tasks now."""
@@ -185,7 +221,7 @@ class Claimer:
     async def _look_again(self, claimed: Claimed) -> None:
         """Wait for as long as there is nothing to claim."""
         self.unregistered = not claimed.registered
-        if claimed.tasks:
+        if claimed.tasks and not (claimed.exhausted and self._on_call_until):
             return
         if claimed.contended:
             await asyncio.sleep(random.uniform(0, CONTENDED_SECONDS))
@@ -193,20 +229,37 @@ class Claimer:
             await self._wait_for_work(claimed)
 
     async def _wait_for_work(self, claimed: Claimed) -> None:
-        """Sleep until something is due.  Idleness is declared first and then looked once more, so that a task
-        inserted in between is either seen or announced."""
-        if time.monotonic() > self._idle_until - self._poll:
-            await self._database.arun(lambda: workers.declare_idle(self._instance, IDLE_FOR_SECONDS))
-            self._idle_until = time.monotonic() + IDLE_FOR_SECONDS
+        """Sleep until something is due.  Who comes on call looks once more before that, so that a task inserted in
+        between is either seen or announced; who does not leaves it to those on call, and looks now and then."""
+        if time.monotonic() > self._on_call_until - self._poll and await self._come_on_call():
             return
-        waits = (self._poll, claimed.next_due_in, self._limits.next_in)
+        waits = [self._limits.next_in]
+        if self._on_call_until:
+            waits += [self._poll, claimed.next_due_in]
+        else:
+            waits += [max(self._poll, self._fleet() / FLEET_LOOKS * random.uniform(0.8, 1.2))]
+        self._sated = claimed.exhausted and bool(self._on_call_until) and not self._caps()
         await self._sleep(max(0.0, min(wait for wait in waits if wait is not None)))
+        self._sated = False
+
+    async def _come_on_call(self) -> bool:
+        """Whether this instance hears of new tasks from now on; if it runs nothing either, it needs to hear nothing."""
+        names = self._names()
+        if await self._database.arun(lambda: workers.declare_idle(self._instance, names, IDLE_FOR_SECONDS)):
+            self._on_call_until = time.monotonic() + IDLE_FOR_SECONDS
+            await self._notices.listen()
+            return True
+        self._on_call_until = 0.0
+        if not self._hand.running:
+            self._notices.ignore()
+        return False
 
     async def _declare_busy(self) -> None:
-        """Spare producers the price of waking a worker that has enough to do."""
-        if self._idle_until:
-            self._idle_until = 0.0
-            await self._database.arun(lambda: workers.declare_busy(self._instance))
+        """Spare producers the price of waking a worker that has enough to do; what it was called for another hears."""
+        if self._on_call_until or self._called:
+            self._on_call_until, self._called = 0.0, False
+            names = self._names()
+            await self._database.arun(lambda: workers.declare_busy(self._instance, names))
 
     async def _sleep(self, seconds: float) -> None:
         """Sleep until woken, at most this long."""

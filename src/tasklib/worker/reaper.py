@@ -38,7 +38,8 @@ class Reaper(Periodic):
         self._backoff = backoff
         self._may_judge = may_judge
         self._now = now
-        self._fleet = 1
+        self.fleet = 1
+        """How many workers are alive, as far as this one has looked."""
         self._orphans_before: int | None = None
 
     async def first_sweep(self) -> None:
@@ -49,11 +50,14 @@ class Reaper(Periodic):
         """Recover once, if this worker's own heartbeat has held for long enough to judge that of others."""
         if not self._may_judge():
             return
-        leases = random.random() < SWEEPS / self._fleet
-        recovery = await self._database.arun(lambda: workers.recover_tasks(self._backoff, self._now(), leases=leases))
-        self._fleet = max(1, recovery.fleet)
-        self._tell(recovery)
-        if random.random() < 1 / (ORPHANS_EVERY * self._fleet):
+        fleet = await self._database.arun(lambda: workers.count_workers(self._now()))
+        self.fleet = max(1, fleet.alive)
+        leases = random.random() < SWEEPS / self.fleet
+        if fleet.silent or leases:
+            self._tell(
+                await self._database.arun(lambda: workers.recover_tasks(self._backoff, self._now(), leases=leases))
+            )
+        if random.random() < 1 / (ORPHANS_EVERY * self.fleet):
             await self._recover_orphans()
 
     async def _recover_orphans(self) -> None:

@@ -42,15 +42,18 @@ class Workbench:
         *,
         worker_id: str,
         table: RunningTasks | None,
+        make_room: Callable[[], None],
         wake: Callable[[], None],
         stop: Callable[[], None],
     ) -> None:
-        """`wake` is called when more may be claimed, `stop` when too many threads never came back."""
+        """`make_room` is called when more may be claimed, `wake` when something may have become due by what ended here,
+        `stop` when too many threads never came back."""
         config = queue.config
         self._registry = queue.registry
         self._worker_id = worker_id
         self._max_stuck = settings.max_stuck_threads
         self._table = table
+        self._make_room = make_room
         self._wake = wake
         self._stop = stop
         self.stopping = False
@@ -190,10 +193,12 @@ class Workbench:
         if hand.buffer and not self.stopping:
             hand.start_waiting()
         if self.size.next_claim(len(hand.running), len(hand.buffer)):
-            self._wake()
+            self._make_room()
 
     def _recorded(self, batch: Ends, refused: Collection[str]) -> None:
         self.meter.note([(task, ended) for task, ended in batch if task is not None and ended.task_id not in refused])
+        if any(isinstance(ended, Ending) for _, ended in batch):
+            self._wake()
 
     def _tell(self, execution: Execution, ended: Ended) -> None:
         task = execution.task

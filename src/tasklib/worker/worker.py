@@ -27,6 +27,7 @@ from tasklib.worker.importing import refuse_while_loading
 from tasklib.worker.janitor import Janitor
 from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
 from tasklib.worker.meter import Bookkeeper, flush
+from tasklib.worker.notices import Notices
 from tasklib.worker.periodic import Service
 from tasklib.worker.reaper import Reaper
 from tasklib.worker.scheduler import Scheduler
@@ -61,11 +62,13 @@ class Worker:
             settings,
             worker_id=self.worker_id,
             table=None if supervisor is None else supervisor.running,
+            make_room=self._make_room,
             wake=self._wake,
             stop=self.stop,
         )
         self._hand, self._finisher, self.state = self._bench.hand, self._bench.finisher, self._bench.state
         self._claimer: Claimer | None = None
+        self._notices = Notices(self._database, self._hear)
         self._scheduler: Scheduler | None = None
         self._stopping = False
         self._hurry = asyncio.Event()
@@ -116,21 +119,14 @@ class Worker:
 
     async def _work(self) -> None:
         """Live as one instance after the other: one that is declared dead ends, and the worker goes on as a new one."""
-        loop = asyncio.get_running_loop()
-
-        def wake(event: str) -> None:
-            if not event.startswith("done") and not loop.is_closed():
-                loop.call_soon_threadsafe(self._hear, event)
-
-        unsubscribe = await self._patiently(lambda: asyncio.to_thread(self._database.subscribe, wake))
         try:
+            await self._patiently(self._notices.listen)
             while not self._stopping:
                 heartbeat = await self._patiently(self._register)
                 if heartbeat is not None:
                     await self._as_instance(heartbeat, Claimer.run)
         finally:
-            if unsubscribe is not None:
-                unsubscribe()
+            self._notices.ignore()
 
     async def _register(self) -> Heartbeat:
         """Become a new instance, known to others from now on; its registration is its first heartbeat."""
@@ -146,8 +142,8 @@ class Worker:
         """Work as a registered instance, drain and sign off."""
         config, now = self._queue.config, self._queue.clock.now
         guard = Guard(heartbeat, self._hand, self._finisher, timeout_seconds=config.worker_timeout_seconds)
-        claimer = self._claimer = self._make_claimer(heartbeat.instance, guard)
         reaper = self._reaper(heartbeat)
+        claimer = self._claimer = self._make_claimer(heartbeat.instance, guard, reaper)
         lease = config.lock_timeout_seconds
         self._scheduler = Scheduler(
             self._database,
@@ -260,7 +256,12 @@ class Worker:
         """Something happened in the database: there may be work, or another schedule."""
         if self._scheduler is not None and event in ("schedules", "changed"):
             self._scheduler.changed(surely=event == "schedules")
-        self._wake()
+        if self._claimer is not None:
+            self._claimer.hear(event)
+
+    def _make_room(self) -> None:
+        if self._claimer is not None:
+            self._claimer.make_room()
 
     def _wake(self) -> None:
         if self._claimer is not None:
@@ -318,7 +319,7 @@ class Worker:
             self._hand.drop([task.id for task in self._hand.held()])
             self._claimer.wake()
 
-    def _make_claimer(self, instance: UUID, guard: Guard) -> Claimer:
+    def _make_claimer(self, instance: UUID, guard: Guard, reaper: Reaper) -> Claimer:
         return Claimer(
             self._database,
             self._hand,
@@ -332,6 +333,8 @@ class Worker:
             lease_seconds=self._queue.config.lock_timeout_seconds,
             poll_seconds=self._settings.poll_interval_seconds,
             may_claim=lambda: guard.may_claim,
+            notices=self._notices,
+            fleet=lambda: reaper.fleet,
             now=self._queue.clock.now,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -35,18 +35,20 @@ class Claimed:
     """The answer to a claim."""
 
     tasks: list[ClaimedTask]
-    contended: bool
+    contended: bool = False
     """More was due than was taken, because other workers held it at that moment: ask again at once."""
-    registered: bool
+    registered: bool = True
     """False if this instance was declared dead: it must stop, or register anew."""
-    limited: bool
+    limited: bool = False
     """Limits hold for some of these names, so nothing should be claimed that cannot start at once."""
-    next_due_in: float | None
+    next_due_in: float | None = None
     """Seconds until the next waiting task of these names becomes due, or a rate limit allows one again."""
-    plain: bool
+    plain: bool = False
     """Nobody has switched anything: the next claim may try the smaller statement first."""
-    hinted: bool
+    hinted: bool = False
     """Tasks with a concurrency key may be able to start: the next claim should look at keys."""
+    exhausted: bool = False
+    """Nothing was left that is due, and nothing but an insert, an end or the passing of time changes that."""
     last: Position | None = None
     """Where this claim left off, if all it saw due were tasks of one name and one priority."""
 
@@ -178,18 +180,20 @@ def _claim_plainly(params: Mapping[str, Any], after: Position | None) -> Operati
         place = {f"after_{part}": value for part, value in after._asdict().items()}
         (row,) = yield Statement("claim_next", {**params, **place})
         if row["plain"] and row["tasks"]:
-            return _plainly(row, params, contended=False, next_due_in=None)
+            return _plainly(row, params)
     (row,) = yield Statement("claim_plain", params)
     if not row["plain"]:
         return None
-    contended = not row["tasks"] and row["seen"] > 0 and row["registered"]
-    return _plainly(row, params, contended=contended, next_due_in=row["next_due_in"])
+    claimed = _plainly(row, params)
+    missed = not claimed.tasks and row["seen"] > 0 and row["registered"]
+    exhausted = not missed and len(claimed.tasks) < params["limit"]
+    return replace(claimed, contended=missed, next_due_in=row["next_due_in"], exhausted=exhausted)
 
 
-def _plainly(row: Row, params: Mapping[str, Any], *, contended: bool, next_due_in: float | None) -> Claimed:
+def _plainly(row: Row, params: Mapping[str, Any]) -> Claimed:
     tasks = _claimed(row, params["limit"], params["lease"])
     last = Position(*loads(row["last"])) if len(tasks) == params["limit"] and row["last"] else None
-    return Claimed(tasks, contended, row["registered"], False, next_due_in, plain=True, hinted=False, last=last)
+    return Claimed(tasks, registered=row["registered"], plain=True, last=last)
 
 
 def _claimed(row: Row, limit: int, lease_seconds: float) -> list[ClaimedTask]:

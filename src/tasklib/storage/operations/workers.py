@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,9 @@ from tasklib.storage.rows import worker_from_row
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 from tasklib.task import TaskState, WorkerInfo
 
+ON_CALL = 16
+"""Of the idle workers that know the same names so many can be called when there is work: PostgreSQL wakes every session
+that listens, whomever a notice is for.  The others look by themselves."""
 ORPHAN_ROWS = 50_000
 """Insertions looked at together for tasks that nobody holds: some tens of milliseconds, whatever the table's size."""
 
@@ -66,14 +70,20 @@ def forget_worker(instance: UUID) -> Operation[None]:
     yield Statement("forget_worker", {"instance": str(instance)})
 
 
-def declare_idle(instance: UUID, seconds: float) -> Operation[None]:
-    """Ask to be woken by the next insert, for at most this long."""
-    yield Statement("declare_idle", {"instance": str(instance), "seconds": seconds})
+def declare_idle(instance: UUID, names: Sequence[str], seconds: float) -> Operation[bool]:
+    """Ask to be called when there is work, for at most this long; False if enough others are on call."""
+    asked = {"instance": str(instance), "kind": kind(names), "on_call": ON_CALL, "seconds": seconds}
+    return bool((yield Statement("declare_idle", asked)))
 
 
-def declare_busy(instance: UUID) -> Operation[None]:
-    """Stop being woken."""
-    yield Statement("declare_busy", {"instance": str(instance)})
+def declare_busy(instance: UUID, names: Sequence[str]) -> Operation[None]:
+    """Be called no more; another that knows the same names is called instead."""
+    yield Statement("declare_busy", {"instance": str(instance), "kind": kind(names)})
+
+
+def wake_workers() -> Operation[None]:
+    """Have every worker on call look for work."""
+    yield Statement("wake_workers")
 
 
 def list_workers(now: datetime | None) -> Operation[list[WorkerInfo]]:
@@ -94,13 +104,26 @@ def renew_held(instance: UUID, lease_seconds: float, now: datetime | None) -> Op
 
 
 @dataclass(frozen=True, slots=True)
+class Fleet:
+    """How many worker instances there are."""
+
+    alive: int
+    silent: int
+    """Those not heard of for longer than they allowed."""
+
+
+def count_workers(now: datetime | None) -> Operation[Fleet]:
+    """The size of the fleet, by its heartbeats."""
+    row = (yield Statement("count_workers", {"now": now}))[0]
+    return Fleet(row["alive"], row["silent"])
+
+
+@dataclass(frozen=True, slots=True)
 class Recovery:
     """What a recovery did."""
 
     tasks: int
     """Tasks taken back."""
-    fleet: int = 1
-    """Worker instances known."""
     before: int | None = None
     """Where to look for orphans next."""
 
@@ -113,7 +136,6 @@ def recover_tasks(
     `thorough` reads the whole table and also finds running tasks that no known worker holds.
     """
     yield BEGIN
-    fleet: int = (yield Statement("count_workers"))[0]["count"]
     dead = [str(row["instance"]) for row in (yield Statement("find_dead_workers", {"now": now}))]
     stale: list[Row] = []
     if dead:
@@ -128,7 +150,7 @@ def recover_tasks(
     recovered = yield from _take_back(stale, backoff, now)
     if dead:
         yield Statement("remove_workers", {"dead": dumps(dead)})
-    return Recovery(recovered, fleet)
+    return Recovery(recovered)
 
 
 def recover_from(
@@ -175,6 +197,11 @@ def recover_orphans(backoff: Backoff, now: datetime | None, *, before: int | Non
     stale = yield Statement("find_orphans", {"after": after, "until": until, "now": now})
     recovered = yield from _take_back(stale, backoff, now)
     return Recovery(recovered, before=after if after > 0 else None)
+
+
+def kind(names: Sequence[str]) -> str:
+    """What workers have in common that know the same names."""
+    return sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
 def _take_back(stale: Sequence[Row], backoff: Backoff, now: datetime | None) -> Operation[int]:

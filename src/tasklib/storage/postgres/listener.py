@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import select
 import socket
 import threading
 import time
@@ -22,6 +23,9 @@ CHECK_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 """How long the answer may take before the connection is given up."""
 WAKE_SECONDS = 0.5
+LINGER_SECONDS = 5.0
+"""How long after its last subscriber the connection goes on listening: PostgreSQL wakes every session that listens for
+each notice, but one who waits for a task often waits for another soon."""
 MAX_BACKOFF_SECONDS = 5.0
 
 log = logging.getLogger("tasklib.storage")
@@ -37,15 +41,18 @@ class PostgresListener:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._listening = threading.Event()
+        self._bell, self._rope = socket.socketpair()
+        self._rope.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="tasklib-listen", daemon=True)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener from now on; returns how to stop.  Waits for the first LISTEN, so nothing is missed."""
+        """Call the listener from now on; returns how to stop.  Waits until LISTEN is in force, so nothing is missed."""
         with self._lock:
             self._listeners.append(listener)
             if not self._thread.is_alive() and not self._closed.is_set():
                 self._thread.start()
-        self._listening.wait(5)
+        self._ring()
+        self._listening.wait(ANSWER_SECONDS)
 
         def unsubscribe() -> None:
             with self._lock:
@@ -55,23 +62,25 @@ class PostgresListener:
         return unsubscribe
 
     def close(self) -> None:
-        """Stop listening; the thread ends by itself within half a second."""
+        """Stop listening."""
         self._closed.set()
+        self._ring()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(5)
+        self._bell.close()
+        self._rope.close()
 
     def _run(self) -> None:
         failures = 0
         while not self._closed.is_set():
             try:
                 with self._connect() as connection:
-                    _ask(connection, sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
-                    self._listening.set()
-                    self._tell("changed")
+                    connection.add_notify_handler(lambda notice: self._tell(notice.payload))
+                    self._listen(connection)
                     if failures:
                         log.info("listening for notifications again")
                     failures = 0
-                    self._listen(connection)
+                    self._serve(connection)
             except psycopg.Error as error:
                 failures += 1
                 if failures == 1:
@@ -84,22 +93,49 @@ class PostgresListener:
                 self._closed.wait(min(MAX_BACKOFF_SECONDS, 0.1 * 2 ** min(failures, 6)) * random.uniform(0.5, 1))
 
     def _listen(self, connection: Connection[Any]) -> None:
-        heard = time.monotonic()
+        _ask(connection, sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        self._listening.set()
+        self._tell("changed")
+
+    def _serve(self, connection: Connection[Any]) -> None:
+        """Pass notifications on; listen only while somebody is to be told, and a moment longer."""
+        heard = needed = time.monotonic()
         while not self._closed.is_set():
-            for notification in connection.notifies(timeout=WAKE_SECONDS):
+            if _wait(connection, self._bell):
                 heard = time.monotonic()
-                self._tell(notification.payload)
-                if self._closed.is_set():
-                    return
+                while (notice := connection.pgconn.notifies()) is not None:
+                    self._tell(notice.extra.decode())
+            if self._listeners:
+                needed = time.monotonic()
+                if not self._listening.is_set():
+                    self._listen(connection)
+            elif self._listening.is_set() and time.monotonic() - needed > LINGER_SECONDS:
+                self._listening.clear()
+                _ask(connection, sql.SQL("UNLISTEN *"))
             if time.monotonic() - heard > CHECK_SECONDS:
                 _ask(connection, sql.SQL("SELECT 1"))
                 heard = time.monotonic()
+
+    def _ring(self) -> None:
+        """Have the thread look at once."""
+        with suppress(OSError):  # it is rung already, or closed
+            self._rope.send(b"!")
 
     def _tell(self, event: str) -> None:
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:
             listener(event)
+
+
+def _wait(connection: Connection[Any], bell: socket.socket) -> bool:
+    """Wait for a moment; whether the server has sent something.  Raises psycopg's error if the connection is lost."""
+    ready, _, _ = select.select([connection.fileno(), bell.fileno()], [], [], WAKE_SECONDS)
+    if bell.fileno() in ready:
+        bell.recv(64)
+    if connection.fileno() in ready:
+        connection.pgconn.consume_input()
+    return connection.fileno() in ready
 
 
 def _ask(connection: Connection[Any], statement: sql.SQL | sql.Composed) -> None:

@@ -1,5 +1,17 @@
 -- The schema after every migration. Written by `make snapshot`; read it, never edit it.
 
+CREATE FUNCTION {schema}.tasklib_call(schema_name text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM pg_notify('tasklib_' || left(md5(schema_name), 16), 'new:' || one.instance)
+    FROM (
+        SELECT DISTINCT ON (i.kind) i.instance FROM {schema}.tasklib_idle AS i WHERE i.until > now()
+        ORDER BY i.kind, random()
+    ) AS one;
+END
+$$;
+
 CREATE FUNCTION {schema}.tasklib_hint() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -23,7 +35,7 @@ BEGIN
         END IF;
     END IF;
     IF EXISTS (SELECT FROM {schema}.tasklib_idle WHERE until > now()) THEN
-        PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'new');
+        PERFORM {schema}.tasklib_call(TG_TABLE_SCHEMA);
     END IF;
     RETURN NULL;
 END
@@ -51,7 +63,7 @@ CREATE FUNCTION {schema}.tasklib_wake() RETURNS trigger
     AS $$
 BEGIN
     IF EXISTS (SELECT FROM {schema}.tasklib_idle WHERE until > now()) THEN
-        PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'new');
+        PERFORM {schema}.tasklib_call(TG_TABLE_SCHEMA);
     END IF;
     RETURN NULL;
 END
@@ -158,6 +170,7 @@ CREATE TABLE {schema}.tasklib_idempotency (
 
 CREATE UNLOGGED TABLE {schema}.tasklib_idle (
     instance uuid NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
     until timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_threshold='200', autovacuum_vacuum_cost_delay='0');

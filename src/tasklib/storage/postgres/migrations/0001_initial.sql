@@ -125,9 +125,11 @@ CREATE TABLE {schema}.tasklib_claims (
     versions integer[] NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50, toast_tuple_target = 8160, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 
--- Instances that wait for work.  Unlogged: losing it in a crash costs one poll interval.
+-- Instances on call: they wait for work and hear when there is some.  Those of one kind know the same names.
+-- Unlogged: losing it in a crash costs one poll interval.
 CREATE UNLOGGED TABLE {schema}.tasklib_idle (
     instance uuid        NOT NULL PRIMARY KEY,
+    kind     text        COLLATE "C" NOT NULL,
     until    timestamptz NOT NULL
 ) WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0);
 
@@ -139,12 +141,23 @@ CREATE TABLE {schema}.tasklib_controls (
     reason    text
 );
 
+-- Call one waiting instance of each kind; one that is filled by what it finds calls the next.
+CREATE FUNCTION {schema}.tasklib_call(schema_name text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('tasklib_' || left(md5(schema_name), 16), 'new:' || one.instance)
+    FROM (
+        SELECT DISTINCT ON (i.kind) i.instance FROM {schema}.tasklib_idle AS i WHERE i.until > now()
+        ORDER BY i.kind, random()
+    ) AS one;
+END
+$$;
+
 -- A new task wakes an idle worker.  Committing a NOTIFY takes a lock that is shared by the whole database,
 -- so it is sent only while some worker waits; a worker that is busy looks again by itself.
 CREATE FUNCTION {schema}.tasklib_wake() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM {schema}.tasklib_idle WHERE until > now()) THEN
-        PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'new');
+        PERFORM {schema}.tasklib_call(TG_TABLE_SCHEMA);
     END IF;
     RETURN NULL;
 END

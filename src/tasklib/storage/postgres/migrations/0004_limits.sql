@@ -55,7 +55,7 @@ BEGIN
         END IF;
     END IF;
     IF EXISTS (SELECT FROM {schema}.tasklib_idle WHERE until > now()) THEN
-        PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'new');
+        PERFORM {schema}.tasklib_call(TG_TABLE_SCHEMA);
     END IF;
     RETURN NULL;
 END

@@ -26,14 +26,32 @@ claims AS (DELETE FROM {schema}.tasklib_claims WHERE instance = :instance::uuid)
 DELETE FROM {schema}.tasklib_workers WHERE instance = :instance::uuid RETURNING instance;
 
 -- name: declare_idle
--- Ask to be woken by the next insert, for a bounded time.
-INSERT INTO {schema}.tasklib_idle (instance, until)
-SELECT :instance::uuid, now() + make_interval(secs => :seconds::float8)
-ON CONFLICT (instance) DO UPDATE SET until = excluded.until;
+-- Ask to be called when there is work, for a bounded time; no row if enough others of the kind are on call.
+-- Those who came at the same moment, and did not see each other, part when they ask again: the first of them stay.
+WITH own AS (SELECT FROM {schema}.tasklib_idle AS i WHERE i.instance = :instance::uuid),
+enough AS (
+    SELECT count(*) >= :on_call::integer AS reached FROM {schema}.tasklib_idle AS o
+    WHERE o.kind = :kind::text AND o.until > now() AND o.instance <> :instance::uuid
+        AND (o.instance < :instance::uuid OR NOT EXISTS (SELECT FROM own))
+),
+gone AS (
+    DELETE FROM {schema}.tasklib_idle AS i
+    WHERE i.instance = :instance::uuid AND (SELECT e.reached FROM enough AS e)
+)
+INSERT INTO {schema}.tasklib_idle (instance, kind, until)
+SELECT :instance::uuid, :kind::text, now() + make_interval(secs => :seconds::float8) FROM enough AS e WHERE NOT e.reached
+ON CONFLICT (instance) DO UPDATE SET kind = excluded.kind, until = excluded.until
+RETURNING instance;
 
 -- name: declare_busy
--- Stop being woken: the worker looks for work by itself.
-DELETE FROM {schema}.tasklib_idle WHERE instance = :instance::uuid;
+-- Be called no more, and call another of the kind: there may be more work than fits in one hand.
+WITH gone AS (DELETE FROM {schema}.tasklib_idle AS i WHERE i.instance = :instance::uuid),
+next AS (
+    SELECT i.instance FROM {schema}.tasklib_idle AS i
+    WHERE i.kind = :kind::text AND i.instance <> :instance::uuid AND i.until > now()
+    ORDER BY random() LIMIT 1
+)
+SELECT pg_notify('{channel}', 'new:' || n.instance)::text AS notified FROM next AS n;
 
 -- name: list_workers
 -- Every known worker instance with what it holds, newest heartbeat first.
@@ -41,14 +59,14 @@ SELECT
     w.instance, w.worker_id, w.host, w.pid, w.started_at, w.heartbeat_at, w.timeout_seconds, w.concurrency,
     w.names::text AS names, w.info::text AS info,
     extract(epoch FROM c.now - w.heartbeat_at)::float8 AS silent_for,
-    EXISTS (SELECT FROM {schema}.tasklib_idle AS i WHERE i.instance = w.instance AND i.until > now()) AS idle,
-    (
-        SELECT count(*) FROM {schema}.tasklib_claims AS h
-        CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
-        CROSS JOIN LATERAL ({held_task}) AS t
-        WHERE h.instance = w.instance
-    ) AS running
+    held.running = 0 AS idle, held.running
 FROM {schema}.tasklib_workers AS w CROSS JOIN (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+CROSS JOIN LATERAL (
+    SELECT count(*) AS running FROM {schema}.tasklib_claims AS h
+    CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+    CROSS JOIN LATERAL ({held_task}) AS t
+    WHERE h.instance = w.instance
+) AS held
 ORDER BY w.heartbeat_at DESC, w.instance;
 
 -- fragment: held_task
@@ -76,8 +94,14 @@ WHERE h.instance = :instance::uuid AND t.seq = held.seq AND t.version = held.ver
 RETURNING t.id;
 
 -- name: count_workers
--- How many worker instances are known.
-SELECT count(*) AS count FROM {schema}.tasklib_workers;
+-- How many worker instances are alive, and how many have been silent for longer than they allowed.
+SELECT
+    count(*) FILTER (WHERE NOT w.silent) AS alive,
+    count(*) FILTER (WHERE w.silent) AS silent
+FROM (
+    SELECT k.heartbeat_at + make_interval(secs => k.timeout_seconds) < coalesce(:now::timestamptz, now()) AS silent
+    FROM {schema}.tasklib_workers AS k
+) AS w;
 
 -- name: list_running
 -- The running tasks that instances hold, of one name or with the empty name of all, no more than :limit of them.

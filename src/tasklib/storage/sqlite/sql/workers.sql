@@ -20,11 +20,11 @@ DELETE FROM tasklib_workers WHERE instance = :instance RETURNING instance;
 
 -- name: declare_idle
 -- Differs by necessity: nobody needs to know, an idle worker watches the file.
-SELECT :instance AS instance, :seconds AS seconds;
+SELECT :instance AS instance, :kind AS kind, :on_call AS on_call, :seconds AS seconds;
 
 -- name: declare_busy
 -- Differs by necessity: see declare_idle.
-SELECT :instance AS instance;
+SELECT :instance AS instance, :kind AS kind;
 
 -- name: list_workers
 -- Every known worker instance with what it holds, newest heartbeat first.
@@ -62,8 +62,12 @@ WHERE state = 'running' AND (seq, version) IN (
 RETURNING id;
 
 -- name: count_workers
--- How many worker instances are known.
-SELECT count(*) AS count FROM tasklib_workers;
+-- How many worker instances are alive, and how many have been silent for longer than they allowed.
+SELECT count(*) FILTER (WHERE NOT w.silent) AS alive, count(*) FILTER (WHERE w.silent) AS silent
+FROM (
+    SELECT (julianday(:now) - julianday(k.heartbeat_at)) * 86400.0 > k.timeout_seconds AS silent
+    FROM tasklib_workers AS k
+) AS w;
 
 -- name: list_running
 -- The running tasks that instances hold, of one name or with the empty name of all, no more than :limit of them.
