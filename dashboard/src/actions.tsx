@@ -92,7 +92,7 @@ function warning(action: Action, name: string, shown: Shown): Counted {
     prioritize:
       shown === "processing"
         ? `${name} is running. It has the priority from its next attempt on.`
-        : `${name} runs before what waits with a lower one.`,
+        : `${name} runs before what waits with a lower priority.`,
     delete: `${name} is removed for good, with its result and its history.`,
   };
   return { body: <p>{texts[action]}</p> };

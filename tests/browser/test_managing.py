@@ -84,9 +84,20 @@ def test_a_schedule_is_made_changed_run_paused_and_deleted(page: Page, site: Sit
 
     page.get_by_role("button", name="Edit report").click()
     page.get_by_label("Repeats").select_option("every")
-    page.get_by_role("spinbutton", name="Seconds").fill("90")
+    page.get_by_role("spinbutton", name="Seconds", exact=True).fill("90")
+    page.get_by_label("Spread over, seconds").fill("5")
+    page.get_by_label("Ends").fill("2040-01-31T10:00")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("every 1 min 30 s")).to_be_visible()
+    page.get_by_role("button", name="Edit report").click()
+    page.get_by_label("Starts").fill("2020-01-31T10:00")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    (plan,) = (each.plan for each in queue.schedules())
+    assert (plan.every, plan.jitter) == (90, 5)
+    # As typed, in the time of this machine, also after another change.
+    moments = [each and f"{each.astimezone():%Y-%m-%d %H:%M}" for each in (plan.starts_at, plan.ends_at)]
+    assert moments == ["2020-01-31 10:00", "2040-01-31 10:00"]
     page.get_by_role("button", name="Run now").click()
     expect(page.get_by_text("report was started.")).to_be_visible()
     assert queue.count(name="report.make") == 1

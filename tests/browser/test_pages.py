@@ -206,21 +206,25 @@ def test_on_a_phone_the_menu_leads_to_the_pages(page: Page, site: Site) -> None:
     expect(page.get_by_role("navigation", name="Pages of the dashboard")).to_be_hidden()
 
 
-def test_dialogs_are_readable_by_everybody_too(page: Page, site: Site, ids: dict[str, str], screenshots: Path) -> None:
-    found: list[str] = []
-    page.goto(f"{site.url}/schedules")
-    for button in ("New schedule", "Delete report"):
-        page.get_by_role("button", name=button).click()
-        found += violations(page)
-        page.keyboard.press("Escape")
-    page.goto(f"{site.url}/tasks")
-    for button in ("New task", "Limits", "Pause", "Keyboard help"):
-        page.get_by_role("button", name=button, exact=True).click()
-        expect(page.locator("dialog")).to_be_visible()
-        found += violations(page)
-        page.screenshot(path=screenshots / f"dialog-{button.lower().replace(' ', '-')}.png")
-        page.keyboard.press("Escape")
-        expect(page.locator("dialog")).to_have_count(0)
+DIALOGS = {
+    "/schedules": ["New schedule", "Delete report"],
+    "/tasks": ["New task", "Limits", "Pause", "Keyboard help"],
+    "/tasks/{waiting}": ["Prioritize"],
+}
+
+
+def test_dialogs_are_readable_by_everybody_too(walk: Walk, site: Site, ids: dict[str, str], screenshots: Path) -> None:
+    page, found = walk.page, list[str]()
+    page.set_viewport_size({"width": WIDTHS["desktop"], "height": 900})
+    for path, buttons in DIALOGS.items():
+        walk.go(site, path.format(**ids))
+        for button in buttons:
+            page.get_by_role("button", name=button, exact=True).click()
+            expect(page.locator("dialog")).to_be_visible()
+            found += violations(page)
+            page.screenshot(path=screenshots / f"dialog-{button.lower().replace(' ', '-')}.png")
+            page.keyboard.press("Escape")
+            expect(page.locator("dialog")).to_have_count(0)
     assert found == []
 
 

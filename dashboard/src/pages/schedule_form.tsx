@@ -51,6 +51,18 @@ export function ScheduleDialog({ like, close, save }: Props) {
           While one still runs
           <Choice name="overlap" chosen={like?.overlap ?? "allow"} options={OVERLAPS} />
         </label>
+        <label class="field stacked">
+          Spread over, seconds
+          <input name="jitter" type="number" min="0" step="any" defaultValue={String(like?.jitter ?? 0)} />
+        </label>
+        <label class="field stacked">
+          Starts
+          <input name="startsAt" type="datetime-local" step="any" defaultValue={localTime(like?.startsAt)} />
+        </label>
+        <label class="field stacked">
+          Ends
+          <input name="endsAt" type="datetime-local" step="any" defaultValue={localTime(like?.endsAt)} />
+        </label>
       </div>
       <label class="field stacked">
         Payload (JSON)
@@ -107,14 +119,28 @@ function read(form: FormData, like: Schedule | null): PutSchedule {
   } catch (error) {
     throw new Error(`Payload: ${(error as Error).message}`);
   }
+  const moment = (name: "startsAt" | "endsAt") => {
+    if (text(name) === localTime(like?.[name])) return like?.[name] ?? null;
+    return text(name) ? new Date(text(name)).toISOString() : null;
+  };
   return {
     type: text("type"),
     ...(form.has("every") ? { every: Number(text("every")) } : { cron: text("cron"), tz: text("tz") }),
     payload,
     misfire: text("misfire") as "one",
     overlap: text("overlap") as "allow",
-    ...(like ? { jitter: like.jitter, startsAt: like.startsAt, endsAt: like.endsAt, options: optionsOf(like) } : {}),
+    jitter: Number(text("jitter")),
+    startsAt: moment("startsAt"),
+    endsAt: moment("endsAt"),
+    ...(like ? { options: optionsOf(like) } : {}),
   };
+}
+
+/** A moment as a field for it takes it: in the reader's own time, to the second. */
+function localTime(moment: string | null | undefined): string {
+  if (!moment) return "";
+  const at = new Date(moment);
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
 function optionsOf({ options }: Schedule): NonNullable<PutSchedule["options"]> {
