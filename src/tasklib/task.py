@@ -155,6 +155,8 @@ class NewTask:
     concurrency_key: str | None = None
     headers: Mapping[str, Any] = field(default_factory=dict)
     expires_at: datetime | None = None
+    expires_in: float | None = None
+    """Seconds from its submission, by the database's clock, where no moment is given."""
 
 
 POSITION_DIGITS: Final = 4

@@ -218,3 +218,16 @@ def test_ids_of_one_process_grow_with_time(queue: Face):
 
 def _greet(name: str, greeting: str = "Hi") -> str:
     return f"{greeting} {name}"
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_a_task_expires_so_long_after_it_is_due_by_the_database_clock(queue: Face, many: bool):
+    @queue.plain.task(name="stale", expires_after=600)
+    def stale() -> None:
+        """Nobody wants it later."""
+
+    for options in ({}, {"delay_seconds": 60}, {"run_at": queue.now + timedelta(hours=1)}):
+        task = queue.via(stale.options(**options))
+        task.submit_many([{}]) if many else task.submit()
+
+    assert {task.expires_at - task.scheduled_at for task in queue.list()} == {timedelta(minutes=10)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tasklib import DatabaseBusy
+from tasklib import DatabaseBusy, TaskQueue
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.processes import Program, programs
 from tests.fixtures.queues import FORMS, Form, open_queue
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import aeventually, eventually
 
+MILLISECONDS = {"lock": 100, "statement": 500}
+"""A statement may have to wait for the processor too."""
 HOLD = """
 from tasklib import TaskQueue
 with TaskQueue(sys.argv[1]) as queue:
@@ -87,20 +90,38 @@ def test_a_program_that_is_not_ours_is_told_apart(sqlite_url: str, form: Form):
         assert queue.count() == 1
 
 
-def test_an_application_that_holds_the_table_is_told_when_the_role_has_a_lock_timeout(
-    newest_postgres_url: str, form: Form
+@pytest.mark.parametrize("timeout", ["lock", "statement"])
+def test_an_application_that_holds_the_table_is_told_when_the_role_has_a_timeout(
+    newest_postgres_url: str, form: Form, timeout: str
 ):
     with psycopg.connect(libpq_url(newest_postgres_url)) as other:
-        with open_queue(f"{newest_postgres_url}&options=-clock_timeout%3D100", form) as queue:
+        with open_queue(bounded(newest_postgres_url, timeout), form) as queue:
             queue.count()
             other.execute("LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
 
-            with pytest.raises(DatabaseBusy, match="lock timeout"):
+            with pytest.raises(DatabaseBusy, match=f"{timeout} timeout"):
                 queue.enqueue("job")
 
             other.rollback()
             assert queue.enqueue("job").created
             assert queue.count() == 1
+
+
+async def test_a_worker_whose_statements_run_out_of_time_goes_on_when_they_do_not(
+    newest_postgres_url: str, caplog: pytest.LogCaptureFixture
+):
+    with psycopg.connect(libpq_url(newest_postgres_url)) as other:
+        async with TaskQueue(bounded(newest_postgres_url, "statement")) as queue:
+            queue.register_handler("job", lambda payload: payload)
+            task_id = await queue.aenqueue("job", 1)
+            other.execute("LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
+            working = asyncio.ensure_future(queue.arun(poll_interval_seconds=0.1))
+            await aeventually(lambda: "statement timeout" in caplog.text)
+
+            other.rollback()
+            assert (await queue.await_(task_id, timeout=20)).state == "completed"
+            working.cancel()
+            await asyncio.wait([working])
 
 
 def test_a_pool_in_use_to_the_last_connection_is_told(newest_postgres_url: str):
@@ -121,6 +142,13 @@ def test_a_pool_in_use_to_the_last_connection_is_told(newest_postgres_url: str):
         other.rollback()
         assert blocked.result(10).created
         assert queue.count() == 1
+
+
+def bounded(url: str, timeout: str) -> str:
+    """The address for a role with such a timeout; its tables are there already, because making them may take long."""
+    with TaskQueue(url) as queue:
+        queue.migrate()
+    return f"{url}&options=-c{timeout}_timeout%3D{MILLISECONDS[timeout]}"
 
 
 def _waits_for_the_lock(program: Program) -> bool:

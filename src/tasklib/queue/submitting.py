@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, Final, Unpack, overload
 
@@ -133,7 +133,7 @@ class SubmitsTasks(QueueBase):
         return connection if running is None else running.transaction_of(self.database)
 
     def make_row(self, name: str, kwargs: Any, options: SubmitOptions, task: TaskOptions, max_retries: int) -> NewTask:
-        """The row of a task, with the headers it inherits and the moment it expires."""
+        """The row of a task, with the headers it inherits."""
         running: TaskContext | None = current_context(None)
         if running is not None or self.header_sources:
             inherited = dict(running.headers) if running is not None else {}
@@ -141,10 +141,6 @@ class SubmitsTasks(QueueBase):
             for source in self.header_sources:
                 inherited.update(source())
             options = options.with_(headers={**inherited, **options.headers})
-        if task.expires_after is not None and options.expires_at is None:
-            start = options.run_at or self.clock.now() or datetime.now(UTC)
-            expires_at = start + timedelta(seconds=float(options.delay_seconds) + task.expires_after)  # type: ignore[arg-type]
-            options = options.with_(expires_at=expires_at)
         timeout = self.config.default_task_timeout_seconds
         return new_task(name, kwargs, options, task, max_retries=max_retries, timeout=timeout)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from tasklib.codec import plain
@@ -20,6 +21,7 @@ def new_task(
 
     first = options.max_retries if options.max_retries is not None else task.max_retries
     limit = options.timeout_seconds if options.timeout_seconds is not None else task.timeout_seconds
+    expires_at, expires_in = _expiry(options, task.expires_after)
     tags = {**task.tags, **(options.tags or {})}
     return NewTask(
         id=options.id or uuid7(),
@@ -35,8 +37,18 @@ def new_task(
         on_conflict=options.on_conflict,
         concurrency_key=options.concurrency_key or task.key_for(tags),
         headers=plain(dict(options.headers), what=f"headers of {name}") if options.headers else {},
-        expires_at=options.expires_at,
+        expires_at=expires_at,
+        expires_in=expires_in,
     )
+
+
+def _expiry(options: SubmitOptions, after: float | None) -> tuple[datetime | None, float | None]:
+    """The moment at which it expires, or in how many seconds by the database's clock, or neither."""
+    if after is None or options.expires_at is not None:
+        return options.expires_at, None
+    if options.run_at is not None:
+        return options.run_at + timedelta(seconds=after), None
+    return None, float(options.delay_seconds) + after  # type: ignore[arg-type]
 
 
 def mark_secrets(new: NewTask, definition: Definition | None) -> NewTask:

@@ -211,6 +211,7 @@ def _values(new: NewTask) -> dict[str, Any]:
         "concurrency_key": new.concurrency_key,
         "headers": dumps(new.headers) if new.headers else None,
         "expires_at": None if new.expires_at is None else moment_text(new.expires_at),
+        "expires_in": new.expires_in,
     }
 
 
@@ -240,6 +241,8 @@ def _columns(new: NewTask) -> dict[str, Any]:
         columns["headers"] = new.headers
     if new.expires_at is not None:
         columns["expires_at"] = moment_text(new.expires_at)
+    elif new.expires_in is not None:
+        columns["expires_in"] = new.expires_in
     return columns
 
 

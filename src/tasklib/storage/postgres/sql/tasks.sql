@@ -33,13 +33,14 @@ INSERT INTO {schema}.tasks (
 SELECT
     n.id, n.name, n.kwargs, coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))), c.now, c.now,
     n.max_retries, n.timeout_seconds, coalesce(n.priority, 0), coalesce(n.tags, '{}'),
-    n.unique_key, n.concurrency_key, n.headers, n.expires_at AT TIME ZONE 'UTC'
+    n.unique_key, n.concurrency_key, n.headers,
+    coalesce(n.expires_at AT TIME ZONE 'UTC', c.now + make_interval(secs => n.expires_in))
 FROM
     (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
     jsonb_to_recordset(:batch::jsonb) AS n (
         id uuid, name text, kwargs jsonb, run_at timestamp, delay double precision, max_retries integer,
         timeout_seconds double precision, priority integer, tags jsonb, unique_key text, concurrency_key text,
-        headers jsonb, expires_at timestamp
+        headers jsonb, expires_at timestamp, expires_in double precision
     )
 ON CONFLICT DO NOTHING
 RETURNING id, created_at
@@ -57,12 +58,14 @@ FROM
         SELECT
             m.now, n.name, coalesce(n.run_at AT TIME ZONE 'UTC', m.now + make_interval(secs => coalesce(n.delay, 0))) AS scheduled_at,
             n.max_retries, n.timeout_seconds, coalesce(n.priority, 0) AS priority, coalesce(n.tags, '{}') AS tags,
-            n.concurrency_key, n.headers, n.expires_at AT TIME ZONE 'UTC' AS expires_at
+            n.concurrency_key, n.headers,
+            coalesce(n.expires_at AT TIME ZONE 'UTC', m.now + make_interval(secs => n.expires_in)) AS expires_at
         FROM
             (SELECT coalesce(:now::timestamptz, now()) AS now) AS m,
             jsonb_to_record(:like::jsonb) AS n (
                 name text, run_at timestamp, delay double precision, max_retries integer, timeout_seconds double precision,
-                priority integer, tags jsonb, concurrency_key text, headers jsonb, expires_at timestamp
+                priority integer, tags jsonb, concurrency_key text, headers jsonb, expires_at timestamp,
+                expires_in double precision
             )
         -- Computed once, not for each row.
         OFFSET 0
@@ -83,7 +86,10 @@ VALUES (
     ),
     coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()), :max_retries::integer,
     :timeout_seconds::double precision, :priority::integer, :tags::jsonb, :concurrency_key::text, :headers::jsonb,
-    :expires_at::timestamp AT TIME ZONE 'UTC'
+    coalesce(
+        :expires_at::timestamp AT TIME ZONE 'UTC',
+        coalesce(:now::timestamptz, now()) + make_interval(secs => :expires_in::double precision)
+    )
 )
 ON CONFLICT (id) DO NOTHING;
 
@@ -125,14 +131,15 @@ UPDATE {schema}.tasks AS t
 SET state = 'pending', next_retry_at = NULL, kwargs = n.kwargs, max_retries = n.max_retries,
     scheduled_at = coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))),
     timeout_seconds = n.timeout_seconds, priority = coalesce(n.priority, 0), tags = coalesce(n.tags, '{}'),
-    concurrency_key = n.concurrency_key, headers = n.headers, expires_at = n.expires_at AT TIME ZONE 'UTC',
+    concurrency_key = n.concurrency_key, headers = n.headers,
+    expires_at = coalesce(n.expires_at AT TIME ZONE 'UTC', c.now + make_interval(secs => n.expires_in)),
     attempts = 0, retry_count = 0, lost_count = 0, error = NULL, fingerprint = NULL, updated_at = c.now
 FROM
     (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
     jsonb_to_recordset(:batch::jsonb) AS n (
         id uuid, name text, kwargs jsonb, run_at timestamp, delay double precision, max_retries integer,
         timeout_seconds double precision, priority integer, tags jsonb, unique_key text, concurrency_key text,
-        headers jsonb, expires_at timestamp
+        headers jsonb, expires_at timestamp, expires_in double precision
     )
 WHERE t.name = n.name AND t.live_key = n.unique_key AND t.due_at IS NOT NULL
 RETURNING t.id;

@@ -39,7 +39,10 @@ SELECT
     END),
     :now, :now, n.value ->> 'max_retries', n.value ->> 'timeout_seconds', coalesce(n.value ->> 'priority', 0),
     coalesce(n.value -> 'tags', '{}'), n.value ->> 'unique_key', n.value ->> 'concurrency_key',
-    n.value -> 'headers', n.value ->> 'expires_at'
+    n.value -> 'headers',
+    coalesce(n.value ->> 'expires_at', CASE WHEN n.value ->> 'expires_in' IS NOT NULL THEN
+        strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'expires_in'))
+    END)
 FROM json_each(:batch) AS n
 WHERE true
 ON CONFLICT DO NOTHING
@@ -55,7 +58,10 @@ WITH c AS MATERIALIZED (
         END) AS scheduled_at,
         :like ->> 'max_retries' AS max_retries, :like ->> 'timeout_seconds' AS timeout_seconds,
         coalesce(:like ->> 'priority', 0) AS priority, coalesce(:like -> 'tags', '{}') AS tags,
-        :like ->> 'concurrency_key' AS concurrency_key, :like -> 'headers' AS headers, :like ->> 'expires_at' AS expires_at
+        :like ->> 'concurrency_key' AS concurrency_key, :like -> 'headers' AS headers,
+        coalesce(:like ->> 'expires_at', CASE WHEN :like ->> 'expires_in' IS NOT NULL THEN
+            strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :like ->> 'expires_in'))
+        END) AS expires_at
 )
 INSERT INTO tasks (
     id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
@@ -80,7 +86,10 @@ VALUES (
         WHEN :delay = 0 THEN :now
         ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :delay))
     END),
-    :now, :now, :max_retries, :timeout_seconds, :priority, :tags, :concurrency_key, :headers, :expires_at
+    :now, :now, :max_retries, :timeout_seconds, :priority, :tags, :concurrency_key, :headers,
+    coalesce(:expires_at, CASE WHEN :expires_in IS NOT NULL THEN
+        strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :expires_in))
+    END)
 )
 ON CONFLICT (id) DO NOTHING;
 
@@ -122,7 +131,10 @@ SET state = 'pending', next_retry_at = NULL, kwargs = n.value -> 'kwargs', max_r
     END),
     timeout_seconds = n.value ->> 'timeout_seconds', priority = coalesce(n.value ->> 'priority', 0),
     tags = coalesce(n.value -> 'tags', '{}'), concurrency_key = n.value ->> 'concurrency_key',
-    headers = n.value -> 'headers', expires_at = n.value ->> 'expires_at',
+    headers = n.value -> 'headers',
+    expires_at = coalesce(n.value ->> 'expires_at', CASE WHEN n.value ->> 'expires_in' IS NOT NULL THEN
+        strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'expires_in'))
+    END),
     attempts = 0, retry_count = 0, lost_count = 0, error = NULL, fingerprint = NULL, updated_at = :now
 FROM json_each(:batch) AS n
 WHERE tasks.name = n.value ->> 'name' AND tasks.live_key = n.value ->> 'unique_key' AND tasks.due_at IS NOT NULL
