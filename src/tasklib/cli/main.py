@@ -81,7 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Exit.INTERRUPTED
     except UsageError as error:
         command = error.ctx.command_path if error.ctx else "tasklib"
-        return _fail(f"{error.format_message()} (see: {command} --help)", Exit.USAGE)
+        message = error.format_message().replace("Value error, ", "")
+        return _fail(f"{message} (see: {command} --help)", Exit.USAGE)
     except Exception as error:
         code = code_for(error)
         if code is not Exit.INTERNAL:

@@ -40,7 +40,8 @@ def _judge_waiting(seen: Seen, patience: Patience) -> Iterator[Finding]:
     known = {name for worker in seen.workers if worker.alive for name in worker.names}
     paused = {pause.name for pause in seen.pauses}
     for row in seen.waiting:
-        name, due = row["name"], f"{row['count']:,} tasks of type {row['name']!r} are due"
+        name, one = row["name"], row["count"] == 1
+        due = f"1 task of type {name!r} is due" if one else f"{row['count']:,} tasks of type {name!r} are due"
         if name not in known:
             remedy = f"start a worker with the module that defines {name!r}"
             yield Finding(Fault.NO_WORKER, f"{due}, and no live worker knows it", remedy)

@@ -93,19 +93,32 @@ async def answer(request: Request, error: Exception) -> JSONResponse:
 async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first: Mapping[str, Any] = error.errors()[0]
-    if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+    location, kind = first["loc"], first["type"]
+    if kind == "json_invalid":
+        detail = f"the body is not JSON: {first['ctx']['error']} at character {location[-1]}"
+        return problem(400, "invalid-request", detail)
+    if location == ("body",) and kind != "value_error":
         return problem(400, "invalid-request", "send a JSON object, with the header Content-Type: application/json")
-    field = _field(first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ")
+    field = _field(location)
+    message = str(first["msg"]).removeprefix("Value error, ") + _got(first)
+    if kind == "extra_forbidden":
+        message = f"is not known here; see GET {_description(request)}"
     return problem(400, "invalid-request", f"{field}: {message}" if field else message, field=field or None)
 
 
-async def _on_http(_: Request, error: Exception) -> JSONResponse:
+async def _on_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if isinstance(error, Refused):
         return problem(error.status_code, error.kind, error.detail, field=error.field, headers=error.headers)
-    kind = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
-    return problem(error.status_code, kind, error.detail, headers=error.headers)
+    kind, path = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-"), request.url.path
+    match error.status_code:
+        case 404:
+            return problem(404, kind, f"there is nothing at {path}; see GET {_description(request)}")
+        case 405:
+            detail = f"{path} does not take {request.method}; see GET {_description(request)}"
+            return problem(405, kind, detail, headers=error.headers)
+        case status:
+            return problem(status, kind, error.detail, headers=error.headers)
 
 
 async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
@@ -113,7 +126,7 @@ async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
         if isinstance(error, kinds):
             headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else None
             field = "payload" if isinstance(error, errors.InvalidArguments) else None
-            return problem(status, name, str(error), field=field, headers=headers)
+            return problem(status, name, _in_statuses(error), field=field, headers=headers)
     return await _on_unexpected(request, error)
 
 
@@ -133,6 +146,25 @@ _TABLE: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], int,
     (errors.DatabaseFull, 503, "database-full"),
     ((errors.SchemaError, errors.PermissionDenied), 503, "database-unusable"),
 )
+
+
+def _description(request: Request) -> str:
+    """Where every route and field is described."""
+    return f"{request.scope.get('root_path', '')}/openapi.json"
+
+
+def _got(error: Mapping[str, Any]) -> str:
+    """The value at fault, where it is a number or part of the address: nothing of those is secret."""
+    value = error["input"]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_asked = error["loc"][0] == "query" and isinstance(value, str) and error["type"] != "value_error"
+    return f", got {str(value)[:100]}" if is_number or is_asked else ""
+
+
+def _in_statuses(error: errors.TaskLibError) -> str:
+    """What an error says, in this interface's words: a task that runs is `processing` here."""
+    said = str(error)
+    return said.replace("running", "processing") if isinstance(error, errors.InvalidTransition) else said
 
 
 def _field(location: Sequence[Any]) -> str:

@@ -359,6 +359,36 @@ def test_a_repetition_that_cannot_be_is_400(http: Client, repeat: Any) -> None:
 
 
 def test_an_unknown_route_or_method_is_a_problem(http: Client) -> None:
-    assert http.get("/api/nothing").status_code == 404
-    assert http.put("/api/tasks", {}).status_code == 405
+    assert http.get("/api/nothing").json()["detail"] == "there is nothing at /api/nothing; see GET /openapi.json"
+    refused = http.put("/api/tasks", {})
+    assert refused.status_code == 405
+    assert refused.json()["detail"] == "/api/tasks does not take PUT; see GET /openapi.json"
     assert http.get(f"/api/tasks/{uuid4()}/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ('{"type":', "the body is not JSON: Expecting value at character 8"),
+        ("", "send a JSON object, with the header Content-Type: application/json"),
+        ("[]", "send a JSON object, with the header Content-Type: application/json"),
+        ('{"type": "job", "option": {}}', "option: is not known here; see GET /openapi.json"),
+        (
+            '{"type": "job", "options": {"maxAttempts": 0}}',
+            "options.maxAttempts: Input should be greater than or equal to 1, got 0",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_body_is_said_plainly(http: Client, body: str, detail: str) -> None:
+    refused = http.request("POST", "/api/tasks", content=body, headers={"Content-Type": "application/json"})
+    assert (refused.status_code, refused.json()["detail"]) == (400, detail)
+
+
+def test_what_is_wrong_with_a_query_is_said_with_its_value(http: Client) -> None:
+    assert http.get("/api/tasks?limit=101").json()["detail"].endswith("less than or equal to 100, got 101")
+
+
+def test_a_refused_action_speaks_of_statuses(queue: Face, http: Client) -> None:
+    task = queue.task_in(Phase.RUNNING)
+    detail = http.delete(f"/api/tasks/{task.id}").json()["detail"]
+    assert "it is processing; delete is possible when" in detail
