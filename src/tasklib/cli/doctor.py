@@ -49,9 +49,9 @@ def top(
     ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
 ) -> None:
-    """Watch the queue live: how much waits, what is done, the slowest and the failing types, the workers.
+    """Watch the queue live: how much waits, what is done, by whom.
 
-    Ends with Ctrl-C. Without a terminal, or with --json, it looks once.
+    Also the slowest and the failing types. Ends with Ctrl-C. Without a terminal, or with --json, it looks once.
     """
     from tasklib.cli.top import live, show
 

@@ -43,9 +43,9 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TO", help="The database to copy to; its tables are made.")],
     force: Annotated[bool, typer.Option("--force", help="Copy although workers are alive on the source.")] = False,
 ) -> None:
-    """Move a queue to another database: waiting, delayed and finished tasks, schedules, pauses and limits.
+    """Move a queue to another database, with everything in it.
 
-    The source is paused first and stays so, and nothing is removed from it. Tasks keep their ids, so that it can be
+    That is waiting, delayed and finished tasks, schedules, pauses and limits. The source is paused first and stays so, and nothing is removed from it. Tasks keep their ids, so that it can be
     run again, for what was submitted meanwhile or after a failure: what was copied before is left as it is.
     """
     from tasklib.queue import TaskQueue

@@ -59,7 +59,10 @@ def token(
         typer.Argument(metavar="NAME", help="Whose token it is; to revoke, also how it begins.", show_default=False),
     ] = None,
     role: Annotated[
-        RoleName, typer.Option(help="producer, worker, viewer, operator or admin.", metavar="ROLE", show_default=False)
+        RoleName,
+        typer.Option(
+            help="producer, worker, viewer, operator or admin.  [default: viewer]", metavar="ROLE", show_default=False
+        ),
     ] = RoleName.VIEWER,
     expires: Annotated[
         str | None, typer.Option(metavar="WHEN", help="30d, or a moment.  [default: never]", show_default=False)
