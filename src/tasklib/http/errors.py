@@ -161,7 +161,7 @@ def _got(error: Mapping[str, Any]) -> str:
     return f", got {str(value)[:100]}" if is_number or is_asked else ""
 
 
-def _in_statuses(error: errors.TaskLibError) -> str:
+def _in_statuses(error: Exception) -> str:
     """What an error says, in this interface's words: a task that runs is `processing` here."""
     said = str(error)
     return said.replace("running", "processing") if isinstance(error, errors.InvalidTransition) else said

@@ -367,7 +367,7 @@ def test_an_unknown_route_or_method_is_a_problem(http: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "detail"),
+    "body, detail",
     [
         ('{"type":', "the body is not JSON: Expecting value at character 8"),
         ("", "send a JSON object, with the header Content-Type: application/json"),
