@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain
@@ -17,17 +17,15 @@ from tasklib.lifecycle import Ending
 from tasklib.limits import LocalLimits
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import Claimed, Position
+from tasklib.storage.operations.attempts import Claimed
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.claim_size import ClaimSize
 from tasklib.worker.finisher import Finisher
 from tasklib.worker.hand import Hand
 from tasklib.worker.notices import Notices
+from tasklib.worker.resumption import Resumption
 
 CONTENDED_SECONDS = 0.002
-RESUME_SECONDS = 0.1
-"""How long claims go on from where the last one left off, before one looks at everything again: no longer than a task
-that is already in hand may wait."""
 MAX_BACKOFF_SECONDS = 1.0
 IDLE_FOR_SECONDS = 30.0
 """How long one declaration of idleness holds; it is renewed before that."""
@@ -87,10 +85,7 @@ class Claimer:
         """Whether the smaller statement may do; SQLite makes every statement ready in no time."""
         self._keyed = True
         """Whether the next claim looks at concurrency keys: the last one said that some may have a task to start."""
-        self._last: Position | None = None
-        """Where the last claim left off."""
-        self._looked_at = 0.0
-        """When a claim last looked at everything that is due."""
+        self._resumption = Resumption()
         self._astray = False
         """Whether a claim may have taken tasks without our knowing."""
         self.unregistered = False
@@ -166,7 +161,8 @@ class Claimer:
         """Claim up to `limit` tasks now."""
         held = [(task.seq, task.version) for task in self._claims()]
         names, caps, plain, keyed = self._names(), self._caps(), self._plain, self._keyed
-        after = self._resume_after(names)
+        began = time.monotonic()
+        after = self._resumption.after(names, began)
         claimed = await self._database.arun(
             lambda: attempts.claim_tasks(
                 instance=self._instance,
@@ -187,9 +183,10 @@ class Claimer:
         self._size.limited = claimed.limited
         self._plain = claimed.plain and self._database.dialect == "postgres"
         self._keyed = claimed.hinted
-        self._last = claimed.last
         if after is None:
-            self._looked_at = time.monotonic()
+            self._resumption.looked(claimed.last, began=began, ended=time.monotonic())
+        else:
+            self._resumption.went_on(claimed.last)
         for task in claimed.tasks:
             self._limits.started(task.name)
         return claimed
@@ -197,13 +194,6 @@ class Claimer:
     def _claims(self) -> Iterator[ClaimedTask]:
         """Everything this instance has to answer for: were it gone, others would have to run it again."""
         return chain(self._hand.held(), self._finisher.unrecorded())
-
-    def _resume_after(self, names: Sequence[str]) -> Position | None:
-        """Where the last claim left off, for a moment: something more urgent may have come in before it since."""
-        last = self._last
-        if last is None or last.name not in names or time.monotonic() > self._looked_at + RESUME_SECONDS:
-            return None
-        return last
 
     def _wanted(self) -> int:
         if self._stopping or not self._may_claim():

@@ -1,0 +1,37 @@
+"""Whether a claim goes on from where the last one left off, or looks at everything that is due.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tasklib.storage.operations.attempts import Position
+
+RESUME_SECONDS = 0.1
+"""How long claims go on before one looks at everything again: no longer than a task that is in hand may wait there."""
+LOOK_SHARE = 0.1
+"""Of the time of claims so much is spent on looking at everything: while somebody's old snapshot keeps vacuum from its
+work, a look passes over all that was claimed since, and takes longer and longer."""
+MAX_RESUME_SECONDS = 10.0
+
+
+class Resumption:
+    """Where the last claim left off, and for how long that is good enough."""
+
+    def __init__(self) -> None:
+        self._last: Position | None = None
+        self._until = 0.0
+
+    def after(self, names: Collection[str], now: float) -> Position | None:
+        """Where to go on, for a moment: something more urgent may have come in before it since."""
+        last = self._last
+        return last if last is not None and last.name in names and now < self._until else None
+
+    def went_on(self, last: Position | None) -> None:
+        """A claim went on from there, and left off here."""
+        self._last = last
+
+    def looked(self, last: Position | None, *, began: float, ended: float) -> None:
+        """A claim looked at everything, and left off here."""
+        self._last = last
+        seconds = max(RESUME_SECONDS, (ended - began) * (1 / LOOK_SHARE - 1))
+        self._until = ended + min(MAX_RESUME_SECONDS, seconds)

@@ -1,0 +1,58 @@
+"""How long claims go on from where the last one left off."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasklib.storage.operations.attempts import Position
+from tasklib.worker.resumption import MAX_RESUME_SECONDS, RESUME_SECONDS, Resumption
+
+HERE, FURTHER = Position("mail", 0, "2026-01-01T00:00:00Z", 7), Position("mail", 0, "2026-01-01T00:00:00Z", 9)
+
+
+def looked(seconds: float, *, ended: float = 100.0) -> Resumption:
+    resumption = Resumption()
+    resumption.looked(HERE, began=ended - seconds, ended=ended)
+    return resumption
+
+
+def test_the_first_claim_looks_at_everything():
+    assert Resumption().after(["mail"], 0.0) is None
+
+
+def test_claims_go_on_for_a_moment_and_then_look_again():
+    resumption = looked(0.001)
+
+    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 0.9) == HERE
+    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 1.1) is None
+
+
+def test_going_on_does_not_put_off_the_next_look():
+    resumption = looked(0.001)
+    resumption.went_on(FURTHER)
+
+    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 0.9) == FURTHER
+    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 1.1) is None
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.5])
+def test_looks_that_take_long_come_less_often_and_take_a_tenth_of_the_time(seconds: float):
+    resumption = looked(seconds)
+
+    assert resumption.after(["mail"], 100.0 + seconds * 8.9) == HERE
+    assert resumption.after(["mail"], 100.0 + seconds * 9.1) is None
+
+
+def test_however_long_a_look_takes_the_next_comes():
+    assert looked(60.0).after(["mail"], 100.0 + MAX_RESUME_SECONDS) is None
+
+
+def test_a_claim_that_left_off_nowhere_is_followed_by_a_look():
+    resumption = looked(0.001)
+    resumption.went_on(None)
+
+    assert resumption.after(["mail"], 100.0) is None
+
+
+def test_a_name_that_is_known_no_longer_is_not_gone_on_with():
+    assert looked(0.001).after(["other"], 100.0) is None
