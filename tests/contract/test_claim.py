@@ -259,8 +259,41 @@ def test_a_claim_goes_on_where_the_last_left_off_and_else_begins_anew(queue: Fac
     second = worker.claim(2, after=first.last)
     assert [task.kwargs["n"] for task in second.tasks] == [2, 3]
     third = worker.claim(2, after=second.last)
-    assert ([task.kwargs["n"] for task in third.tasks], third.last) == ([4], None)
+    assert ([task.kwargs["n"] for task in third.tasks], third.last) == ([4], ())
     assert [task.kwargs["n"] for task in worker.claim(2, after=second.last).tasks] == ["urgent"]
+
+
+@pytest.mark.backends("postgres")
+def test_a_claim_goes_on_in_order_over_several_names_and_priorities(queue: Face):
+    worker = queue.worker("a", "b")
+    for name, priority, number in [
+        ("a", 0, 5),
+        ("b", 0, 6),
+        ("a", 3, 2),
+        ("b", 3, 3),
+        ("a", 0, 7),
+        ("b", 7, 1),
+        ("b", 3, 4),
+    ]:
+        queue.enqueue(name, {"n": number}, priority=priority)
+    taken, after = [], ()
+    while claimed := worker.claim(2, after=after):
+        taken += [task.kwargs["n"] for task in claimed.tasks]
+        after = claimed.last
+        if not after:
+            break
+
+    assert taken == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.backends("postgres")
+def test_what_is_due_in_very_many_names_is_looked_at_anew_each_time(queue: Face):
+    names = [f"job.{n}" for n in range(17)]
+    worker = queue.worker(*names)
+    for name in [*names, *names]:
+        queue.enqueue(name)
+
+    assert worker.claim(2).last == ()
 
 
 def _take_number(n: int) -> None: ...

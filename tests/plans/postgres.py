@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -112,7 +112,7 @@ class PostgresTable:
         self.execute(POSTGRES, {**KINDS[kind].parameters, "rows": rows})
 
     def claim(
-        self, names: list[str], limit: int, *, plain: bool = True, keyed: bool = False, after: Position | None = None
+        self, names: list[str], limit: int, *, plain: bool = True, keyed: bool = False, after: Sequence[Position] = ()
     ) -> Operation[Any]:
         return claim_tasks(
             instance=self.instance,

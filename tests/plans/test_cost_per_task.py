@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
 import pytest
 
 from tasklib import Config, TaskQueue
-from tasklib.storage.operations.attempts import Completion, complete_tasks
+from tasklib.storage.operations.attempts import Completion, Position, complete_tasks
 from tasklib.storage.postgres import database as postgres_database
 from tasklib.storage.statement import Statement
 from tests.plans.crowd import DUE, SPREAD, names
@@ -63,17 +63,19 @@ def test_an_empty_claim_writes_nothing(table: PostgresTable) -> None:
     assert plan.logged == 0
 
 
-def test_a_claim_that_goes_on_does_not_walk_past_what_was_claimed(table: PostgresTable) -> None:
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_claim_that_goes_on_does_not_walk_past_what_was_claimed(table: PostgresTable, count: int) -> None:
     """Another session's snapshot keeps the entries of all that was claimed since in the index."""
     with psycopg.connect(table.connection.info.dsn) as other:
         other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         other.execute("SELECT pg_current_snapshot()")
-        last = None
+        last: Sequence[Position] = ()
         for _ in range(5):
-            claimed = table.run(table.claim(names(1), BATCH, after=last))
+            claimed = table.run(table.claim(names(count), BATCH, after=last))
             assert len(claimed.tasks) == BATCH
             last = claimed.last
-        assert table.explain(lambda: table.claim(names(1), BATCH, after=last)).buffers / BATCH <= CLAIM_PAGES
+        assert len(last) == count
+        assert table.explain(lambda: table.claim(names(count), BATCH, after=last)).buffers / BATCH <= CLAIM_PAGES
 
 
 async def test_a_drain_sends_few_statements(newest_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

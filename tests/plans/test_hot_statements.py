@@ -165,7 +165,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             held=[],
             now=None,
             plain=True,
-            after=Position(names(1)[0], 0, "-infinity", 0),
+            after=[Position(names(1)[0], 0, "-infinity", 0)],
         ),
         "spread_hints": Statement("spread_hints", {"now": None}),
         "find_keyed": Statement(

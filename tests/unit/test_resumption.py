@@ -7,7 +7,8 @@ import pytest
 from tasklib.storage.operations.attempts import Position
 from tasklib.worker.resumption import MAX_RESUME_SECONDS, RESUME_SECONDS, Resumption
 
-HERE, FURTHER = Position("mail", 0, "2026-01-01T00:00:00Z", 7), Position("mail", 0, "2026-01-01T00:00:00Z", 9)
+HERE = [Position("mail", 0, "2026-01-01T00:00:00Z", 7)]
+FURTHER = [Position("mail", 0, "2026-01-01T00:00:00Z", 9)]
 
 
 def looked(seconds: float, *, ended: float = 100.0) -> Resumption:
@@ -17,14 +18,14 @@ def looked(seconds: float, *, ended: float = 100.0) -> Resumption:
 
 
 def test_the_first_claim_looks_at_everything():
-    assert Resumption().after(["mail"], 0.0) is None
+    assert Resumption().after(["mail"], 0.0) == ()
 
 
 def test_claims_go_on_for_a_moment_and_then_look_again():
     resumption = looked(0.001)
 
     assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 0.9) == HERE
-    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 1.1) is None
+    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 1.1) == ()
 
 
 def test_going_on_does_not_put_off_the_next_look():
@@ -32,7 +33,7 @@ def test_going_on_does_not_put_off_the_next_look():
     resumption.went_on(FURTHER)
 
     assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 0.9) == FURTHER
-    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 1.1) is None
+    assert resumption.after(["mail"], 100.0 + RESUME_SECONDS * 1.1) == ()
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.5])
@@ -40,19 +41,19 @@ def test_looks_that_take_long_come_less_often_and_take_a_tenth_of_the_time(secon
     resumption = looked(seconds)
 
     assert resumption.after(["mail"], 100.0 + seconds * 8.9) == HERE
-    assert resumption.after(["mail"], 100.0 + seconds * 9.1) is None
+    assert resumption.after(["mail"], 100.0 + seconds * 9.1) == ()
 
 
 def test_however_long_a_look_takes_the_next_comes():
-    assert looked(60.0).after(["mail"], 100.0 + MAX_RESUME_SECONDS) is None
+    assert looked(60.0).after(["mail"], 100.0 + MAX_RESUME_SECONDS) == ()
 
 
 def test_a_claim_that_left_off_nowhere_is_followed_by_a_look():
     resumption = looked(0.001)
-    resumption.went_on(None)
+    resumption.went_on(())
 
-    assert resumption.after(["mail"], 100.0) is None
+    assert resumption.after(["mail"], 100.0) == ()
 
 
 def test_a_name_that_is_known_no_longer_is_not_gone_on_with():
-    assert looked(0.001).after(["other"], 100.0) is None
+    assert looked(0.001).after(["other"], 100.0) == ()

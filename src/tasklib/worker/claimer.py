@@ -183,10 +183,10 @@ class Claimer:
         self._size.limited = claimed.limited
         self._plain = claimed.plain and self._database.dialect == "postgres"
         self._keyed = claimed.hinted
-        if after is None:
-            self._resumption.looked(claimed.last, began=began, ended=time.monotonic())
-        else:
+        if after:
             self._resumption.went_on(claimed.last)
+        else:
+            self._resumption.looked(claimed.last, began=began, ended=time.monotonic())
         for task in claimed.tasks:
             self._limits.started(task.name)
         return claimed

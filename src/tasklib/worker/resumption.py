@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from tasklib.storage.operations.attempts import Position
 
@@ -18,19 +18,18 @@ class Resumption:
     """Where the last claim left off, and for how long that is good enough."""
 
     def __init__(self) -> None:
-        self._last: Position | None = None
+        self._last: Sequence[Position] = ()
         self._until = 0.0
 
-    def after(self, names: Collection[str], now: float) -> Position | None:
+    def after(self, names: Collection[str], now: float) -> Sequence[Position]:
         """Where to go on, for a moment: something more urgent may have come in before it since."""
-        last = self._last
-        return last if last is not None and last.name in names and now < self._until else None
+        return self._last if now < self._until and all(place.name in names for place in self._last) else ()
 
-    def went_on(self, last: Position | None) -> None:
+    def went_on(self, last: Sequence[Position]) -> None:
         """A claim went on from there, and left off here."""
         self._last = last
 
-    def looked(self, last: Position | None, *, began: float, ended: float) -> None:
+    def looked(self, last: Sequence[Position], *, began: float, ended: float) -> None:
         """A claim looked at everything, and left off here."""
         self._last = last
         seconds = max(RESUME_SECONDS, (ended - began) * (1 / LOOK_SHARE - 1))

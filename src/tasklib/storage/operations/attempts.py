@@ -49,8 +49,8 @@ class Claimed:
     """Tasks with a concurrency key may be able to start: the next claim should look at keys."""
     exhausted: bool = False
     """Nothing was left that is due, and nothing but an insert, an end or the passing of time changes that."""
-    last: Position | None = None
-    """Where this claim left off, if all it saw due were tasks of one name and one priority."""
+    last: Sequence[Position] = ()
+    """Where this claim left off in each name and priority it saw due, if these were few."""
 
 
 class Completion(NamedTuple):
@@ -74,7 +74,7 @@ def claim_tasks(
     now: datetime | None,
     caps: Mapping[str, int] | None = None,
     plain: bool = False,
-    after: Position | None = None,
+    after: Sequence[Position] = (),
     keyed: bool = True,
 ) -> Operation[Claimed]:
     """Lease up to `limit` due tasks, best first, and of a name in `caps` no more than that.
@@ -174,11 +174,11 @@ def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]], now: datetime
     yield Statement("append_log", {"batch": dumps(batch), "now": now})
 
 
-def _claim_plainly(params: Mapping[str, Any], after: Position | None) -> Operation[Claimed | None]:
+def _claim_plainly(params: Mapping[str, Any], after: Sequence[Position]) -> Operation[Claimed | None]:
     """The answer of a smaller statement, or None where it is not enough."""
-    if after is not None:
-        place = {f"after_{part}": value for part, value in after._asdict().items()}
-        (row,) = yield Statement("claim_next", {**params, **place})
+    if after:
+        places = dumps([place._asdict() for place in after])
+        (row,) = yield Statement("claim_next", {**params, "after": places})
         if row["plain"] and row["tasks"]:
             return _plainly(row, params)
     (row,) = yield Statement("claim_plain", params)
@@ -192,7 +192,7 @@ def _claim_plainly(params: Mapping[str, Any], after: Position | None) -> Operati
 
 def _plainly(row: Row, params: Mapping[str, Any]) -> Claimed:
     tasks = _claimed(row, params["limit"], params["lease"])
-    last = Position(*loads(row["last"])) if len(tasks) == params["limit"] and row["last"] else None
+    last = [Position(**place) for place in loads(row["last"])] if len(tasks) == params["limit"] and row["last"] else ()
     return Claimed(tasks, registered=row["registered"], plain=True, last=last)
 
 

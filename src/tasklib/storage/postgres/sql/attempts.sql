@@ -26,7 +26,8 @@ pair AS (
     ) AS head
 ),
 due_pair AS MATERIALIZED (
-    SELECT p.name COLLATE "C" AS name, p.priority FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now
+    SELECT p.name COLLATE "C" AS name, p.priority, p.due_at AS due, 0::bigint AS seq
+    FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now
 ),
 -- One pair alone needs no comparison with others, which costs as much as reading its rows once more.
 candidate AS MATERIALIZED (
@@ -49,7 +50,7 @@ me AS MATERIALIZED (
     WHERE c.instance = :instance::uuid AND EXISTS (SELECT FROM due_pair) FOR NO KEY UPDATE
 ),
 picked AS MATERIALIZED (
-    SELECT due.*
+    SELECT q.name, q.priority, due.*
     FROM me CROSS JOIN quota AS q CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.seq, t.ctid AS tid, t.due_at, t.expires_at <= clock.now AS expired FROM {schema}.tasks AS t
         WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
@@ -60,16 +61,11 @@ picked AS MATERIALIZED (
 claimed AS ({lease_plainly}),
 held AS ({note_held})
 SELECT
-    (
-        SELECT string_agg(k.json, ',' ORDER BY k.priority DESC, p.due_at, k.seq)
-        FROM claimed AS k JOIN picked AS p ON p.seq = k.seq
-    ) AS tasks,
+    {claimed_tasks} AS tasks,
     NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM picked AS p WHERE p.expired) AS plain,
     (SELECT count(*) FROM quota) AS seen,
-    (
-        SELECT json_build_array(q.name, q.priority, p.due_at, p.seq)::text FROM quota AS q CROSS JOIN {last_picked} AS p
-        WHERE (SELECT count(*) FROM due_pair) = 1
-    ) AS last,
+    -- Where there is much to go on with, a look at everything is not much more.
+    (SELECT {places_json} FROM due_pair AS p {last_picked} HAVING count(*) <= 16) AS last,
     EXISTS (SELECT FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid) AS registered,
     (
         SELECT extract(epoch FROM min(p.due_at) - min(c.now))::float8 FROM pair AS p CROSS JOIN clock AS c
@@ -78,38 +74,55 @@ SELECT
     (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
 
 -- name: claim_next
--- Go on from where the last plain claim left off, among tasks of the same name and priority.  What that claim and those
--- before it took is still in the index for a while: to walk past all of it again and again would cost more than the claim.
+-- Go on from where the last plain claim left off, among the names and priorities that had something due then.  What that
+-- claim and those before it took is still in the index for a while: to walk past all of it again and again would cost
+-- more than the claim.
 -- Only here: SQLite makes statements ready in no time.
 WITH clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
 control AS MATERIALIZED (
     SELECT 1 FROM {schema}.tasklib_controls UNION ALL SELECT 1 FROM {schema}.tasklib_hints LIMIT 1
 ),
+place AS MATERIALIZED (
+    SELECT p.name COLLATE "C" AS name, p.priority, p.due, p.seq
+    FROM jsonb_to_recordset(:after::jsonb) AS p (name text, priority integer, due timestamptz, seq bigint)
+    WHERE NOT EXISTS (SELECT FROM control)
+),
+candidate AS MATERIALIZED (
+    SELECT p.name, p.priority
+    FROM place AS p CROSS JOIN clock CROSS JOIN LATERAL (
+        SELECT t.due_at, t.seq FROM {schema}.tasks AS t
+        WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
+            AND (t.due_at, t.seq) > (p.due, p.seq)
+        ORDER BY t.due_at, t.seq LIMIT :limit::integer
+    ) AS due
+    WHERE (SELECT count(*) FROM place) > 1
+    ORDER BY p.priority DESC, due.due_at, due.seq LIMIT :limit::integer
+),
+quota AS MATERIALIZED (
+    SELECT c.name, c.priority, count(*) AS share FROM candidate AS c GROUP BY c.name, c.priority
+    UNION ALL
+    SELECT p.name, p.priority, :limit::integer FROM place AS p WHERE (SELECT count(*) FROM place) = 1
+),
 me AS MATERIALIZED (
     SELECT c.instance FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid FOR NO KEY UPDATE
 ),
 picked AS MATERIALIZED (
-    SELECT due.*
-    FROM me CROSS JOIN clock CROSS JOIN LATERAL (
+    SELECT q.name, q.priority, due.*
+    FROM me CROSS JOIN quota AS q JOIN place AS p ON p.name = q.name AND p.priority = q.priority
+    CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.seq, t.ctid AS tid, t.due_at, t.expires_at <= clock.now AS expired FROM {schema}.tasks AS t
-        WHERE t.name = :after_name::text COLLATE "C" AND t.priority = :after_priority::integer
-            AND t.due_at <= clock.now AND t.concurrency_key IS NULL
-            AND (t.due_at, t.seq) > (:after_due::timestamptz, :after_seq::bigint)
-        ORDER BY t.due_at, t.seq LIMIT :limit::integer FOR NO KEY UPDATE SKIP LOCKED
+        WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
+            AND (t.due_at, t.seq) > (p.due, p.seq)
+        ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
     ) AS due
-    WHERE NOT EXISTS (SELECT FROM control)
     LIMIT :limit::integer
 ),
 claimed AS ({lease_plainly}),
 held AS ({note_held})
 SELECT
-    (
-        SELECT string_agg(k.json, ',' ORDER BY p.due_at, k.seq) FROM claimed AS k JOIN picked AS p ON p.seq = k.seq
-    ) AS tasks,
+    {claimed_tasks} AS tasks,
     NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM picked AS p WHERE p.expired) AS plain,
-    (
-        SELECT json_build_array(:after_name::text, :after_priority::integer, p.due_at, p.seq)::text FROM {last_picked} AS p
-    ) AS last,
+    (SELECT {places_json} FROM place AS p {last_picked}) AS last,
     EXISTS (SELECT FROM me) AS registered,
     (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
 
@@ -122,8 +135,20 @@ SELECT
     WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p WHERE NOT EXISTS (SELECT FROM picked AS e WHERE e.expired)))
     RETURNING t.seq, t.version, t.priority, {claimed_json} AS json
 
+-- fragment: claimed_tasks
+(
+        SELECT string_agg(k.json, ',' ORDER BY k.priority DESC, p.due_at, k.seq)
+        FROM claimed AS k JOIN picked AS p ON p.seq = k.seq
+    )
+
+-- fragment: places_json
+json_agg(json_build_object('name', p.name, 'priority', p.priority, 'due', coalesce(l.due_at, p.due), 'seq', coalesce(l.seq, p.seq)))::text
+
 -- fragment: last_picked
-(SELECT p.due_at, p.seq FROM picked AS p ORDER BY p.due_at DESC, p.seq DESC LIMIT 1)
+LEFT JOIN LATERAL (
+        SELECT k.due_at, k.seq FROM picked AS k WHERE k.name = p.name AND k.priority = p.priority
+        ORDER BY k.due_at DESC, k.seq DESC LIMIT 1
+    ) AS l ON true
 
 -- fragment: note_held
     UPDATE {schema}.tasklib_claims AS c
