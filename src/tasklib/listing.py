@@ -22,7 +22,6 @@ from tasklib.storage.operations.walking import (
     WHOLE,
     Keep,
     Start,
-    is_covered,
     walk_tasks,
 )
 from tasklib.storage.statement import Operation
@@ -132,7 +131,7 @@ class Lists:
             return len((yield from walk_tasks(which, now, limit=rows + 1, bounds=WHOLE, keep=self._keep(which))).tasks)
         if rows <= tasks.FEW_ROWS:
             return (yield from tasks.count_tasks(which, now))
-        if stats is not None and is_covered(which) and stats.failed + stats.buried <= FEW_FAILURES:
+        if stats is not None and tasks.is_covered(which) and stats.failed + stats.buried <= FEW_FAILURES:
             return (yield from tasks.count_failures(which))
         return None
 

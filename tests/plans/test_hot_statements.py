@@ -109,6 +109,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "list_tasks": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH),
         "list_tasks, next page": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH, before=ROWS),
         "list_trouble": lambda: tasks.list_tasks(TaskFilter(states=("failed",)), None, limit=BATCH),
+        "search_trouble": lambda: tasks.list_tasks(TaskFilter(states=("failed",), search="no"), None, limit=BATCH),
         "list_held_tasks": Statement("list_held_tasks", {**everything, "limit": BATCH, "offset": 0, "before": None}),
         # Of what waits none is completed: the walk reads it all, as far as it was told to look.
         "walk_tasks": Statement("walk_tasks", {**completed, "before": 4 * ROWS, "floor": 4 * ROWS - WALKED}),

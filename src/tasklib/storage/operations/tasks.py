@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -104,7 +105,8 @@ def list_tasks(
     between = {"before": NEVER if before is None else before, "floor": floor or 0}
     states = _states(which)
     if states and states <= _TROUBLES:
-        rows = yield Statement("list_trouble", params | between | {"troubles": dumps(sorted(states))})
+        how = "list_trouble" if is_covered(which) else "search_trouble"
+        rows = yield Statement(how, params | between | {"troubles": dumps(sorted(states))})
     elif states == {"retrying"}:
         rows = yield Statement("list_retrying", params | between)
     elif states == {"running"} and not (yield from is_small()):
@@ -129,6 +131,11 @@ def is_indexed(which: TaskFilter) -> bool:
     """Whether `list_tasks` finds these without reading past others."""
     states = _states(which)
     return which.ids is not None or bool(states and states <= _TROUBLES) or states in ({"retrying"}, {"running"})
+
+
+def is_covered(which: TaskFilter) -> bool:
+    """Whether the index of failures tells which of them match."""
+    return replace(which, states=(), name=None, fingerprint=None) == TaskFilter()
 
 
 def is_small() -> Operation[bool]:

@@ -7,12 +7,12 @@ walk that has gone far enough stops and says where to go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from tasklib.storage.operations.stretches import Gap, find_gaps
-from tasklib.storage.operations.tasks import filter_params, find_floor, is_indexed, list_tasks
+from tasklib.storage.operations.tasks import filter_params, find_floor, is_covered, is_indexed, list_tasks
 from tasklib.storage.rows import task_from_row
 from tasklib.storage.statement import Operation, Statement
 from tasklib.task import Task, TaskFilter
@@ -21,7 +21,7 @@ WIDEST: Final = 250_000
 """Positions looked through by one statement."""
 CHUNK: Final = 200
 """Tasks read at once where each is judged here."""
-COVERED: Final = 30_000
+COVERED: Final = 60_000
 """Failures looked through for one page where the index tells whether they match."""
 UNCOVERED: Final = 5_000
 """The same where each has to be read."""
@@ -117,11 +117,6 @@ def walk_tasks(
     # Of matches that were passed over it is not known where they were.
     walk.gap = None if start.offset else path.longest_gap()
     return walk
-
-
-def is_covered(which: TaskFilter) -> bool:
-    """Whether the index of failures tells which of them match."""
-    return replace(which, states=(), name=None, fingerprint=None) == TaskFilter()
 
 
 class _Path:

@@ -239,6 +239,20 @@ CROSS JOIN LATERAL (
 ORDER BY t.seq DESC
 LIMIT :limit::integer OFFSET :offset::integer;
 
+-- name: search_trouble
+-- The same where every task has to be read to know whether it matches.
+-- plan: custom
+SELECT {columns}
+FROM jsonb_array_elements_text(:troubles::jsonb) AS k (trouble)
+CROSS JOIN LATERAL (
+    SELECT t.* FROM {schema}.tasks AS t
+    WHERE t.trouble = k.trouble AND t.seq < :before::bigint AND t.seq >= :floor::bigint AND {matches}
+    ORDER BY t.seq DESC
+    LIMIT :limit::integer + :offset::integer
+) AS t
+ORDER BY t.seq DESC
+LIMIT :limit::integer OFFSET :offset::integer;
+
 -- name: list_retrying
 -- Tasks matching the filter among those that failed and wait for their next attempt, newest first; found in the index of
 -- failures alone.

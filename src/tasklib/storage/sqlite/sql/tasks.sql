@@ -208,14 +208,21 @@ SELECT max((
 )) AS seq
 FROM json_each(:troubles) AS k;
 
--- name: list_trouble
--- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
+-- fragment: failures
 SELECT {columns}
 FROM tasks AS t INDEXED BY tasks_trouble
 WHERE t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k) AND t.trouble IS NOT NULL AND {matches}
     AND t.seq < :before AND t.seq >= :floor
 ORDER BY t.seq DESC
-LIMIT :limit OFFSET :offset;
+LIMIT :limit OFFSET :offset
+
+-- name: list_trouble
+-- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
+{failures};
+
+-- name: search_trouble
+-- The same where every task has to be read to know whether it matches; here one way serves both.
+{failures};
 
 -- name: list_retrying
 -- Tasks matching the filter among those that failed and wait for their next attempt, newest first, by the index of failures.
