@@ -12,7 +12,7 @@ from tasklib.errors import TaskNotFound
 from tasklib.queue import Id, TaskQueue, require_id
 from tasklib.redaction import Redactor
 from tasklib.storage.database import Database
-from tasklib.storage.operations import tasks
+from tasklib.storage.operations import lists, tasks
 from tasklib.storage.operations.actions import STEP
 from tasklib.storage.operations.walking import (
     JUDGED,
@@ -70,7 +70,7 @@ class Lists:
     def page(self, which: TaskFilter, *, limit: int = 50, before: Id | None = None) -> Operation[Page]:
         """A page of matching tasks; `before` is the id at which the page before said to go on."""
         position = None if before is None else (yield from required(before)).seq
-        found = yield from tasks.list_tasks(which, self.queue.clock.now(), limit=limit + 1, before=position)
+        found = yield from lists.list_tasks(which, self.queue.clock.now(), limit=limit + 1, before=position)
         shown = tuple(map(self.redactor.task, found[:limit]))
         return Page(shown, shown[-1].id if shown and len(found) > limit else None)
 
@@ -129,10 +129,10 @@ class Lists:
             if rows > FEW_JUDGED:
                 return None
             return len((yield from walk_tasks(which, now, limit=rows + 1, bounds=WHOLE, keep=self._keep(which))).tasks)
-        if rows <= tasks.FEW_ROWS:
-            return (yield from tasks.count_tasks(which, now))
-        if stats is not None and tasks.is_covered(which) and stats.failed + stats.buried <= FEW_FAILURES:
-            return (yield from tasks.count_failures(which))
+        if rows <= lists.FEW_ROWS:
+            return (yield from lists.count_tasks(which, now))
+        if stats is not None and lists.is_covered(which) and stats.failed + stats.buried <= FEW_FAILURES:
+            return (yield from lists.count_failures(which))
         return None
 
 

@@ -18,7 +18,7 @@ from tasklib.explain import explain as explain_evidence
 from tasklib.listing import Lists, required
 from tasklib.queue import Id, require_id
 from tasklib.redaction import SECRETS_HEADER
-from tasklib.storage.operations import actions, controls, errors, numbers, tasks, workers
+from tasklib.storage.operations import actions, controls, errors, lists, numbers, tasks, workers
 from tasklib.storage.operations.actions import Told
 from tasklib.storage.operations.attempts import summary
 from tasklib.storage.operations.controls import Pause
@@ -171,7 +171,7 @@ class Manage(Lists):
         moment = older_than if isinstance(older_than, datetime) else (now or datetime.now(UTC)) - older_than
         if dry_run:
             which = TaskFilter(states=tuple(states), name=name, completed_before=moment)
-            return (yield from tasks.count_tasks(which, now))
+            return (yield from lists.count_tasks(which, now))
         return (yield from actions.cleanup_tasks(moment, states, name, told))
 
     acleanup = cleanup.twin

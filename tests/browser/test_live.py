@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tasklib.http import fresh
-from tasklib.storage.operations import tasks
-from tasklib.storage.operations.tasks import FEW_ROWS
+from tasklib.storage.operations import lists
+from tasklib.storage.operations.lists import FEW_ROWS
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 
@@ -102,7 +102,7 @@ def test_a_page_that_is_held_stands_still(page: Page, site: Site) -> None:
 def test_a_change_is_on_the_page_within_a_second(
     page: Page, site: Site, path: str, shows: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "FEW_ROWS", few)
+    monkeypatch.setattr(lists, "FEW_ROWS", few)
     queue = site.queue
     task_id = queue.enqueue("swift.row", {}, delay_seconds=3600).id
     page.goto(f"{site.url}{path.format(id=task_id)}")
@@ -126,7 +126,7 @@ def test_a_change_is_on_the_page_within_a_second(
 
 
 def test_numbers_that_are_not_of_this_moment_say_so(page: Page, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "FEW_ROWS", -1)
+    monkeypatch.setattr(lists, "FEW_ROWS", -1)
     monkeypatch.setattr(fresh, "QUICK_SECONDS", 0.0)
     page.goto(f"{site.url}/")
     expect(page.get_by_text("these numbers are at most 5 s old")).to_be_visible()

@@ -10,7 +10,7 @@ import pytest
 from tasklib import Task
 from tasklib.histogram import bucket_of
 from tasklib.lifecycle import Phase
-from tasklib.storage.operations import numbers, tasks
+from tasklib.storage.operations import lists, numbers
 from tasklib.storage.operations.numbers import Done, Work
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import Face
@@ -21,7 +21,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 @pytest.fixture(autouse=True)
 def count_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of any size is counted as a large one is."""
-    monkeypatch.setattr(tasks, "FEW_ROWS", -1)
+    monkeypatch.setattr(lists, "FEW_ROWS", -1)
 
 
 def fold(queue: Face, times: int = 4) -> None:

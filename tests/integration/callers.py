@@ -28,7 +28,8 @@ from uuid_utils.compat import uuid7
 from tasklib.config import Config
 from tasklib.storage import connect
 from tasklib.storage.database import Database
-from tasklib.storage.operations.tasks import list_tasks, submit_tasks
+from tasklib.storage.operations.lists import list_tasks
+from tasklib.storage.operations.tasks import submit_tasks
 from tasklib.task import NewTask, Task, TaskFilter, TaskId
 
 

@@ -25,7 +25,8 @@ from tasklib.errors import DatabaseBusy, DatabaseUnavailable, SchemaMissing, Uni
 from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations.attempts import claim_tasks
-from tasklib.storage.operations.tasks import list_tasks, submit_tasks
+from tasklib.storage.operations.lists import list_tasks
+from tasklib.storage.operations.tasks import submit_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.task import NewTask, Task, TaskFilter, TaskId, TaskState
 from tests.fixtures.backends import libpq_url

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tasklib.storage.operations import numbers, stretches, walking
+from tasklib.storage.operations.lists import NEVER, list_tasks
 from tasklib.storage.operations.stretches import Gap
-from tasklib.storage.operations.tasks import NEVER, list_tasks
 from tasklib.storage.operations.walking import Bounds, Start, Walk, walk_tasks
 from tasklib.storage.statement import Operation, Statement
 from tasklib.task import TaskFilter

@@ -18,7 +18,7 @@ import pytest
 
 from tasklib.codec import dumps
 from tasklib.lifecycle import Ending
-from tasklib.storage.operations import attempts, controls, tasks, workers
+from tasklib.storage.operations import attempts, controls, lists, tasks, workers
 from tasklib.storage.operations.attempts import Completion, Position
 from tasklib.storage.statement import Operation, Statement, load_sql
 from tasklib.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
@@ -63,8 +63,8 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     """Every statement with the parameters of an ordinary moment; those of a batch take a hundred rows."""
     clock = time.monotonic()
     ids = [UUID(task_id) for task_id in waiting]
-    everything = tasks.filter_params(TaskFilter(), None)
-    completed = tasks.filter_params(TaskFilter(states=("completed",)), None) | {"limit": BATCH, "offset": 0}
+    everything = lists.filter_params(TaskFilter(), None)
+    completed = lists.filter_params(TaskFilter(states=("completed",)), None) | {"limit": BATCH, "offset": 0}
     keys = [{"id": str(task_id), "name": "type.0", "unique_key": f"key-{task_id}"} for task_id in ids]
     new = [
         NewTask(id=UUID(int=n), name="type.0", kwargs={}, max_retries=3, unique_key=f"new-{n}") for n in range(BATCH)
@@ -106,10 +106,10 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             "redrive_tasks", {"batch": dumps([{"id": task_id, "delay": 1.0} for task_id in waiting]), "now": None}
         ),
         "last_position": Statement("last_position"),
-        "list_tasks": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH),
-        "list_tasks, next page": lambda: tasks.list_tasks(TaskFilter(), None, limit=BATCH, before=ROWS),
-        "list_trouble": lambda: tasks.list_tasks(TaskFilter(states=("failed",)), None, limit=BATCH),
-        "search_trouble": lambda: tasks.list_tasks(TaskFilter(states=("failed",), search="no"), None, limit=BATCH),
+        "list_tasks": lambda: lists.list_tasks(TaskFilter(), None, limit=BATCH),
+        "list_tasks, next page": lambda: lists.list_tasks(TaskFilter(), None, limit=BATCH, before=ROWS),
+        "list_trouble": lambda: lists.list_tasks(TaskFilter(states=("failed",)), None, limit=BATCH),
+        "search_trouble": lambda: lists.list_tasks(TaskFilter(states=("failed",), search="no"), None, limit=BATCH),
         "list_held_tasks": Statement("list_held_tasks", {**everything, "limit": BATCH, "offset": 0, "before": None}),
         # Of what waits none is completed: the walk reads it all, as far as it was told to look.
         "walk_tasks": Statement("walk_tasks", {**completed, "before": 4 * ROWS, "floor": 4 * ROWS - WALKED}),

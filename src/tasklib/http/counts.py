@@ -9,7 +9,7 @@ from typing import Final
 
 from tasklib.http.fresh import OLDEST_SECONDS, Fresh
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations import numbers, tasks
+from tasklib.storage.operations import lists, numbers
 from tasklib.storage.operations.stretches import Gap
 from tasklib.storage.operations.walking import SURVEY, Walk, walk_tasks
 from tasklib.task import QueueStats, TaskFilter
@@ -24,7 +24,7 @@ class Counts:
         self._queue = queue
         self._stats = Fresh(
             self._count,
-            is_costly=lambda stats: stats.total > tasks.FEW_ROWS,
+            is_costly=lambda stats: stats.total > lists.FEW_ROWS,
             prepare=self._keep_books,
             is_live=True,
         )
@@ -56,7 +56,7 @@ class Gaps:
 
     async def gap_for(self, which: TaskFilter) -> Gap | None:
         """The stretch that a list of these tasks may leave out; at most five seconds old."""
-        if not which.states or tasks.is_indexed(which):
+        if not which.states or lists.is_indexed(which):
             return None
         states = tuple(sorted(set(which.states)))
         if time.monotonic() < self._without.get(states, 0):

@@ -15,7 +15,7 @@ from tasklib.http.inputs import CreateTask
 from tasklib.http.schedule_schemas import CreatedSchedule
 from tasklib.http.schemas import Created
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations import tasks
+from tasklib.storage.operations import lists, tasks
 from tasklib.storage.operations.audit import AuditEntry, entries_text
 from tasklib.storage.operations.idempotency import Once, do_once
 from tasklib.storage.statement import Operation
@@ -139,7 +139,7 @@ def _read(new: Sequence[NewTask], ids: Sequence[TaskId], now: datetime | None) -
         stored = yield from tasks.get_task(ids[0].id)
         return [_gone(new[0], ids[0]) if stored is None else Created.of(stored)]
     which = TaskFilter(ids=tuple(each.id for each in ids))
-    found = {task.id: Created.of(task) for task in (yield from tasks.list_tasks(which, now, limit=len(ids)))}
+    found = {task.id: Created.of(task) for task in (yield from lists.list_tasks(which, now, limit=len(ids)))}
     return [found.get(task_id.id) or _gone(task, task_id) for task, task_id in zip(new, ids, strict=True)]
 
 

@@ -9,7 +9,7 @@ from tasklib.explain import Explanation
 from tasklib.explain import explain as explain_evidence
 from tasklib.queue.arguments import Filters, Id, check_whole, parse_id, require_id, task_filter
 from tasklib.queue.base import QueueBase
-from tasklib.storage.operations import numbers, tasks, workers
+from tasklib.storage.operations import lists, numbers, tasks, workers
 from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.statement import Operation
 from tasklib.task import QueueStats, Task, WorkerInfo
@@ -45,7 +45,7 @@ class ReadsTasks(QueueBase):
         which = task_filter(state, name, filters)
         position = None if before is None else before.seq
         limit, offset = check_whole("limit", limit), check_whole("offset", offset)
-        return (yield from tasks.list_tasks(which, self.clock.now(), limit=limit, offset=offset, before=position))
+        return (yield from lists.list_tasks(which, self.clock.now(), limit=limit, offset=offset, before=position))
 
     alist = list.twin
 
@@ -54,7 +54,7 @@ class ReadsTasks(QueueBase):
         self, *, state: str | Iterable[str] | None = None, name: str | None = None, **filters: Unpack[Filters]
     ) -> Operation[int]:
         """How many tasks match the filters."""
-        return (yield from tasks.count_tasks(task_filter(state, name, filters), self.clock.now()))
+        return (yield from lists.count_tasks(task_filter(state, name, filters), self.clock.now()))
 
     acount = count.twin
 

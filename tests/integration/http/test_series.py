@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasklib.http import fresh
-from tasklib.storage.operations import numbers, tasks
+from tasklib.storage.operations import lists, numbers
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 
@@ -82,7 +82,7 @@ def test_a_bad_series_is_refused(http: Client, query: dict[str, Any]) -> None:
 def test_counts_of_a_large_queue_are_kept_for_a_moment_and_renewed(
     queue: Face, http: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "FEW_ROWS", -1)
+    monkeypatch.setattr(lists, "FEW_ROWS", -1)
     monkeypatch.setattr(fresh, "PAUSE_SECONDS", 3600.0)
     monkeypatch.setattr(fresh, "QUICK_SECONDS", 0.0)
     queue.enqueue("job")
@@ -101,7 +101,7 @@ def test_counts_of_a_large_queue_that_are_quickly_made_are_new(
     queue: Face, http: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert http.get("/api/tasks/stats").json()["maxAgeSeconds"] == 0
-    monkeypatch.setattr(tasks, "FEW_ROWS", -1)
+    monkeypatch.setattr(lists, "FEW_ROWS", -1)
     monkeypatch.setattr(fresh, "PAUSE_SECONDS", 3600.0)
     monkeypatch.setattr(fresh, "QUICK_SECONDS", 3600.0)
     monkeypatch.setattr(fresh, "NEW_SECONDS", 1e-9)

@@ -9,7 +9,8 @@ from uuid import UUID
 from tasklib.codec import dumps
 from tasklib.errors import InvalidTransition, TaskNotFound, UniqueConflict
 from tasklib.lifecycle import LIVE, Event, Phase, allowed, phase_of, phases_allowing
-from tasklib.storage.operations.tasks import filter_params, get_task
+from tasklib.storage.operations.lists import filter_params
+from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.rows import uuid
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 from tasklib.task import Task, TaskFilter, TaskState

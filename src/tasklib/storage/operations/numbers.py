@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tasklib.codec import dumps, loads
 from tasklib.histogram import Histogram, merged, percentile
-from tasklib.storage.operations import tasks
+from tasklib.storage.operations import lists
 from tasklib.storage.operations.schedules import read_clock
 from tasklib.storage.operations.stretches import MOST_NAMES, STRETCH
 from tasklib.storage.rows import moment
@@ -103,8 +103,8 @@ def read_depths(*, since: int, until: int, step: int, name: str | None = None) -
 
 def count_tasks_by_state(now: datetime | None) -> Operation[QueueStats]:
     """How many tasks stand where, exactly: few are read one by one, many are counted without reading the finished."""
-    if (yield from tasks.is_small()):
-        return (yield from tasks.count_by_state(now))
+    if (yield from lists.is_small()):
+        return (yield from lists.count_by_state(now))
     return _stats((yield Statement("count_quickly", {"now": now})))
 
 

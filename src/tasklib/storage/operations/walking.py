@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from tasklib.storage.operations.lists import filter_params, find_floor, is_covered, is_indexed, list_tasks
 from tasklib.storage.operations.stretches import Gap, find_gaps
-from tasklib.storage.operations.tasks import filter_params, find_floor, is_covered, is_indexed, list_tasks
 from tasklib.storage.rows import task_from_row
 from tasklib.storage.statement import Operation, Statement
 from tasklib.task import Task, TaskFilter

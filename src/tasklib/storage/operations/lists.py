@@ -1,0 +1,127 @@
+"""Lists and counts of tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from tasklib.codec import dumps
+from tasklib.storage.rows import task_from_row
+from tasklib.storage.statement import Operation, Statement
+from tasklib.task import QueueStats, Task, TaskFilter, TaskState
+
+FEW_ROWS = 20_000
+"""A table of this size is read row by row where a larger one would need its indexes."""
+NEVER = 2**63 - 1
+"""A position that no task has."""
+_TROUBLES = frozenset({"failed", "cancelled", "buried"})
+
+
+def list_tasks(
+    which: TaskFilter,
+    now: datetime | None,
+    *,
+    limit: int,
+    offset: int = 0,
+    before: int | None = None,
+    floor: int | None = None,
+) -> Operation[list[Task]]:
+    """Matching tasks, newest first; `before` is the `seq` of the last task of the page before.
+
+    None from below `floor`, which only those take that `find_floor` finds one for.
+    """
+    params = filter_params(which, now) | {"limit": limit, "offset": offset, "before": before}
+    between = {"before": NEVER if before is None else before, "floor": floor or 0}
+    states = _states(which)
+    if states and states <= _TROUBLES:
+        how = "list_trouble" if is_covered(which) else "search_trouble"
+        rows = yield Statement(how, params | between | {"troubles": dumps(sorted(states))})
+    elif states == {"retrying"}:
+        rows = yield Statement("list_retrying", params | between)
+    elif states == {"running"} and not (yield from is_small()):
+        # Of a small table also those that nobody holds are found.
+        rows = yield Statement("list_held_tasks", params)
+    else:
+        rows = yield Statement("list_tasks", params)
+    return [task_from_row(row) for row in rows]
+
+
+def find_floor(which: TaskFilter, before: int | None, reach: int) -> Operation[int | None]:
+    """How far back so many failed, cancelled or buried tasks reach; None if there are no more, or others are meant."""
+    states = {"failed"} if _states(which) == {"retrying"} else _states(which)
+    if not states or not states <= _TROUBLES:
+        return None
+    asked = {"troubles": dumps(sorted(states)), "before": NEVER if before is None else before, "reach": reach}
+    floor: int | None = (yield Statement("find_trouble", asked))[0]["seq"]
+    return floor
+
+
+def is_indexed(which: TaskFilter) -> bool:
+    """Whether `list_tasks` finds these without reading past others."""
+    states = _states(which)
+    return which.ids is not None or bool(states and states <= _TROUBLES) or states in ({"retrying"}, {"running"})
+
+
+def is_covered(which: TaskFilter) -> bool:
+    """Whether the index of failures tells which of them match."""
+    return replace(which, states=(), name=None, fingerprint=None) == TaskFilter()
+
+
+def is_small() -> Operation[bool]:
+    """Whether the table is small enough to be read row by row."""
+    return bool((yield Statement("measure_size"))[0]["count"] <= FEW_ROWS)
+
+
+def count_tasks(which: TaskFilter, now: datetime | None) -> Operation[int]:
+    """How many tasks match."""
+    rows = yield Statement("count_tasks", filter_params(which, now))
+    count: int = rows[0]["count"]
+    return count
+
+
+def count_failures(which: TaskFilter) -> Operation[int]:
+    """How many tasks ended in the way of the filter's fingerprint, by what an index tells: state, name and that."""
+    states = dumps(sorted(_states(which)))
+    params = {"troubles": states, "name": which.name, "fingerprint": which.fingerprint}
+    return int((yield Statement("count_failures", params))[0]["count"])
+
+
+def count_by_state(now: datetime | None) -> Operation[QueueStats]:
+    """How many tasks stand where, in all and by name."""
+    rows = yield Statement("count_by_state", {"now": now})
+    by_name: dict[str, dict[str, int]] = {}
+    totals = dict.fromkeys([*TaskState, "delayed", "retrying"], 0)
+    for row in rows:
+        of_name = by_name.setdefault(row["name"], {})
+        for key, count in ((row["state"], row["count"]), ("delayed", row["delayed"]), ("retrying", row["retrying"])):
+            totals[key] += count
+            if count:
+                of_name[key] = of_name.get(key, 0) + count
+    return QueueStats(**{str(key): count for key, count in totals.items()}, by_name=by_name)
+
+
+def filter_params(which: TaskFilter, now: datetime | None) -> dict[str, Any]:
+    """The parameters of the `matches` fragment."""
+    states = [str(s) for s in which.states if s not in ("delayed", "retrying")]
+    return {
+        "states": dumps(states) if states else None,
+        "delayed": True if "delayed" in which.states else None,
+        "retrying": True if "retrying" in which.states else None,
+        "name": which.name,
+        "tags": dumps(dict(which.tags)) if which.tags else None,
+        "ids": None if which.ids is None else dumps([str(i) for i in which.ids]),
+        "unique_key": which.unique_key,
+        "concurrency_key": which.concurrency_key,
+        "fingerprint": which.fingerprint,
+        "search": which.search,
+        "created_after": which.created_after,
+        "created_before": which.created_before,
+        "completed_before": which.completed_before,
+        "now": now,
+    }
+
+
+def _states(which: TaskFilter) -> set[str]:
+    """The states in which a match can be."""
+    return {"failed", "buried"} if which.fingerprint is not None and not which.states else set(map(str, which.states))
