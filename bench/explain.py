@@ -1,9 +1,10 @@
 """How long `queue.explain(id)` takes behind very many waiting tasks.
 
     python -m bench.explain --tasks 1000000
+    python -m bench.explain --later
 
 Asked is about the last of all, so that as many stand before it as are counted at most: once among tasks without a
-concurrency key, and once within one key.
+concurrency key, and once within one key.  With `--later` none is before it: all are of higher priority but not yet due.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from tasklib import TaskId, TaskQueue
 from tasklib.storage.operations.workers import Registration, register_worker
 
 FILL = """
-INSERT INTO tasks (name, concurrency_key)
+INSERT INTO tasks (name, concurrency_key, priority, scheduled_at)
 WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count})
-SELECT 'crawl', CASE WHEN n > {count} / 2 THEN 'ada' END FROM s
+SELECT 'crawl', CASE WHEN n > {count} / 2 THEN 'ada' END, {priority}, '{due}' FROM s
 """
+BEFORE = {"priority": 0, "due": "2000-01-01 00:00:00.000000"}
+LATER = {"priority": 5, "due": "2100-01-01 00:00:00.000000"}
 ROUNDS = 30
 
 
@@ -51,22 +54,22 @@ def ask(url: str, database: str) -> list[tuple[str, ...]]:
     return rows
 
 
-def on_postgres(version: int | None, tasks: int) -> list[tuple[str, ...]]:
+def on_postgres(version: int | None, fill: str) -> list[tuple[str, ...]]:
     with durable_server(version) as server:
         with fresh_schema(server, SCHEMA) as connection:
-            connection.execute(FILL.format(count=tasks).encode())
+            connection.execute(fill.encode())
             connection.execute("ANALYZE tasks")
         separator = "&" if "?" in server.url else "?"
         return ask(f"{server.url}{separator}schema={SCHEMA}", f"PostgreSQL {server.installation.version}")
 
 
-def on_sqlite(tasks: int) -> list[tuple[str, ...]]:
+def on_sqlite(fill: str) -> list[tuple[str, ...]]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tasks.db"
         with TaskQueue(f"sqlite:///{file}") as queue:
             queue.migrate()
         with sqlite3.connect(file) as connection:
-            connection.execute(FILL.format(count=tasks))
+            connection.execute(fill)
         return ask(f"sqlite:///{file}", f"SQLite {sqlite3.sqlite_version}")
 
 
@@ -74,8 +77,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.explain", description="Time of an explanation.")
     parser.add_argument("--tasks", type=int, default=1_000_000)
     parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
+    parser.add_argument("--later", action="store_true", help="tasks of higher priority that are not due yet")
     options = parser.parse_args()
-    rows = [*on_postgres(options.postgres, options.tasks), *on_sqlite(options.tasks)]
+    fill = FILL.format(count=options.tasks, **(LATER if options.later else BEFORE))
+    rows = [*on_postgres(options.postgres, fill), *on_sqlite(fill)]
     columns = ("database", "task", "ms", "at most", "reasons")
     show(f"explain behind {options.tasks:,} waiting tasks, {ROUNDS} answers each", columns, rows)
 

@@ -53,7 +53,6 @@ WHOLE_TABLE = {
     "find_waiting": "looks through the index of what waits, when nothing that waits is near",
     "find_oldest_waiting": "looks at the head of each name and priority that waits",
     "list_errors": "counts what failed for good, by an index of those alone",
-    "count_ahead": "counts what waits before one task, when a person asks why",
 }
 
 Make = Callable[[], Operation[Any]] | Statement
@@ -104,6 +103,12 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "delete_tasks": Statement("delete_tasks", {"ids": dumps(waiting)}),
         "redrive_tasks": Statement(
             "redrive_tasks", {"batch": dumps([{"id": task_id, "delay": 1.0} for task_id in waiting]), "now": None}
+        ),
+        "count_ahead": Statement(
+            "count_ahead", {"id": waiting[-1], "names": dumps(["type.0"]), "limit": BATCH, "now": None}
+        ),
+        "count_ahead_in_key": Statement(
+            "count_ahead_in_key", {"id": waiting[-1], "names": dumps(["type.0"]), "limit": BATCH, "now": None}
         ),
         "last_position": Statement("last_position"),
         "list_tasks": lambda: lists.list_tasks(TaskFilter(), None, limit=BATCH),

@@ -41,7 +41,7 @@ def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
         known = {name for worker in able for name in worker.names} - {pause.name for pause in paused}
         names = sorted(known | {task.name})
         counting = {"id": str(task_id), "names": dumps(names), "limit": MAX_AHEAD + 1, "now": now}
-        ahead = (yield Statement("count_ahead", counting))[0]["count"]
+        ahead = (yield Statement("count_ahead_in_key" if task.concurrency_key else "count_ahead", counting))[0]["count"]
     key = (yield from _key_of(task.concurrency_key, task.name)) if task.concurrency_key else None
     return Evidence(task, clock, pauses, workers, limits, key, ahead)
 

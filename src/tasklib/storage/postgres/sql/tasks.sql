@@ -311,32 +311,85 @@ UPDATE {schema}.tasks AS t SET watched = true
 WHERE t.id = :id::uuid AND NOT t.watched AND t.completed_at IS NULL;
 
 -- name: count_ahead
--- How many due tasks come before one, counted no further than :limit: those without a concurrency key of the names
--- given, or for a task with one those of its key.
+-- How many due tasks of the names given and without a concurrency key come before one, counted no further than :limit.
+-- Priority by priority, so that what is due later is not in the way, however much it is.
+WITH RECURSIVE
+asked AS MATERIALIZED (SELECT t.priority, t.due_at, t.seq FROM {schema}.tasks AS t WHERE t.id = :id::uuid),
+level AS (
+    SELECT n.name, head.priority
+    FROM asked AS a CROSS JOIN jsonb_array_elements_text(:names::jsonb) AS n (name) CROSS JOIN LATERAL (
+        SELECT t.priority FROM {schema}.tasks AS t
+        WHERE t.concurrency_key IS NULL AND t.name = n.name COLLATE "C" AND t.priority > a.priority
+            AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT l.name, head.priority
+    FROM level AS l CROSS JOIN asked AS a CROSS JOIN LATERAL (
+        SELECT t.priority FROM {schema}.tasks AS t
+        WHERE t.concurrency_key IS NULL AND t.name = l.name COLLATE "C" AND t.priority < l.priority
+            AND t.priority > a.priority AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC LIMIT 1
+    ) AS head
+)
 SELECT count(*) AS count
 FROM (
     SELECT 1
-    FROM jsonb_array_elements_text(:names::jsonb) AS n (name)
-    CROSS JOIN {schema}.tasks AS x
-    CROSS JOIN LATERAL (
+    FROM level AS l CROSS JOIN LATERAL (
         SELECT 1 FROM {schema}.tasks AS t
-        WHERE x.concurrency_key IS NULL AND t.concurrency_key IS NULL
-            AND t.name = n.name AND t.priority > x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
-        UNION ALL
+        WHERE t.concurrency_key IS NULL AND t.name = l.name COLLATE "C" AND t.priority = l.priority
+            AND t.due_at <= coalesce(:now::timestamptz, now())
+        LIMIT :limit::integer
+    ) AS higher
+    UNION ALL
+    SELECT 1
+    FROM asked AS a CROSS JOIN jsonb_array_elements_text(:names::jsonb) AS n (name) CROSS JOIN LATERAL (
         SELECT 1 FROM {schema}.tasks AS t
-        WHERE x.concurrency_key IS NULL AND t.concurrency_key IS NULL
-            AND t.name = n.name AND t.priority = x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
-            AND (t.due_at, t.seq) < (x.due_at, x.seq)
-        UNION ALL
+        WHERE t.concurrency_key IS NULL AND t.name = n.name COLLATE "C" AND t.priority = a.priority
+            AND t.due_at <= coalesce(:now::timestamptz, now()) AND (t.due_at, t.seq) < (a.due_at, a.seq)
+        LIMIT :limit::integer
+    ) AS earlier
+    LIMIT :limit::integer
+) AS ahead;
+
+-- name: count_ahead_in_key
+-- How many due tasks of the names given and with the same concurrency key come before one, counted no further than :limit.
+-- Priority by priority, so that what is due later is not in the way, however much it is.
+WITH RECURSIVE
+asked AS MATERIALIZED (SELECT t.priority, t.due_at, t.seq, t.concurrency_key FROM {schema}.tasks AS t WHERE t.id = :id::uuid),
+level AS (
+    SELECT n.name, head.priority
+    FROM asked AS a CROSS JOIN jsonb_array_elements_text(:names::jsonb) AS n (name) CROSS JOIN LATERAL (
+        SELECT t.priority FROM {schema}.tasks AS t
+        WHERE t.concurrency_key = a.concurrency_key AND t.name = n.name COLLATE "C" AND t.priority > a.priority
+            AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT l.name, head.priority
+    FROM level AS l CROSS JOIN asked AS a CROSS JOIN LATERAL (
+        SELECT t.priority FROM {schema}.tasks AS t
+        WHERE t.concurrency_key = a.concurrency_key AND t.name = l.name COLLATE "C" AND t.priority < l.priority
+            AND t.priority > a.priority AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC LIMIT 1
+    ) AS head
+)
+SELECT count(*) AS count
+FROM (
+    SELECT 1
+    FROM asked AS a CROSS JOIN level AS l CROSS JOIN LATERAL (
         SELECT 1 FROM {schema}.tasks AS t
-        WHERE t.concurrency_key = x.concurrency_key
-            AND t.name = n.name AND t.priority > x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
-        UNION ALL
+        WHERE t.concurrency_key = a.concurrency_key AND t.name = l.name COLLATE "C" AND t.priority = l.priority
+            AND t.due_at <= coalesce(:now::timestamptz, now())
+        LIMIT :limit::integer
+    ) AS higher
+    UNION ALL
+    SELECT 1
+    FROM asked AS a CROSS JOIN jsonb_array_elements_text(:names::jsonb) AS n (name) CROSS JOIN LATERAL (
         SELECT 1 FROM {schema}.tasks AS t
-        WHERE t.concurrency_key = x.concurrency_key
-            AND t.name = n.name AND t.priority = x.priority AND t.due_at <= coalesce(:now::timestamptz, now())
-            AND (t.due_at, t.seq) < (x.due_at, x.seq)
-    ) AS before
-    WHERE x.id = :id::uuid
+        WHERE t.concurrency_key = a.concurrency_key AND t.name = n.name COLLATE "C" AND t.priority = a.priority
+            AND t.due_at <= coalesce(:now::timestamptz, now()) AND (t.due_at, t.seq) < (a.due_at, a.seq)
+        LIMIT :limit::integer
+    ) AS earlier
     LIMIT :limit::integer
 ) AS ahead;

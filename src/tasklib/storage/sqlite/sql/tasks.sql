@@ -267,32 +267,73 @@ GROUP BY t.name, t.state;
 SELECT t.id FROM tasks AS t WHERE t.id = :id;
 
 -- name: count_ahead
--- How many due tasks come before one, counted no further than :limit: those without a concurrency key of the names
--- given, or for a task with one those of its key.
+-- How many due tasks of the names given and without a concurrency key come before one, counted no further than :limit.
+-- Priority by priority, so that what is due later is not in the way, however much it is.  IN instead of = keeps SQLite
+-- from reading the whole table for a Bloom filter first, which it does once it has statistics.
+WITH RECURSIVE
+asked AS MATERIALIZED (SELECT t.priority, t.due_at, t.seq FROM tasks AS t WHERE t.id = :id),
+level (name, priority) AS (
+    SELECT n.value, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
+        WHERE t.concurrency_key IS NULL AND t.name = n.value AND t.priority > a.priority AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM asked AS a CROSS JOIN json_each(:names) AS n
+    UNION ALL
+    SELECT l.name, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
+        WHERE t.concurrency_key IS NULL AND t.name = l.name AND t.priority < l.priority
+            AND t.priority > a.priority AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM level AS l CROSS JOIN asked AS a
+    WHERE l.priority IS NOT NULL
+)
 SELECT count(*) AS count
 FROM (
     SELECT 1
-    FROM tasks AS x CROSS JOIN json_each(:names) AS n
-    CROSS JOIN tasks AS t INDEXED BY tasks_claim ON t.concurrency_key IS NULL AND t.name = n.value
-        AND t.priority > x.priority AND t.due_at <= :now
-    WHERE x.id = :id AND x.concurrency_key IS NULL
+    FROM level AS l CROSS JOIN tasks AS t INDEXED BY tasks_claim ON t.concurrency_key IS NULL
+        AND t.name IN (SELECT l.name) AND t.priority IN (SELECT l.priority) AND t.due_at <= :now
     UNION ALL
     SELECT 1
-    FROM tasks AS x CROSS JOIN json_each(:names) AS n
-    CROSS JOIN tasks AS t INDEXED BY tasks_claim ON t.concurrency_key IS NULL AND t.name = n.value
-        AND t.priority = x.priority AND t.due_at <= :now AND (t.due_at < x.due_at OR (t.due_at = x.due_at AND t.seq < x.seq))
-    WHERE x.id = :id AND x.concurrency_key IS NULL
+    FROM asked AS a CROSS JOIN json_each(:names) AS n
+    CROSS JOIN tasks AS t INDEXED BY tasks_claim ON t.concurrency_key IS NULL AND t.name IN (SELECT n.value)
+        AND t.priority IN (SELECT a.priority) AND t.due_at <= :now AND (t.due_at < a.due_at OR (t.due_at = a.due_at AND t.seq < a.seq))
+    LIMIT :limit
+) AS ahead;
+
+-- name: count_ahead_in_key
+-- How many due tasks of the names given and with the same concurrency key come before one, counted no further than :limit.
+-- Priority by priority, so that what is due later is not in the way, however much it is.  IN instead of = keeps SQLite
+-- from reading the whole table for a Bloom filter first, which it does once it has statistics.
+WITH RECURSIVE
+asked AS MATERIALIZED (SELECT t.priority, t.due_at, t.seq, t.concurrency_key FROM tasks AS t WHERE t.id = :id),
+level (name, priority) AS (
+    SELECT n.value, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_keyed
+        WHERE t.concurrency_key = a.concurrency_key AND t.name = n.value AND t.priority > a.priority AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM asked AS a CROSS JOIN json_each(:names) AS n
+    UNION ALL
+    SELECT l.name, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_keyed
+        WHERE t.concurrency_key = a.concurrency_key AND t.name = l.name AND t.priority < l.priority
+            AND t.priority > a.priority AND t.due_at IS NOT NULL
+        ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM level AS l CROSS JOIN asked AS a
+    WHERE l.priority IS NOT NULL
+)
+SELECT count(*) AS count
+FROM (
+    SELECT 1
+    FROM asked AS a CROSS JOIN level AS l CROSS JOIN tasks AS t INDEXED BY tasks_keyed ON t.concurrency_key IN (SELECT a.concurrency_key)
+        AND t.name IN (SELECT l.name) AND t.priority IN (SELECT l.priority) AND t.due_at <= :now
     UNION ALL
     SELECT 1
-    FROM tasks AS x CROSS JOIN json_each(:names) AS n
-    CROSS JOIN tasks AS t INDEXED BY tasks_keyed ON t.concurrency_key = x.concurrency_key AND t.name = n.value
-        AND t.priority > x.priority AND t.due_at <= :now
-    WHERE x.id = :id
-    UNION ALL
-    SELECT 1
-    FROM tasks AS x CROSS JOIN json_each(:names) AS n
-    CROSS JOIN tasks AS t INDEXED BY tasks_keyed ON t.concurrency_key = x.concurrency_key AND t.name = n.value
-        AND t.priority = x.priority AND t.due_at <= :now AND (t.due_at < x.due_at OR (t.due_at = x.due_at AND t.seq < x.seq))
-    WHERE x.id = :id
+    FROM asked AS a CROSS JOIN json_each(:names) AS n
+    CROSS JOIN tasks AS t INDEXED BY tasks_keyed ON t.concurrency_key IN (SELECT a.concurrency_key) AND t.name IN (SELECT n.value)
+        AND t.priority IN (SELECT a.priority) AND t.due_at <= :now AND (t.due_at < a.due_at OR (t.due_at = a.due_at AND t.seq < a.seq))
     LIMIT :limit
 ) AS ahead;
