@@ -285,15 +285,14 @@ CREATE TABLE {schema}.tasks (
     unique_key text,
     concurrency_key text COLLATE pg_catalog."C",
     fingerprint text COLLATE pg_catalog."C",
-    due_at timestamp with time zone GENERATED ALWAYS AS (
-CASE state
-    WHEN 'pending'::text THEN COALESCE(next_retry_at, scheduled_at)
-    WHEN 'failed'::text THEN next_retry_at
+    due_at timestamp with time zone GENERATED ALWAYS AS (COALESCE(next_retry_at,
+CASE
+    WHEN (state = 'pending'::text) THEN scheduled_at
     ELSE NULL::timestamp with time zone
-END) STORED,
+END)) STORED,
     live_key text GENERATED ALWAYS AS (
 CASE
-    WHEN ((state = ANY (ARRAY['pending'::text, 'running'::text])) OR ((state = 'failed'::text) AND (next_retry_at IS NOT NULL))) THEN unique_key
+    WHEN (completed_at IS NULL) THEN unique_key
     ELSE NULL::text
 END) STORED,
     trouble text GENERATED ALWAYS AS (
@@ -311,8 +310,8 @@ CASE
     WHEN (state = ANY (ARRAY['failed'::text, 'buried'::text])) THEN completed_at
     ELSE NULL::timestamp with time zone
 END) STORED,
-    CONSTRAINT tasks_counters_sane CHECK (((version >= 0) AND (attempts >= 0) AND (retry_count >= 0) AND (max_retries >= 0) AND (lost_count >= 0))),
-    CONSTRAINT tasks_ended_when_terminal CHECK (((completed_at IS NOT NULL) = ((state = ANY (ARRAY['completed'::text, 'cancelled'::text, 'buried'::text])) OR ((state = 'failed'::text) AND (next_retry_at IS NULL))))),
+    CONSTRAINT tasks_counters_sane CHECK ((LEAST(version, attempts, retry_count, max_retries, lost_count) >= 0)),
+    CONSTRAINT tasks_ended_when_terminal CHECK (((completed_at IS NULL) = ((state = ANY (ARRAY['pending'::text, 'running'::text])) OR (next_retry_at IS NOT NULL)))),
     CONSTRAINT tasks_leased_when_running CHECK (((state <> 'running'::text) OR (locked_until IS NOT NULL))),
     CONSTRAINT tasks_name_given CHECK ((name <> ''::text)),
     CONSTRAINT tasks_progress_fraction CHECK (((progress >= (0)::double precision) AND (progress <= (1)::double precision))),

@@ -50,11 +50,9 @@ CREATE TABLE {schema}.tasks (
     -- update: it touches no index at all.  No index may name state, completed_at, locked_until or worker_id, not even
     -- in its predicate, or that is lost.
     due_at timestamptz GENERATED ALWAYS AS (
-        CASE state WHEN 'pending' THEN coalesce(next_retry_at, scheduled_at) WHEN 'failed' THEN next_retry_at END
+        coalesce(next_retry_at, CASE WHEN state = 'pending' THEN scheduled_at END)
     ) STORED,
-    live_key text GENERATED ALWAYS AS (
-        CASE WHEN state IN ('pending', 'running') OR (state = 'failed' AND next_retry_at IS NOT NULL) THEN unique_key END
-    ) STORED,
+    live_key text GENERATED ALWAYS AS (CASE WHEN completed_at IS NULL THEN unique_key END) STORED,
     trouble text COLLATE "C" GENERATED ALWAYS AS (
         CASE WHEN state IN ('failed', 'cancelled', 'buried') THEN state END
     ) STORED,
@@ -63,17 +61,18 @@ CREATE TABLE {schema}.tasks (
     -- When a task failed for good.
     dead_at timestamptz GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'buried') THEN completed_at END) STORED,
 
+    -- Short, as the expressions above are: before each statement that writes, PostgreSQL reads all of them from their
+    -- stored text.  One says what another leaves open.
     CONSTRAINT tasks_name_given CHECK (name <> ''),
     CONSTRAINT tasks_state_known CHECK (state IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'buried')),
     CONSTRAINT tasks_ended_when_terminal CHECK (
-        (completed_at IS NOT NULL)
-        = (state IN ('completed', 'cancelled', 'buried') OR (state = 'failed' AND next_retry_at IS NULL))
+        (completed_at IS NULL) = (state IN ('pending', 'running') OR next_retry_at IS NOT NULL)
     ),
     CONSTRAINT tasks_retry_when_waiting CHECK (next_retry_at IS NULL OR state IN ('pending', 'failed')),
     CONSTRAINT tasks_leased_when_running CHECK (state <> 'running' OR locked_until IS NOT NULL),
     CONSTRAINT tasks_result_when_completed CHECK (result IS NULL OR state = 'completed'),
     CONSTRAINT tasks_counters_sane CHECK (
-        version >= 0 AND attempts >= 0 AND retry_count >= 0 AND max_retries >= 0 AND lost_count >= 0
+        least(version, attempts, retry_count, max_retries, lost_count) >= 0
     ),
     CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0),
     CONSTRAINT tasks_progress_fraction CHECK (progress BETWEEN 0 AND 1)

@@ -47,11 +47,9 @@ CREATE TABLE tasks (
 
     -- What the indexes look at: the same columns as on PostgreSQL, so that finishing a task changes no index.
     due_at   TEXT GENERATED ALWAYS AS (
-        CASE state WHEN 'pending' THEN coalesce(next_retry_at, scheduled_at) WHEN 'failed' THEN next_retry_at END
+        coalesce(next_retry_at, CASE WHEN state = 'pending' THEN scheduled_at END)
     ) VIRTUAL,
-    live_key TEXT GENERATED ALWAYS AS (
-        CASE WHEN state IN ('pending', 'running') OR (state = 'failed' AND next_retry_at IS NOT NULL) THEN unique_key END
-    ) VIRTUAL,
+    live_key TEXT GENERATED ALWAYS AS (CASE WHEN completed_at IS NULL THEN unique_key END) VIRTUAL,
     trouble  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'cancelled', 'buried') THEN state END) VIRTUAL,
     slot_key TEXT GENERATED ALWAYS AS (CASE WHEN state = 'running' THEN concurrency_key END) VIRTUAL,
     dead_at  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'buried') THEN completed_at END) VIRTUAL,
@@ -59,14 +57,13 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_name_given CHECK (name <> ''),
     CONSTRAINT tasks_state_known CHECK (state IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'buried')),
     CONSTRAINT tasks_ended_when_terminal CHECK (
-        (completed_at IS NOT NULL)
-        = (state IN ('completed', 'cancelled', 'buried') OR (state = 'failed' AND next_retry_at IS NULL))
+        (completed_at IS NULL) = (state IN ('pending', 'running') OR next_retry_at IS NOT NULL)
     ),
     CONSTRAINT tasks_retry_when_waiting CHECK (next_retry_at IS NULL OR state IN ('pending', 'failed')),
     CONSTRAINT tasks_leased_when_running CHECK (state <> 'running' OR locked_until IS NOT NULL),
     CONSTRAINT tasks_result_when_completed CHECK (result IS NULL OR state = 'completed'),
     CONSTRAINT tasks_counters_sane CHECK (
-        version >= 0 AND attempts >= 0 AND retry_count >= 0 AND max_retries >= 0 AND lost_count >= 0
+        min(version, attempts, retry_count, max_retries, lost_count) >= 0
     ),
     CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0),
     CONSTRAINT tasks_progress_fraction CHECK (progress BETWEEN 0 AND 1),
