@@ -31,7 +31,7 @@ IDLE_FOR_SECONDS = 30.0
 """How long one declaration of idleness holds; it is renewed before that."""
 GOODBYE_SECONDS = 1.0
 """How long to try to say that this instance is on call no more; unsaid, a call to it costs somebody's poll interval."""
-FLEET_LOOKS = 100
+FLEET_LOOKS = 50
 """How often in a second all workers that are idle and not on call look for work, together."""
 
 log = logging.getLogger("tasklib.worker")
