@@ -103,6 +103,8 @@ CREATE TABLE {schema}.tasklib_claims (
     versions integer[] DEFAULT '{}'::integer[] NOT NULL
 )
 WITH (fillfactor='50', toast_tuple_target='8160', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+ALTER TABLE ONLY {schema}.tasklib_claims ALTER COLUMN seqs SET STORAGE EXTERNAL;
+ALTER TABLE ONLY {schema}.tasklib_claims ALTER COLUMN versions SET STORAGE EXTERNAL;
 
 CREATE TABLE {schema}.tasklib_controls (
     name text NOT NULL COLLATE pg_catalog."C",
