@@ -122,9 +122,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             "pass_tasks", {**completed, "before": 4 * ROWS, "floor": 4 * ROWS - WALKED, "limit": BATCH}
         ),
         "find_trouble": Statement("find_trouble", {"troubles": dumps(["failed"]), "before": 10**9, "reach": BATCH}),
-        "count_failures": Statement(
-            "count_failures", {"troubles": dumps(["failed", "buried"]), "name": None, "fingerprint": "no"}
-        ),
+        "count_failures": Statement("count_failures", {"troubles": None, "name": "type.0", "fingerprint": "no"}),
         "forget_stretches": Statement("forget_stretches", {"stretch": 10_000}),
         "measure_span": Statement("measure_span"),
         "measure_size": Statement("measure_size"),

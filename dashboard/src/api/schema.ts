@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * List Errors
-         * @description What failed for good or was buried, by type and kind of error, the latest first.
+         * @description What failed for good or was buried, by type and kind of error, the latest first; of many at most 5 s old.
          */
         get: operations["list_errors_api_errors_get"];
         put?: never;

@@ -57,6 +57,7 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.takes_tokens = auth in ("tokens", "local")
     app.state.counts = Counts(queue)
     app.state.gaps = Gaps(queue)
+    app.state.failures = groups.Failures(queue)
     app.state.pulse = events.Pulse(app.state.manage, app.state.counts)
     app.state.creator = Creator(queue)
     app.state.throttle = Throttle(queue.config.submit_rate_limit)

@@ -39,7 +39,7 @@ class Fresh(Generic[T]):
         self._is_costly = is_costly
         self._prepare = prepare
         self._is_live = is_live
-        self._read_at = self._asked_at = -1e9
+        self._read_at = self._asked_at = self._forgotten_at = -1e9
         self._took = 0.0
         self._value: T | None = None
         self._costly = False
@@ -58,9 +58,14 @@ class Fresh(Generic[T]):
         self._asked_at = time.monotonic()
         if self._costly and (self._keeping is None or self._keeping.done()):
             self._keeping = asyncio.create_task(self._keep())
-        if self._value is not None and self._asked_at - self._read_at < self.lasts_seconds:
+        is_young = self._asked_at - self._read_at < self.lasts_seconds
+        if self._value is not None and is_young and self._read_at >= self._forgotten_at:
             return self._value
         return await self._renew()
+
+    def forget(self) -> None:
+        """Read anew for the next who asks; what is being read now does not count."""
+        self._forgotten_at, self._reading = time.monotonic(), None
 
     async def _renew(self) -> T:
         """Read now; those who ask meanwhile share the answer, which is as new as theirs would be begun."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -13,8 +14,11 @@ from tasklib.http.audit import AuditedRoute, changing, note
 from tasklib.http.auth import Permission, needs
 from tasklib.http.errors import Refused, problems
 from tasklib.http.fields import Answer, Input, Name, check_number
+from tasklib.http.fresh import Fresh
 from tasklib.http.service import Queue, Service
 from tasklib.manage import Manage
+from tasklib.queue import TaskQueue
+from tasklib.storage.operations import lists
 from tasklib.storage.operations.attempts import summary
 from tasklib.storage.operations.error_times import HOURS, count_errors_by_hour
 from tasklib.storage.operations.errors import MOST_GROUPS, ErrorGroup
@@ -68,12 +72,34 @@ class Redriven(Answer):
     dry_run: bool
 
 
+class Failures:
+    """What failed for good, by type and kind; of many at most five seconds old."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+        self._seen = Fresh(self._look, is_costly=lambda seen: sum(each.count for each in seen[0]) > lists.FEW_ROWS)
+
+    async def get(self, name: str | None, limit: int) -> tuple[Sequence[ErrorGroup], Mapping[str, list[int]]]:
+        """The latest groups, of one type or of all, and how often each happened in each of the last hours."""
+        groups, hours = await self._seen.get()
+        if name is not None and len(groups) == MOST_GROUPS:
+            return await self._queue.aerrors(name, limit=limit), hours
+        return [each for each in groups if name in (None, each.name)][:limit], hours
+
+    def forget(self) -> None:
+        """Look anew: some were started again."""
+        self._seen.forget()
+
+    async def _look(self) -> tuple[Sequence[ErrorGroup], Mapping[str, list[int]]]:
+        groups = await self._queue.aerrors(limit=MOST_GROUPS)
+        return groups, await self._queue.database.arun(lambda: count_errors_by_hour(self._queue.clock.now()))
+
+
 @router.get("", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
-async def list_errors(query: Annotated[ErrorsQuery, Query()], service: Service) -> ErrorInfos:
-    """What failed for good or was buried, by type and kind of error, the latest first."""
-    queue = service.queue
-    groups = await queue.aerrors(query.type, limit=query.limit)
-    hours = await queue.database.arun(lambda: count_errors_by_hour(queue.clock.now()))
+async def list_errors(query: Annotated[ErrorsQuery, Query()], request: Request, service: Service) -> ErrorInfos:
+    """What failed for good or was buried, by type and kind of error, the latest first; of many at most 5 s old."""
+    failures: Failures = request.app.state.failures
+    groups, hours = await failures.get(query.type, query.limit)
     messages = await _messages(service, [each.example for each in groups])
     return ErrorInfos(
         groups=[_shown(each, messages.get(each.example, ""), hours.get(each.id, [0] * HOURS)) for each in groups]
@@ -93,6 +119,7 @@ async def redrive(group_id: str, request: Request, queue: Queue, body: Redrive |
     else:
         queue = changing(request, lambda changed: {"changed": changed}, **asked)
     changed = await queue.aredrive(group, rate=body.rate, dry_run=body.dry_run)
+    request.app.state.failures.forget()
     return Redriven(changed=changed, dry_run=body.dry_run)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tasklib.storage.operations import lists
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 
@@ -53,3 +54,18 @@ def test_a_group_is_counted_then_started_anew_at_a_rate(queue: Face, http: Clien
 @pytest.mark.parametrize("body", [{"rate": 0}, {"rate": -1}, {"rate": True}, {"rate": "fast"}, {"unknown": 1}])
 def test_a_bad_redrive_is_refused(http: Client, body: dict[str, object]) -> None:
     assert http.post("/api/errors/any/redrive", body).status_code == 400
+
+
+def test_groups_of_many_failures_are_remembered_until_some_start_anew(
+    queue: Face, http: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "FEW_ROWS", 2)
+    fail(queue, 3)
+    (group,) = http.get("/api/errors").json()["groups"]
+    for more, total in (("", 3), ("&type=charge&status=failed", 3), ("&status=buried", 0), ("&type=other", 0)):
+        assert http.get(f"/api/tasks?fingerprint={group['fingerprint']}{more}").json()["total"] == total
+    fail(queue, 1)
+    assert http.get("/api/errors").json()["groups"] == [group]
+    assert http.get("/api/errors?type=other").json()["groups"] == []
+    assert http.post(f"/api/errors/{group['id']}/redrive").json()["changed"] == 4
+    assert http.get("/api/errors").json()["groups"] == []

@@ -81,9 +81,10 @@ def count_tasks(which: TaskFilter, now: datetime | None) -> Operation[int]:
 
 
 def count_failures(which: TaskFilter) -> Operation[int]:
-    """How many tasks ended in the way of the filter's fingerprint, by what an index tells: state, name and that."""
-    states = dumps(sorted(_states(which)))
-    params = {"troubles": states, "name": which.name, "fingerprint": which.fingerprint}
+    """How many tasks ended in the way of the filter's fingerprint, by what is asked for beside: state and name."""
+    states = _states(which)
+    troubles = None if states >= {"failed", "buried"} else dumps(sorted(states))
+    params = {"troubles": troubles, "name": which.name, "fingerprint": which.fingerprint}
     return int((yield Statement("count_failures", params))[0]["count"])
 
 

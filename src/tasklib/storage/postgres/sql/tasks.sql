@@ -286,15 +286,13 @@ LIMIT :limit::integer OFFSET :offset::integer;
 SELECT count(*) AS count FROM {schema}.tasks AS t WHERE {matches};
 
 -- name: count_failures
--- How many tasks failed for good in one way, or were buried, by the index of those alone.
-SELECT sum(c.count)::bigint AS count
-FROM jsonb_array_elements_text(:troubles::jsonb) AS k (trouble)
-CROSS JOIN LATERAL (
-    SELECT count(*) AS count FROM {schema}.tasks AS x
-    WHERE x.trouble = k.trouble AND x.due_at IS NULL
-        AND (:name::text IS NULL OR x.name = :name::text)
-        AND (x.fingerprint = :fingerprint::text OR (:fingerprint::text = '' AND x.fingerprint IS NULL))
-) AS c;
+-- How many tasks failed for good in one way, or were buried, by the index of those.
+-- plan: custom
+SELECT count(*) AS count
+FROM {schema}.tasks AS t
+WHERE t.dead_at IS NOT NULL AND (:name::text IS NULL OR t.name = :name::text)
+    AND (t.fingerprint = :fingerprint::text OR (:fingerprint::text = '' AND t.fingerprint IS NULL))
+    AND (:troubles::jsonb IS NULL OR t.trouble = ANY (ARRAY(SELECT jsonb_array_elements_text(:troubles::jsonb))));
 
 -- name: count_by_state
 -- How many tasks stand where, by name, with the delayed and the retrying apart.

@@ -247,11 +247,11 @@ LIMIT :limit OFFSET :offset;
 SELECT count(*) AS count FROM tasks AS t WHERE {matches};
 
 -- name: count_failures
--- How many tasks failed for good in one way, or were buried, by the index of those alone.
+-- How many tasks failed for good in one way, or were buried, by the index of those.
 SELECT count(*) AS count
-FROM tasks AS t INDEXED BY tasks_trouble
-WHERE t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k) AND t.trouble IS NOT NULL AND t.due_at IS NULL
-    AND (:name IS NULL OR t.name = :name) AND coalesce(t.fingerprint, '') = :fingerprint;
+FROM tasks AS t INDEXED BY tasks_dead
+WHERE t.dead_at IS NOT NULL AND (:name IS NULL OR t.name = :name) AND coalesce(t.fingerprint, '') = :fingerprint
+    AND (:troubles IS NULL OR t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k));
 
 -- name: count_by_state
 -- How many tasks stand where, by name, with the delayed and the retrying apart.
