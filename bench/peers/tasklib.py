@@ -74,6 +74,8 @@ async def main() -> None:
     command, _, count = given()
     command, _, kind = command.partition(":")
     name = f"in_{kind or 'coroutine'}"
+    if command in ("single", "merged", "bulk"):
+        await queue.alist(limit=1)  # Connected before it is measured, as the others are.
     match command:
         case "setup":
             await asyncio.to_thread(queue.migrate)
@@ -83,7 +85,6 @@ async def main() -> None:
             await atime_calls(lambda n: queue.aenqueue(name, {"n": n}), count, at_once=AT_ONCE)
         case "bulk":
             task = globals()[name]
-            await queue.alist(limit=1)  # Connected before it is measured, as the others are.
             await atime_calls(lambda _: task.asubmit_many(({"n": n} for n in range(count)), keep_ids=False), 1)
         case "paced":
             for n in range(3):  # A program that submits all day is connected, and has its statement ready.

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from tasklib.codec import dumps, plain, shown
 from tasklib.context import HasContext, TaskContext
+from tasklib.definition.compiling import arguments_type
 from tasklib.definition.options import RESERVED_OPTIONS, TaskOptions, check_name
 from tasklib.definition.parameters import (
     AnyFunction,
@@ -19,7 +20,7 @@ from tasklib.definition.parameters import (
     resolve_again,
     underlying,
 )
-from tasklib.definition.validation import Misfit, Validation, arguments_type
+from tasklib.definition.validation import Misfit, Validation
 from tasklib.errors import InvalidArguments, TaskDefinitionError
 from tasklib.task import Task
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-import types
-import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Union
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from tasklib.codec import MASK, check_plain, dumps, path_text, plain, plain_array, shown
-from tasklib.errors import InvalidArguments, TaskDefinitionError
+from tasklib.definition.compiling import Compiled, compile_type
+from tasklib.errors import InvalidArguments
 from tasklib.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -42,8 +40,8 @@ class Validation:
         self._task = task
         self._build = build
         self._names = names
-        self._compiled: _Compiled | None = None
-        self._many: _Compiled | None = None
+        self._compiled: Compiled | None = None
+        self._many: Compiled | None = None
         """The same for a list of such values."""
 
     def accept(self, value: Any, limit: int | None = None) -> Any:
@@ -89,20 +87,20 @@ class Validation:
         """Where in the value the type says that something is secret, as dotted paths; `*` is every key or position."""
         return (self._compiled or self.compile()).secrets
 
-    def compile(self) -> _Compiled:
+    def compile(self) -> Compiled:
         """Compile the type now; one that Pydantic cannot check is a TaskDefinitionError."""
         with _compiling:
             if self._compiled is None:
-                self._compiled = _compile(self._task, self._build())
+                self._compiled = compile_type(self._task, self._build())
             return self._compiled
 
-    def _compile_many(self) -> _Compiled:
+    def _compile_many(self) -> Compiled:
         with _compiling:
             if self._many is None:
-                self._many = _compile(self._task, list[self._build()])  # type: ignore[misc]
+                self._many = compile_type(self._task, list[self._build()])  # type: ignore[misc]
             return self._many
 
-    def _stored(self, compiled: _Compiled, typed: Any, limit: int | None) -> Any:
+    def _stored(self, compiled: Compiled, typed: Any, limit: int | None) -> Any:
         stored = self._dump(compiled, typed, limit)
         if not compiled.is_simple:
             self._check_readable(stored)
@@ -127,7 +125,7 @@ class Validation:
             each["loc"] = each["loc"][1:]
         return Misfit(index, InvalidArguments(self._task, self._problems(of_one)))
 
-    def _dump(self, compiled: _Compiled, typed: Any, limit: int | None) -> Any:
+    def _dump(self, compiled: Compiled, typed: Any, limit: int | None) -> Any:
         try:
             stored = compiled.dump(typed, mode="json", round_trip=True, warnings=False)
         except Exception:  # noqa: BLE001  the user's serializers run here; `plain` below names the place
@@ -178,125 +176,4 @@ def _details(error: ValidationError) -> list[ErrorDetails]:
     return error.errors(include_url=False, include_context=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    validate: Callable[..., Any]
-    validate_json: Callable[..., Any]
-    dump: Callable[..., Any]
-    error: type[ValidationError]
-    is_simple: bool
-    """Whether every value that fits surely reads back, so that trying it can be spared."""
-    secrets: tuple[str, ...]
-
-
 _compiling: Final = threading.RLock()
-
-
-def arguments_type(task: str, required: Mapping[str, Any], optional: Mapping[str, Any], extra: Any) -> Any:
-    """The type of a function's keyword arguments: only those given are kept, defaults stay its own.
-
-    `extra` is the annotation of `**kwargs`, or None where other names are refused.
-    """
-    import typing_extensions
-
-    make: Any = typing_extensions.TypedDict
-    members = {name: typing_extensions.Required[kind] for name, kind in required.items()}
-    members |= {name: typing_extensions.NotRequired[kind] for name, kind in optional.items()}
-    made = make(task, members) if extra is None or extra is Any else make(task, members, extra_items=extra)
-    made.__pydantic_config__ = {"extra": "forbid" if extra is None else "allow"}
-    return made
-
-
-def _compile(task: str, kind: Any) -> _Compiled:
-    from pydantic import TypeAdapter
-    from pydantic_core import SchemaSerializer, ValidationError
-
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    except Exception as error:
-        raise TaskDefinitionError(f"task {task!r}: {_culprit(kind)} cannot be checked: {_advice(error)}") from error
-    return _Compiled(
-        validate=adapter.validator.validate_python,
-        validate_json=adapter.validator.validate_json,
-        # The adapter's own writes null for a NaN where anything is taken; ours leaves it there to be refused.
-        dump=SchemaSerializer(adapter.core_schema, {"ser_json_inf_nan": "constants"}).to_python,
-        error=ValidationError,
-        is_simple=_is_simple(kind),
-        secrets=() if _is_simple(kind) else tuple(dict.fromkeys(_secrets(kind, (), ()))),
-    )
-
-
-def _secrets(kind: Any, path: tuple[str, ...], inside: tuple[Any, ...]) -> Iterator[str]:
-    """The places of Pydantic's secrets in a type: `Secret[str]`, `SecretStr`, alone or inside others."""
-    origin = typing.get_origin(kind) or kind
-    if hasattr(origin, "get_secret_value"):
-        yield ".".join(path)
-        return
-    if kind in inside:
-        return
-    inside = (*inside, kind)
-    for name, hint in _hints(origin).items():
-        yield from _secrets(hint, (*path, name), inside)
-    container = isinstance(origin, type) and issubclass(origin, Collection)
-    for argument in typing.get_args(kind):
-        if not _hints(origin):
-            yield from _secrets(argument, (*path, "*") if container else path, inside)
-
-
-def _hints(kind: Any) -> dict[str, Any]:
-    """The fields of a model, a dataclass or a typed dictionary under their names in JSON; empty for other types."""
-    fields: Any = getattr(kind, "model_fields", None)
-    if isinstance(fields, Mapping):
-        return {each.alias or name: each.annotation for name, each in fields.items()}
-    if not isinstance(kind, type) or not (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__total__")):
-        return {}
-    try:
-        return typing.get_type_hints(kind)
-    except Exception:  # noqa: BLE001  a name that cannot be resolved here: Pydantic has already said so if it matters
-        return {}
-
-
-def _culprit(kind: Any) -> str:
-    """Which parameter, or which payload, has a type that Pydantic does not take."""
-    from pydantic import TypeAdapter
-
-    members = _members(kind)
-    for name, annotation in members.items():
-        try:
-            TypeAdapter(annotation)
-        except Exception:  # noqa: BLE001  whatever it is, this is the parameter
-            return f"parameter {name!r}, annotated {annotation},"
-    return f"the type {kind}" if not members else "the parameters"
-
-
-def _advice(error: Exception) -> str:
-    reason = str(error).partition("\n")[0].partition(" Set `arbitrary_types_allowed")[0].rstrip(".")
-    return (
-        f"{reason}; use JSON types, dataclasses or Pydantic models, "
-        "or let the worker fill it in with Annotated[..., Resource()]"
-    )
-
-
-def _members(kind: Any) -> dict[str, Any]:
-    """The annotations of a TypedDict, without Required and NotRequired; empty for other types."""
-    if not hasattr(kind, "__total__"):
-        return {}
-    return {
-        name: typing.get_args(hint)[0] if typing.get_origin(hint) in _QUALIFIERS else hint
-        for name, hint in kind.__annotations__.items()
-    }
-
-
-def _is_simple(kind: Any) -> bool:
-    origin = typing.get_origin(kind)
-    if origin is None:
-        members = _members(kind)
-        return all(map(_is_simple, members.values())) if members else kind in _SIMPLE
-    if origin is Literal:
-        return True
-    return origin in _SIMPLE_CONTAINERS and all(map(_is_simple, typing.get_args(kind)))
-
-
-_QUALIFIERS: Final = (typing.Required, typing.NotRequired)
-_SIMPLE: Final = (str, int, float, bool, type(None), Any, dict, list)
-_SIMPLE_CONTAINERS: Final = (list, dict, Union, types.UnionType)
