@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tasklib import Task, TaskNotFound, TaskState, WaitTimeout, waiting
+from tasklib import Task, TaskNotFound, TaskQueue, TaskState, WaitTimeout, waiting
 from tasklib.lifecycle import TERMINAL, Phase
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import FORMS, Face, Form, open_queue
@@ -261,3 +263,24 @@ def test_many_wait_on_one_event_loop(queue: Face):
         return await asyncio.gather(*waits)
 
     assert [task.id for task in asyncio.run(wait_for_all())] == ids
+
+
+def test_a_process_with_very_many_open_files_hears_of_an_end(newest_postgres_url: str):
+    """Its connection for notices has a number above those that select() takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip(f"only {hard} files may be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1030)]
+    try:
+        heard = threading.Event()
+        with TaskQueue(newest_postgres_url) as queue:
+            queue.migrate()
+            queue.database.subscribe(lambda event: heard.set() if event == "new" else None)
+            queue.pause()
+            queue.resume()
+            assert heard.wait(10)
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

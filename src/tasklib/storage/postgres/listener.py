@@ -130,7 +130,10 @@ class PostgresListener:
 
 def _wait(connection: Connection[Any], bell: socket.socket) -> bool:
     """Wait for a moment; whether the server has sent something.  Raises psycopg's error if the connection is lost."""
-    ready, _, _ = select.select([connection.fileno(), bell.fileno()], [], [], WAKE_SECONDS)
+    poll = select.poll()  # not select, which refuses descriptors above 1,023
+    for each in (connection, bell):
+        poll.register(each.fileno(), select.POLLIN)
+    ready = {descriptor for descriptor, _ in poll.poll(WAKE_SECONDS * 1000)}
     if bell.fileno() in ready:
         bell.recv(64)
     if connection.fileno() in ready:
