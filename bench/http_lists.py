@@ -2,8 +2,9 @@
 
     python -m bench.http_lists [--waiting 1000000] [--finished 10000000] [--rounds 40]
 
-Finished tasks of the last month lie below a backlog of the last hour; filling takes some minutes and 10 GB of disk.  `--database-url` measures a database that was
-filled before, or fills it if it is empty and keeps it.  Exits with 1 if any kind takes more than 50 ms at p95.
+Finished tasks of the last month lie below a backlog of the last hour; filling takes some minutes and 10 GB of disk.
+`--database-url` measures a database that was filled before, or fills it if it is empty and keeps it.  Exits with 1 if
+any kind takes more than 50 ms at p95.
 """
 
 from __future__ import annotations
