@@ -30,6 +30,7 @@ from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations.lists import list_tasks
 from tasklib.storage.operations.tasks import submit_tasks
+from tasklib.storage.statement import Operation, T
 from tasklib.task import NewTask, Task, TaskFilter, TaskId
 
 
@@ -46,7 +47,10 @@ class Caller:
         self.connection.close()
 
     def submit(self, database: Database, *new: NewTask) -> list[TaskId]:
-        return database.run_on(self.connection, lambda: submit_tasks(new, None))
+        return self.run(database, lambda: submit_tasks(new, None))
+
+    def run(self, database: Database, make: Callable[[], Operation[T]]) -> T:
+        return database.run_on(self.connection, make)
 
 
 class AsyncCaller(Caller):
@@ -65,8 +69,8 @@ class AsyncCaller(Caller):
     def close(self) -> None:
         self.runner.run(self.connection.close())
 
-    def submit(self, database: Database, *new: NewTask) -> list[TaskId]:
-        return self.runner.run(database.arun_on(self.connection, lambda: submit_tasks(new, None)))
+    def run(self, database: Database, make: Callable[[], Operation[T]]) -> T:
+        return self.runner.run(database.arun_on(self.connection, make))
 
 
 def nothing() -> None:

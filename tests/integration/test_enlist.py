@@ -26,9 +26,9 @@ from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations.attempts import claim_tasks
 from tasklib.storage.operations.lists import list_tasks
-from tasklib.storage.operations.tasks import submit_tasks
+from tasklib.storage.operations.tasks import submit_batch, submit_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
-from tasklib.task import NewTask, Task, TaskFilter, TaskId, TaskState
+from tasklib.task import NewTask, Task, TaskBatch, TaskFilter, TaskId, TaskState, first_of_many
 from tests.fixtures.backends import libpq_url
 from tests.integration import callers
 from tests.integration.callers import Caller, a_task, migrated, stored_in
@@ -106,9 +106,12 @@ def test_a_batch_commits_and_rolls_back_with_the_caller(scene: Scene) -> None:
 
     scene.caller.begin()
     scene.submit(*[a_task() for _ in range(3)])
+    batch = TaskBatch(a_task(id=first_of_many(uuid4()), timeout_seconds=30), '[{"n": 1}, {"n": "%s"}]', 2)
+    scene.caller.run(scene.database, lambda: submit_batch(batch, None))
     assert scene.stored() == []
     scene.caller.commit()
-    assert len(scene.stored()) == 3
+    assert len(scene.stored()) == 5
+    assert [task.kwargs for task in scene.stored() if task.timeout_seconds == 30] == [{"n": "%s"}, {"n": 1}]
 
 
 def test_a_held_key_returns_its_holder(scene: Scene) -> None:
@@ -182,10 +185,7 @@ def test_every_operation_gives_the_same_rows_on_the_callers_connection(scene: Sc
     def read() -> Any:
         return list_tasks(TaskFilter(name="mail", tags={"a": 1}, ids=(task_id,)), None, limit=5)
 
-    if isinstance(caller, callers.AsyncCaller):
-        found = caller.runner.run(database.arun_on(caller.connection, read))
-    else:
-        found = database.run_on(caller.connection, read)
+    found = caller.run(database, read)
     caller.rollback()
 
     assert found == scene.stored()
