@@ -1,19 +1,17 @@
 /** One task: what it is, what happened to it, why it is not running, and what can be done. */
 
-import type { ComponentChildren } from "preact";
 import { act, ACTIONS, isPossible, VERBS } from "../actions";
 import { api, take, type TaskDetail } from "../api/client";
-import { plural, readable, seconds, span } from "../format";
 import { go, href } from "../router";
 import { type Resource, useResource } from "../resource";
 import { can } from "../session";
-import { Ago, Badge, Bar, Button, Copy, Empty, Loading, PageHead, Panel, shownStatus, Trouble } from "../ui/basic";
+import { Badge, Button, Copy, Empty, Loading, PageHead, Panel, shownStatus, Trouble } from "../ui/basic";
 import { Json } from "../ui/json";
 import { Unread } from "../ui/listed";
 import { openSubmit } from "../ui/submit";
 import { Timeline } from "../ui/timeline";
 import { Trace } from "../ui/trace";
-import { now } from "../clock";
+import { Attempts, Facts, Log, Progress, Why } from "./task_parts";
 import "../styles/task.css";
 
 const WATCHING = 800;
@@ -179,133 +177,5 @@ function Head({ task }: { task: TaskDetail }) {
           ))}
       </div>
     </div>
-  );
-}
-
-function Progress({ task }: { task: TaskDetail }) {
-  if (task.status !== "processing" || (task.progress === null && !task.progressMessage)) return null;
-  return (
-    <div class="progress-line" role="status">
-      <Bar part={task.progress ?? 0} label="Progress" />
-      <span>
-        {Math.round((task.progress ?? 0) * 100)} % {task.progressMessage}
-      </span>
-    </div>
-  );
-}
-
-function Attempts({ task }: { task: TaskDetail }) {
-  if (!task.history.length) return null;
-  return (
-    <table class="rows attempts-table">
-      <thead>
-        <tr>
-          <th>Attempt</th>
-          <th>Outcome</th>
-          <th>Started</th>
-          <th class="number">Ran</th>
-          <th>Worker</th>
-        </tr>
-      </thead>
-      <tbody>
-        {[...task.history].reverse().map((attempt, at) => (
-          <tr key={at}>
-            <td class="which">{attempt.number}</td>
-            <td>
-              <span class={`outcome ${attempt.outcome === "completed" ? "good" : "bad"}`}>{attempt.outcome}</span>{" "}
-              {attempt.error && <span class="preview">{attempt.error}</span>}
-            </td>
-            <td>
-              <Ago at={attempt.startedAt} />
-            </td>
-            <td class="number">
-              {attempt.startedAt && attempt.endedAt ? span(seconds(attempt.startedAt, attempt.endedAt)) : "–"}
-            </td>
-            <td>
-              <code>{attempt.workerId ?? "–"}</code>
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
-}
-
-function Why({ task }: { task: TaskDetail }) {
-  const waiting = task.completedAt === null;
-  const found = useResource(
-    `why ${task.id} ${task.status} ${task.version} ${task.updatedAt}`,
-    (signal) => take(api.GET("/api/tasks/{task_id}/explain", { params: { path: { task_id: task.id } }, signal })),
-    { every: waiting ? 2000 : undefined },
-  );
-  const running = task.status === "processing";
-  return (
-    <Panel title={waiting && !running ? "Why isn’t it running?" : "How it stands"} class="why">
-      <Unread source={found} />
-      {found.loading && <Loading rows={2} />}
-      <ol class="reasons">
-        {found.data?.reasons.map((reason) => (
-          <li key={reason.code}>
-            <p>{readable(reason.text)}</p>
-            {reason.remedy && <p class="remedy">{reason.remedy}</p>}
-          </li>
-        ))}
-      </ol>
-    </Panel>
-  );
-}
-
-function Facts({ task }: { task: TaskDetail }) {
-  const facts: [string, ComponentChildren][] = [
-    ["Status", <Badge status={shownStatus(task)} />],
-    ["Attempts", `${task.attempts} of ${task.maxAttempts}`],
-    ["Created", <Ago at={task.createdAt} />],
-  ];
-  const add = (name: string, value: ComponentChildren) => value !== null && value !== "" && facts.push([name, value]);
-  const time = (name: string, at: string | null) => at && add(name, <Ago at={at} />);
-  time("Not before", task.runAfter);
-  time("Started", task.lastAttemptAt);
-  time("Retry", task.nextRetryAt);
-  time("Ended", task.completedAt);
-  if (task.lastAttemptAt) {
-    const end = task.completedAt ?? (task.status === "processing" ? now.value : null);
-    if (end !== null) add(task.status === "processing" ? "Running for" : "Ran", span(seconds(task.lastAttemptAt, end)));
-  }
-  time("Asked to stop", task.cancelRequestedAt);
-  time("Expires", task.expiresAt);
-  if (task.workerId) add("Worker", <code>{task.workerId}</code>);
-  add("Priority", task.priority);
-  if (task.timeoutSeconds) add("Time limit", span(task.timeoutSeconds));
-  if (task.uniqueKey) add("Unique key", <code>{task.uniqueKey}</code>);
-  if (task.concurrencyKey) add("Concurrency key", <code>{task.concurrencyKey}</code>);
-  if (task.lostCount) add("Workers lost", plural(task.lostCount, "worker"));
-  add("Version", task.version);
-  return (
-    <dl class="facts">
-      {facts.map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-    </dl>
-  );
-}
-
-function Log({ task }: { task: TaskDetail }) {
-  return (
-    <Panel title="Log" aside={<Copy text={task.log.map((line) => line.text).join("\n")} label="Copy the log" />}>
-      <div class="log" tabIndex={0} role="log" aria-label="Log of the task">
-        {task.log.map((line, at) => (
-          <div key={at} class={`log-line ${line.level.toLowerCase()}`}>
-            <span class="soft">
-              #{line.attempt} +{span(line.elapsed)}
-            </span>
-            <span class="log-level">{line.level}</span>
-            <span>{line.text}</span>
-          </div>
-        ))}
-      </div>
-    </Panel>
   );
 }

@@ -1,21 +1,20 @@
 /** Tasks: which there are, narrowed by a filter that stands in the address, and what can be done to them. */
 
 import { useEffect, useState } from "preact/hooks";
-import { act, ACTIONS, actOnMatching, isPossible, VERBS } from "../actions";
-import { type Action, api, take, type Task } from "../api/client";
-import { count, jsonPreview, lastLine, plural, seconds, shortId, span } from "../format";
+import { ACTIONS, actOnMatching, VERBS } from "../actions";
+import { type Action, api, take } from "../api/client";
+import { count, plural } from "../format";
 import { stats } from "../live";
 import { href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
-import { Ago, Badge, Bar, Button, Empty, PageHead, shownStatus } from "../ui/basic";
+import { Button, Empty, PageHead } from "../ui/basic";
 import { Controls } from "../ui/controls";
 import { Listed } from "../ui/listed";
 import { openSubmit } from "../ui/submit";
-import { ActionsHead } from "../ui/table";
-import { now } from "../clock";
 import { Filters } from "./filters";
 import { countFrom, criteria, type Filter, filterOf, isEmpty, listQuery } from "./filter";
+import { TaskTable } from "./task_table";
 import "../styles/tasks.css";
 
 const SIZE = 50;
@@ -76,138 +75,6 @@ function useTotal(filter: Filter): number | null {
     { every: 10_000 },
   );
   return known ?? counted.data;
-}
-
-interface TableProps {
-  tasks: Task[];
-  selected: ReadonlySet<string>;
-  select: (ids: ReadonlySet<string>) => void;
-}
-
-function TaskTable({ tasks, selected, select }: TableProps) {
-  const operates = can("operate");
-  const toggle = (id: string) => {
-    const next = new Set(selected);
-    if (!next.delete(id)) next.add(id);
-    select(next);
-  };
-  const all = tasks.every((task) => selected.has(task.id));
-  return (
-    <table class="rows tasks">
-      <thead>
-        <tr>
-          {operates && (
-            <th class="tick">
-              <input
-                type="checkbox"
-                aria-label="Select all on this page"
-                checked={all}
-                onChange={() => select(new Set(all ? [] : tasks.map((task) => task.id)))}
-              />
-            </th>
-          )}
-          <th>Task</th>
-          <th>Status</th>
-          <th class="number">Attempts</th>
-          <th class="number">Took</th>
-          <th>Created</th>
-          {operates && <ActionsHead />}
-        </tr>
-      </thead>
-      <tbody>
-        {tasks.map((task) => (
-          <Row key={task.id} task={task} selected={selected.has(task.id)} toggle={toggle} operates={operates} />
-        ))}
-      </tbody>
-    </table>
-  );
-}
-
-interface RowProps {
-  task: Task;
-  selected: boolean;
-  toggle: (id: string) => void;
-  operates: boolean;
-}
-
-function Row({ task, selected, toggle, operates }: RowProps) {
-  const shown = shownStatus(task);
-  return (
-    <tr data-row class={selected ? "selected" : undefined}>
-      {operates && (
-        <td class="tick">
-          <input
-            type="checkbox"
-            checked={selected}
-            onChange={() => toggle(task.id)}
-            aria-label={`Select ${task.type} ${shortId(task.id)}`}
-          />
-        </td>
-      )}
-      <td class="what">
-        <a class="row-link" href={href(`/tasks/${task.id}`)}>
-          {task.type}
-        </a>
-        <code class="id" title={task.id}>
-          {shortId(task.id)}
-        </code>
-        {task.priority !== 0 && <span class="tag" title="Priority">P{task.priority}</span>}
-        {Object.entries(task.tags).slice(0, 3).map(([key, value]) => (
-          <a key={key} class="tag" href={href("/tasks", { tag: `${key}=${value}` })}>
-            {key}={String(value)}
-          </a>
-        ))}
-        <div class={task.error && shown !== "completed" ? "preview bad" : "preview"}>
-          {task.error && shown !== "completed" ? lastLine(task.error) : jsonPreview(task.payload)}
-        </div>
-      </td>
-      <td class="status">
-        <Badge status={shown} />
-        <When task={task} />
-      </td>
-      <td class="number attempts" data-label="attempts">
-        {task.attempts}/{task.maxAttempts}
-      </td>
-      <td class="number took" data-label="took">{took(task)}</td>
-      <td class="created">
-        <Ago at={task.createdAt} />
-      </td>
-      {operates && (
-        <td class="doing">
-          {ACTIONS.filter((action) => isPossible(action, shown) && !(action === "retry" && shown === "completed")).map(
-            (action) => (
-              <Button
-                key={action}
-                kind={action === "delete" ? "small danger" : "small"}
-                label={`${VERBS[action]} ${task.type} ${shortId(task.id)}`}
-                onClick={() => act(action, task, shown)}
-              >
-                {VERBS[action]}
-              </Button>
-            ),
-          )}
-        </td>
-      )}
-    </tr>
-  );
-}
-
-/** What is worth knowing beside the status: when it goes on, or how far it is. */
-function When({ task }: { task: Task }) {
-  const shown = shownStatus(task);
-  if (shown === "delayed") return <span class="hint"><Ago at={task.runAfter} /></span>;
-  if (shown === "retrying") return <span class="hint"><Ago at={task.nextRetryAt} /></span>;
-  if (shown === "processing" && task.cancelRequestedAt) return <span class="hint">stopping</span>;
-  if (shown === "processing" && task.progress !== null) {
-    return <Bar part={task.progress} label={`Progress of ${task.type} ${shortId(task.id)}`} />;
-  }
-  return null;
-}
-
-function took(task: Task): string {
-  if (!task.lastAttemptAt) return "";
-  if (task.status === "processing") return span(seconds(task.lastAttemptAt, now.value));
-  return task.completedAt && task.status !== "cancelled" ? span(seconds(task.lastAttemptAt, task.completedAt)) : "";
 }
 
 interface BulkProps {
