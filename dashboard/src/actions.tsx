@@ -31,6 +31,11 @@ export function isPossible(action: Action, status: Shown): boolean {
   return action === "delete" && status === "retrying" ? false : POSSIBLE[action].includes(status);
 }
 
+/** Whether tasks of these statuses, or of any if none is named, can be acted on together. */
+export function isPossibleInBulk(action: Action, statuses: readonly string[]): boolean {
+  return !statuses.length || IN_BULK[action].some((status) => statuses.includes(status));
+}
+
 /** News of our own doing: everything on the page reads again. */
 export function changed(): void {
   tick.value++;

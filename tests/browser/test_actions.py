@@ -108,6 +108,9 @@ def test_all_that_match_are_counted_then_changed(page: Page, site: Site, queue: 
     page.get_by_role("button", name="Cancel all").click()
     expect(page.get_by_role("dialog")).to_contain_text("None of them can be cancelled")
     expect(page.get_by_role("dialog").get_by_role("button", name="Cancel", exact=True)).to_be_disabled()
+    page.keyboard.press("Escape")
+    page.get_by_label("Cancelled").check()
+    expect(page.get_by_role("toolbar").get_by_role("button")).to_have_text(["Retry all", "Delete all"])
 
 
 def test_the_keyboard_alone_finds_opens_and_selects(page: Page, site: Site, queue: TaskQueue) -> None:

@@ -1,7 +1,7 @@
 /** Tasks: which there are, narrowed by a filter that stands in the address, and what can be done to them. */
 
 import { useEffect, useState } from "preact/hooks";
-import { ACTIONS, actOnMatching, VERBS } from "../actions";
+import { ACTIONS, actOnMatching, isPossibleInBulk, VERBS } from "../actions";
 import { type Action, api, take } from "../api/client";
 import { count, plural } from "../format";
 import { stats } from "../live";
@@ -97,9 +97,9 @@ function BulkBar({ filter, selected, clear, total }: BulkProps) {
       <span>
         {some ? <strong>{plural(selected.size, "task")} selected</strong> : <>All {total === null ? "tasks" : plural(total, "task")} that match</>}
       </span>
-      {ACTIONS.map((action) => (
+      {ACTIONS.filter((action) => some || isPossibleInBulk(action, filter.statuses)).map((action) => (
         <Button key={action} kind={action === "delete" ? "small danger" : "small"} onClick={() => run(action)}>
-          {VERBS[action]} {some ? "selected" : "all"}
+          {VERBS[action]} <span class="bulk-which">{some ? "selected" : "all"}</span>
         </Button>
       ))}
       {some && (
