@@ -18,25 +18,20 @@ LONGEST_PAGE: Final = 101
 
 
 class Counts:
-    """The counts of a queue, exact; of a large one less than a second old, or five where counting takes its time."""
+    """The counts of a queue, exact and at most five seconds old; live ones are newer where counting takes no time."""
 
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue
-        self._stats = Fresh(
-            self._count,
-            is_costly=lambda stats: stats.total > lists.FEW_ROWS,
-            prepare=self._keep_books,
-            is_live=True,
-        )
+        self._stats = Fresh(self._count, is_costly=lambda stats: stats.total > lists.FEW_ROWS, prepare=self._keep_books)
 
-    async def stats(self) -> QueueStats:
-        """How many tasks stand where."""
-        return await self._stats.get()
+    async def stats(self, *, live: bool = False) -> QueueStats:
+        """How many tasks stand where; live for who watches them, but what needs them by the way need not wait."""
+        return await self._stats.get(live=live)
 
     @property
-    def max_age_seconds(self) -> int:
-        """How old they may be."""
-        return math.ceil(self._stats.lasts_seconds)
+    def live_max_age_seconds(self) -> int:
+        """How old live ones may be."""
+        return math.ceil(self._stats.lasts_seconds(live=True))
 
     async def _count(self) -> QueueStats:
         return await self._queue.database.arun(lambda: numbers.count_tasks_by_state(self._queue.clock.now()))

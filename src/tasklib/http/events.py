@@ -85,9 +85,9 @@ class Pulse:
                     news.put_nowait(now)
 
     async def _read(self) -> str:
-        seen = await self._manage.aoverview(await self._counts.stats())
+        seen = await self._manage.aoverview(await self._counts.stats(live=True))
         paused = any(pause.name is None for pause in seen.pauses)
-        stats = Stats.of(seen.stats, self._counts.max_age_seconds)
+        stats = Stats.of(seen.stats, self._counts.live_max_age_seconds)
         snapshot = Snapshot(stats=stats, paused=paused, workers_alive=seen.workers_alive)
         return snapshot.model_dump_json(by_alias=True)
 

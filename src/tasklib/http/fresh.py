@@ -12,7 +12,7 @@ from tasklib.errors import TaskLibError
 OLDEST_SECONDS: Final = 4.5
 """Nothing older than this is shown."""
 NEW_SECONDS: Final = 0.3
-"""Nothing older than this is shown of what is quickly read, and wanted as it is now."""
+"""Nothing older than this is shown as live, for as long as reading takes at most QUICK_SECONDS."""
 QUICK_SECONDS: Final = 0.15
 PAUSE_SECONDS: Final = 1.5
 INTEREST_SECONDS: Final = 600.0
@@ -22,10 +22,7 @@ T = TypeVar("T")
 
 
 class Fresh(Generic[T]):
-    """One value, read anew for every request while that is cheap, else never more than five seconds old.
-
-    A live one is less than a second old for as long as it can be read in no time.
-    """
+    """One value, read anew for every request while that is cheap, else never more than five seconds old."""
 
     def __init__(
         self,
@@ -33,12 +30,10 @@ class Fresh(Generic[T]):
         *,
         is_costly: Callable[[T], bool],
         prepare: Callable[[], Awaitable[object]] | None = None,
-        is_live: bool = False,
     ) -> None:
         self._read = read
         self._is_costly = is_costly
         self._prepare = prepare
-        self._is_live = is_live
         self._read_at = self._asked_at = self._forgotten_at = -1e9
         self._took = 0.0
         self._value: T | None = None
@@ -46,19 +41,18 @@ class Fresh(Generic[T]):
         self._reading: asyncio.Task[T] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
-    @property
-    def lasts_seconds(self) -> float:
+    def lasts_seconds(self, *, live: bool) -> float:
         """How old the value that is given may be."""
         if not self._costly:
             return 0.0
-        return NEW_SECONDS if self._is_live and self._took <= QUICK_SECONDS else OLDEST_SECONDS
+        return NEW_SECONDS if live and self._took <= QUICK_SECONDS else OLDEST_SECONDS
 
-    async def get(self) -> T:
-        """The value."""
+    async def get(self, *, live: bool = False) -> T:
+        """The value; if it shall be live and can be read in no time, as it is now."""
         self._asked_at = time.monotonic()
         if self._costly and (self._keeping is None or self._keeping.done()):
             self._keeping = asyncio.create_task(self._keep())
-        is_young = self._asked_at - self._read_at < self.lasts_seconds
+        is_young = self._asked_at - self._read_at < self.lasts_seconds(live=live)
         if self._value is not None and is_young and self._read_at >= self._forgotten_at:
             return self._value
         return await self._renew()

@@ -121,8 +121,8 @@ async def list_tasks(
 )
 async def get_stats(request: Request, counts: Counts) -> Response:
     """How many tasks stand where, in all and by type; `maxAgeSeconds` says how old that may be."""
-    stats = await counts.stats()
-    return conditional(request, Stats.of(stats, counts.max_age_seconds))
+    stats = await counts.stats(live=True)
+    return conditional(request, Stats.of(stats, counts.live_max_age_seconds))
 
 
 @router.delete("", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))

@@ -73,7 +73,7 @@ async def list_types(service: Service, counts: Counts) -> Types:
     same = ("pending", "delayed", "completed", "failed", "retrying", "cancelled", "buried", "workers", "paused")
     found = [
         TypeInfo(type=each.name, processing=each.running, **{name: getattr(each, name) for name in same})
-        for each in await service.atypes(await counts.stats())
+        for each in await service.atypes(await counts.stats(live=True))
     ]
     return Types(types=found)
 
