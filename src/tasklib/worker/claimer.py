@@ -129,23 +129,10 @@ class Claimer:
                     await self._sleep(self._poll)
                     continue
                 self._woken.clear()
-                called, self._called = self._called, False
-                claimed = await self.claim(wanted)
-                self._hand.buffer.extend(claimed.tasks)
-                self._beware(claimed)
+                claimed = await self._take(wanted)
                 if failures:
                     log.info("the database is back")
                     failures = 0
-                if len(claimed.tasks) == wanted:
-                    await self._declare_busy()
-                elif claimed.tasks:
-                    # They begin before the next claim is made ready, which takes longer than to start them.
-                    self._hand.start_waiting()
-                    await asyncio.sleep(0)
-                if called and any(cap <= 0 for cap in self._caps().values()):
-                    await self._database.arun(workers.wake_workers)
-                if claimed.tasks:
-                    await self._notices.listen()
                 await self._look_again(claimed)
             except TaskLibError as error:
                 failures += 1
@@ -156,6 +143,27 @@ class Claimer:
         with suppress(TaskLibError, TimeoutError):
             async with asyncio.timeout(GOODBYE_SECONDS):
                 await self._declare_busy()
+
+    async def _take(self, wanted: int) -> Claimed:
+        """Claim once and let the tasks begin; what this instance was called for and cannot take, others hear of."""
+        called, self._called = self._called, False
+        claimed = await self.claim(wanted)
+        self._hand.buffer.extend(claimed.tasks)
+        self._beware(claimed)
+        full = len(claimed.tasks) == wanted
+        if claimed.tasks and (not full or self._on_call_until):
+            # They begin before the next statement is made ready, which takes longer than to start them.  A worker that
+            # is filled again and again has others to run meanwhile, and sends its next claim at once.
+            self._hand.start_waiting()
+            await asyncio.sleep(0)
+        if claimed.tasks:
+            await self._notices.listen()
+        if full:
+            self._called |= called
+            await self._declare_busy()
+        elif called and any(cap <= 0 for cap in self._caps().values()):
+            await self._database.arun(workers.wake_workers)
+        return claimed
 
     async def claim(self, limit: int) -> Claimed:
         """Claim up to `limit` tasks now."""
