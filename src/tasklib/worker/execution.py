@@ -217,8 +217,7 @@ class Execution:
     async def _overtime(self, work: Work) -> None:
         """End work that ran past its timeout; what it returns now is too late, unless it is committed already."""
         work.end()
-        if work.ends_surely:
-            await asyncio.wait({work.outcome}, timeout=UNWIND_SECONDS)
+        await asyncio.wait({work.outcome}, timeout=UNWIND_SECONDS)
         if not work.outcome.done():
             self._runner.abandon(self, work)
         if _succeeded(work.outcome) and work.outcome.result() is COMMITTED:
@@ -226,15 +225,9 @@ class Execution:
         raise _overtime(self.task)
 
     async def _unwind(self, work: Work) -> None:
-        """End work that was stopped from outside.  A thread cannot be ended: it is asked, and waited for if a person
-        asked, because the task is cancelled only when its work has ended."""
+        """End work that was stopped from outside."""
         work.end()
-        if work.ends_surely:
-            await asyncio.wait({work.outcome}, timeout=UNWIND_SECONDS)
-        elif not self.released and not self.fenced:
-            timeout = self.task.timeout_seconds
-            left = None if timeout is None else max(0.0, self.started + timeout - time.monotonic())
-            await asyncio.wait({work.outcome}, timeout=left)
+        await asyncio.wait({work.outcome}, timeout=UNWIND_SECONDS)
         if not work.outcome.done():
             self._runner.abandon(self, work)
 

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
 class TaskThreads:
@@ -20,14 +21,16 @@ class TaskThreads:
         self._lock = threading.Lock()
         self._made = 0
         self._closed = False
+        self._returned: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._told = False
+        """Whether the event loop will look at what has returned: one call of it is enough for all."""
 
     def run(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
         """Start the call in a thread and give a future of its outcome; cancelling the future abandons the thread."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with self._lock:
             inbox = self._idle.pop() if self._idle else None
-        (inbox or self._make()).put((call, loop, future))
+        (inbox or self._make()).put((call, future))
         return future
 
     def close(self) -> None:
@@ -46,7 +49,7 @@ class TaskThreads:
 
     def _work(self, inbox: queue.SimpleQueue[Job | None]) -> None:
         while (job := inbox.get()) is not None:
-            call, loop, future = job
+            call, future = job
             value, error = None, None
             try:
                 value = call()
@@ -56,26 +59,33 @@ class TaskThreads:
                 ended = self._closed
                 if not ended:
                     self._idle.append(inbox)
-            _deliver(loop, future, value, error)
+            self._deliver(future, value, error)
             del job, call, future, value, error
             if ended:
                 return
 
+    def _deliver(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+        self._returned.append((future, value, error))
+        if not self._told:
+            self._told = True
+            # A loop that is closed by now has nobody waiting for the outcome.
+            with contextlib.suppress(RuntimeError):
+                future.get_loop().call_soon_threadsafe(self._settle)
 
-def _deliver(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: Any, error: BaseException | None
-) -> None:
-    def settle() -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        elif isinstance(error, StopIteration | asyncio.CancelledError):
-            # Neither can travel through a future as what it is.
-            future.set_exception(RuntimeError(f"the task raised {type(error).__name__}"))
-        else:
-            future.set_exception(error)
+    def _settle(self) -> None:
+        """In the event loop: whatever returns from here on tells it again."""
+        self._told = False
+        while self._returned:
+            _set(*self._returned.popleft())
 
-    # A loop that is closed by now has nobody waiting for the outcome.
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(settle)
+
+def _set(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    elif isinstance(error, StopIteration | asyncio.CancelledError):
+        # Neither can travel through a future as what it is.
+        future.set_exception(RuntimeError(f"the task raised {type(error).__name__}"))
+    else:
+        future.set_exception(error)

@@ -25,6 +25,7 @@ from tasklib.worker.places import Places
 from tasklib.worker.processes import TaskProcesses
 from tasklib.worker.running import RunningTasks
 from tasklib.worker.settings import WorkerSettings
+from tasklib.worker.threaded import ThreadedExecution
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -123,6 +124,8 @@ class Workbench:
             return execution
         if self._table is not None:
             self._table.begin(task.seq)
+        if definition is not None and not definition.is_async:
+            return ThreadedExecution(self.runner, task, definition)
         return Execution(self.runner, task, definition)
 
     def _stepped(self, task: ClaimedTask) -> Definition | None:
