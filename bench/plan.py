@@ -91,10 +91,11 @@ WORKLOADS = (
         "an idle worker, seconds",
         workloads.idle,
         WAKING,
-        20,
+        60,
         "cpu_percent",
         " %",
         ("queries_per_second", "memory_mib"),
+        1,
     ),
     Workload("P13", "SQLite: sequential submits", workloads.single, SQLITE, 3_000, "per_second", "/s", TIMES),
     Workload(

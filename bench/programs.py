@@ -39,6 +39,8 @@ class Workers:
     address: str
     count: int = 1
     kind: str = ""
+    tick_seconds: float = 0.02
+    """How often they tell how far they are: while nothing runs, that alone would be most of what they do."""
     latencies: list[float] = field(default_factory=list)
     _ran: dict[int, int] = field(default_factory=dict)
     _started: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -49,7 +51,7 @@ class Workers:
             process = subprocess.Popen(
                 [*command(self.peer), what, self.address],
                 cwd=ROOT,
-                env=variables(),
+                env=variables() | {"BENCH_TICK_SECONDS": str(self.tick_seconds)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,

@@ -64,13 +64,17 @@ def latency(places: Places, peer: Peer, count: int) -> Figures:
     return {f"p{part}_ms": found[min(len(found) - 1, int(len(found) * part / 100))] * 1e3 for part in (50, 95, 99)}
 
 
+SETTLE_SECONDS = 10.0
+"""Until a worker has done what it does first, and the server has looked at its new tables."""
+
+
 def idle(places: Places, peer: Peer, seconds: float) -> Figures:
     """A worker with nothing to do."""
     with places.fresh(peer) as address:
         prepare(peer, address)
-        with Workers(peer, address) as crew:
+        with Workers(peer, address, tick_seconds=5.0) as crew:
             _until_ready(peer, crew, address)
-            time.sleep(2)
+            time.sleep(SETTLE_SECONDS)
             before = crew.cpu(), _transactions(places, peer)
             time.sleep(seconds)
             after = crew.cpu(), _transactions(places, peer)

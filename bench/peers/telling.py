@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 
-TICK_SECONDS = 0.02
+TICK_SECONDS = float(os.environ.get("BENCH_TICK_SECONDS", "0.02"))
 PACE_SECONDS = 0.05
 AT_ONCE = 100
 

@@ -22,7 +22,7 @@ CHECK_SECONDS = 10.0
 """How long the connection may be silent before it is asked whether it still lives."""
 ANSWER_SECONDS = 5.0
 """How long the answer may take before the connection is given up."""
-WAKE_SECONDS = 0.5
+WAKE_SECONDS = 5.0
 LINGER_SECONDS = 5.0
 """How long after its last subscriber the connection goes on listening: PostgreSQL wakes every session that listens for
 each notice, but one who waits for a task often waits for another soon."""
