@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,12 +89,15 @@ def page(context: BrowserContext) -> Iterator[Page]:
 
 
 def watch(page: Page) -> list[str]:
-    """What goes wrong on the page from now on; that the service refuses what a person typed is not wrong."""
+    """What goes wrong on the page from now on; that the service refuses what a person typed is not wrong, nor that a
+    task is asked for in the moment in which it is deleted."""
     wrong: list[str] = []
 
     def note(message: ConsoleMessage) -> None:
-        if message.type == "error" and "status of 400" not in message.text:
-            wrong.append(f"{message.text} {message.location.get('url', '')}")
+        place = message.location.get("url", "")
+        gone = "status of 404" in message.text and re.search(r"/api/tasks/[0-9a-f-]{36}$", place)
+        if message.type == "error" and "status of 400" not in message.text and not gone:
+            wrong.append(f"{message.text} {place}")
 
     page.on("console", note)
     page.on("pageerror", lambda error: wrong.append(str(error)))

@@ -38,9 +38,10 @@ SESSION = (
     # Our statements are planned once and run often; compiling them, or planning them anew each time, costs more than
     # running them.  A plan made while the table was empty is kept when it is full, and to such a plan reading all of
     # the table looks cheap: so an index is used wherever one fits, and in its order.  A default isolation chosen for
-    # the application is not for the queue's own statements.
+    # the application is not for the queue's own statements.  And a process that is frozen between two of them does not
+    # keep its locks from the others for longer than it takes to declare it dead.
     "SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; "
-    "SET default_transaction_isolation = 'read committed'"
+    "SET default_transaction_isolation = 'read committed'; SET idle_in_transaction_session_timeout = '30s'"
 )
 CLOSED = "the queue was closed while it was used; close it last"
 Purpose: TypeAlias = Literal["queue", "lending"]
