@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -18,6 +21,12 @@ Both = pytest.mark.backends("sqlite-file", "postgres-newest")
 Postgres = pytest.mark.backends("postgres-newest")
 OF_THE_SERVER = {"not-durable", "long-transaction", "clock-skew"}
 """What is true of a test server, or of other tests on it."""
+WITH_OLD_SQLITE = "import sys, pysqlite3; sys.modules['sqlite3'] = pysqlite3\n"
+DOCTOR = """
+import sys
+from tasklib.cli.main import main
+sys.exit(main(["doctor", "--json", "--database-url", sys.argv[1]]))
+"""
 
 
 @pytest.fixture
@@ -219,15 +228,20 @@ def test_a_file_whose_log_cannot_be_turned_on(sqlite_url: str) -> None:
         assert codes(queue) == set()
 
 
-@pytest.mark.backends("sqlite-file")
-def test_an_old_sqlite(queue: Face, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As Python tells it: an older library would have to be fetched or built for this.
-    queue.migrate()
-    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 39, 0))
-    (found,) = examined(queue)
-    assert (found.code, "newer Python" in found.remedy) == ("old-sqlite", True)
-    monkeypatch.undo()
-    assert codes(queue) == set()
+def test_an_old_sqlite(sqlite_url: str) -> None:
+    pytest.importorskip("pysqlite3", reason="SQLite 3.39 is to be had for Python 3.11 on Linux only")
+    with open_queue(sqlite_url) as queue:
+        queue.migrate()
+    code, (found,) = doctor_says(WITH_OLD_SQLITE + DOCTOR, sqlite_url)
+    assert (code, found["code"], "SQLite 3.39.4" in found["text"]) == (1, "old-sqlite", True)
+    assert "newer Python" in found["remedy"]
+    assert doctor_says(DOCTOR, sqlite_url) == (0, [])
+
+
+def doctor_says(program: str, url: str) -> tuple[int, list[dict[str, str]]]:
+    command = [sys.executable, "-c", program, url]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return ran.returncode, json.loads(ran.stdout)["findings"]
 
 
 @Both
