@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from tasklib import errors
 
@@ -19,6 +20,7 @@ logger = logging.getLogger("tasklib.http")
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 1
+METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
 class Problem(BaseModel):
@@ -116,7 +118,7 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
             return problem(404, kind, f"there is nothing at {path}; see GET {_description(request)}")
         case 405:
             detail = f"{path} does not take {request.method}; see GET {_description(request)}"
-            return problem(405, kind, detail, headers=error.headers)
+            return problem(405, kind, detail, headers={"Allow": ", ".join(_methods(request))})
         case status:
             return problem(status, kind, error.detail, headers=error.headers)
 
@@ -146,6 +148,16 @@ _TABLE: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], int,
     (errors.DatabaseFull, 503, "database-full"),
     ((errors.SchemaError, errors.PermissionDenied), 503, "database-unusable"),
 )
+
+
+def _methods(request: Request) -> list[str]:
+    """Every method that the path takes; the framework tells only those of the first route that fits."""
+
+    def takes(method: str) -> bool:
+        asked = {**request.scope, "method": method}
+        return any(route.matches(asked)[0] is Match.FULL for route in request.app.routes)
+
+    return [method for method in METHODS if takes(method)]
 
 
 def _description(request: Request) -> str:
