@@ -113,9 +113,9 @@ def listen(host: str, port: int) -> socket.socket:
 async def _serve(
     queue: TaskQueue, service: Any, listening: socket.socket, log_level: str, say_start: Callable[[], None]
 ) -> None:
-    import uvicorn
+    from tasklib.http.server import Server
 
-    class Server(uvicorn.Server):
+    class Announced(Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             say_start()  # Only now does a signal stop it in order.
@@ -123,18 +123,9 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn stops on these and then raises them again; having stopped as asked is a success.
         signal.signal(number, _ignore)
-    settings = uvicorn.Config(
-        service,
-        log_config=None,
-        log_level=log_level.lower(),
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        ws="none",
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
+    server = Announced(service, grace_seconds=GRACE_SECONDS, log_level=log_level.lower())
     try:
-        await Server(settings).serve(sockets=[listening])
+        await server.serve(sockets=[listening])
     finally:
         await queue.aclose()
 

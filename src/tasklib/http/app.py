@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -58,7 +59,8 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.counts = Counts(queue)
     app.state.gaps = Gaps(queue)
     app.state.failures = groups.Failures(queue)
-    app.state.pulse = events.Pulse(app.state.manage, app.state.counts)
+    app.state.stopping = threading.Event()
+    app.state.pulse = events.Pulse(app.state.manage, app.state.counts, app.state.stopping)
     app.state.creator = Creator(queue)
     app.state.throttle = Throttle(queue.config.submit_rate_limit)
     app.state.caretaker = workers.Caretaker(queue)

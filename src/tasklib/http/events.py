@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -39,10 +40,11 @@ class Snapshot(Answer):
 class Pulse:
     """Reads the numbers twice a second while somebody listens, and tells everybody when they have changed."""
 
-    def __init__(self, manage: Manage, counts: Counts) -> None:
+    def __init__(self, manage: Manage, counts: Counts, stopping: threading.Event) -> None:
         self._manage = manage
         self._counts = counts
-        self._listeners: set[asyncio.Queue[str]] = set()
+        self._stopping = stopping
+        self._listeners: set[asyncio.Queue[str | None]] = set()
         self._reader: asyncio.Task[None] | None = None
 
     @property
@@ -51,8 +53,11 @@ class Pulse:
         return len(self._listeners) >= MAX_LISTENERS
 
     async def listen(self) -> AsyncIterator[str | None]:
-        """The numbers now, and then whenever they have changed; None when nothing has for a while."""
-        news: asyncio.Queue[str] = asyncio.Queue(1)
+        """The numbers now, and then whenever they have changed; None when nothing has for a while.
+
+        Ends when the service stops.
+        """
+        news: asyncio.Queue[str | None] = asyncio.Queue(1)
         self._listeners.add(news)
         try:
             yield await self._read()
@@ -60,9 +65,13 @@ class Pulse:
                 self._reader = asyncio.create_task(self._watch())
             while True:
                 try:
-                    yield await asyncio.wait_for(news.get(), QUIET_SECONDS)
+                    told = await asyncio.wait_for(news.get(), QUIET_SECONDS)
                 except TimeoutError:
                     yield None
+                else:
+                    if told is None:
+                        return
+                    yield told
         finally:
             self._listeners.discard(news)
             if not self._listeners and self._reader is not None:
@@ -71,7 +80,7 @@ class Pulse:
 
     async def _watch(self) -> None:
         last = ""
-        while True:
+        while not self._stopping.is_set():
             await asyncio.sleep(INTERVAL_SECONDS)
             try:
                 now = await self._read()
@@ -79,10 +88,15 @@ class Pulse:
                 continue  # the database is away; the next reading tells
             if now != last:
                 last = now
-                for news in self._listeners:
-                    if news.full():  # who is slow gets the latest only
-                        news.get_nowait()
-                    news.put_nowait(now)
+                self._tell(now)
+        self._reader = None
+        self._tell(None)
+
+    def _tell(self, news: str | None) -> None:
+        for listener in self._listeners:
+            if listener.full():  # who is slow gets the latest only
+                listener.get_nowait()
+            listener.put_nowait(news)
 
     async def _read(self) -> str:
         seen = await self._manage.aoverview(await self._counts.stats(live=True))

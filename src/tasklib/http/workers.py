@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from uuid import UUID, uuid4
 
@@ -68,6 +69,7 @@ async def claim(instance: str, request: Request, queue: Queue, body: Claim | Non
     """Lease tasks that are due, waiting a little for the first if none is."""
     parsed, wanted = _instance(instance), body or Claim()
     caretaker: Caretaker = request.app.state.caretaker
+    stopping: threading.Event = request.app.state.stopping
     await caretaker.care()
     deadline = time.monotonic() + wanted.wait_seconds
     while True:
@@ -84,7 +86,7 @@ async def claim(instance: str, request: Request, queue: Queue, body: Claim | Non
             raise _unknown(instance)
         worker, claimed = found
         left = deadline - time.monotonic()
-        if claimed.tasks or left <= 0 or await request.is_disconnected():
+        if claimed.tasks or left <= 0 or stopping.is_set() or await request.is_disconnected():
             return ClaimedTasks(tasks=[_claimed(row, worker.worker_id) for row in claimed.tasks])
         await asyncio.sleep(min(left, POLL_SECONDS, claimed.next_due_in or POLL_SECONDS))
 

@@ -38,8 +38,12 @@ class Server:
         self.url = found[1]
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """Tell it to stop."""
         self._process.send_signal(signal.SIGTERM)
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
         try:
             self.code = self._process.wait(20)
         except subprocess.TimeoutExpired:

@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,21 @@ def test_a_change_is_told_to_everybody_who_listens(database_url: str, tmp_path: 
             with client.stream("GET", "/api/events") as again:
                 assert next(snapshots(again))["stats"]["pending"] == 1
     assert server.code == 0
+
+
+def test_who_listens_or_waits_is_let_go_when_the_service_stops(database_url: str, tmp_path: Path) -> None:
+    server = Server(database_url, tmp_path)
+    with ThreadPoolExecutor() as threads, server, httpx.Client(base_url=server.url, timeout=30) as client:
+        instance = client.post("/api/workers", json={"workerId": "shell", "types": ["job"]}).json()["instance"]
+        waiting = threads.submit(client.post, f"/api/workers/{instance}/claim", json={"waitSeconds": 20})
+        with client.stream("GET", "/api/events") as listening:
+            told = snapshots(listening)
+            next(told)
+            server.stop()
+            list(told)
+        assert waiting.result().json() == {"tasks": []}
+    assert server.code == 0
+    assert "ERROR" not in server.log
 
 
 class Listener:

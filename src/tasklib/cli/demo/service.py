@@ -30,9 +30,9 @@ async def serve_dashboard(queue: TaskQueue, port: int | None) -> AsyncGenerator[
     if any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn")):
         yield None
         return
-    import uvicorn
+    from tasklib.http.server import Server
 
-    class Server(uvicorn.Server):
+    class Quiet(Server):
         """Leaves the signals to the demo."""
 
         @contextmanager
@@ -40,16 +40,7 @@ async def serve_dashboard(queue: TaskQueue, port: int | None) -> AsyncGenerator[
             yield
 
     listening = _listen(port)
-    settings = uvicorn.Config(
-        queue.asgi(auth="local"),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        ws="none",
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
-    server = Server(settings)
+    server = Quiet(queue.asgi(auth="local"), grace_seconds=GRACE_SECONDS)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         yield f"http://{HOST}:{listening.getsockname()[1]}/"
