@@ -35,7 +35,7 @@ def main() -> None:
         results.header["postgres"] = places.postgres.installation.version
         for number in range(options.rounds):
             started = time.monotonic()
-            for workload in (each for each in chosen if each.rounds is None or number < each.rounds):
+            for workload in chosen:
                 for peer in (each for each in workload.peers if each in peers):
                     _measure(results, places, workload, peer, options.share)
             print(f"round {number + 1} of {options.rounds}: {time.monotonic() - started:.0f} s", flush=True)

@@ -26,8 +26,6 @@ class Workload:
     figure: str
     unit: str
     columns: tuple[str, ...]
-    rounds: int | None = None
-    """How often at most: filling a table with millions of rows takes minutes."""
 
     def size(self, peer: Peer, share: float) -> int:
         """How many tasks for this peer, at this share of the full length."""
@@ -61,9 +59,7 @@ WORKLOADS = (
     Workload("P6", "drain, plain functions in threads", threads, (TASKLIB, *REDIS), None, "per_second", "/s", CPU),
     Workload("P6p", "drain, child processes", processes, (TASKLIB, REDIS[0]), 10_000, "per_second", "/s", CPU),
     Workload("P8", "wake-up of an idle worker", workloads.latency, WAKING, 200, "p50_ms", " ms", ("p95_ms", "p99_ms")),
-    Workload(
-        "P9", "drain among 12,000,000 other rows", crowded.among_many, (TASKLIB,), None, "per_second", "/s", CPU, 1
-    ),
+    Workload("P9", "drain among 12,000,000 other rows", crowded.among_many, (TASKLIB,), None, "per_second", "/s", CPU),
     Workload(
         "P10",
         "drain of 1,000,000 under a held snapshot, the last fifth",
@@ -73,7 +69,6 @@ WORKLOADS = (
         "per_second",
         "/s",
         ("whole_per_second",),
-        1,
     ),
     Workload(
         "P11",
@@ -84,7 +79,6 @@ WORKLOADS = (
         "per_second",
         "/s",
         CPU,
-        2,
     ),
     Workload(
         "P12",
@@ -95,7 +89,6 @@ WORKLOADS = (
         "cpu_percent",
         " %",
         ("queries_per_second", "memory_mib"),
-        1,
     ),
     Workload("P13", "SQLite: sequential submits", workloads.single, SQLITE, 3_000, "per_second", "/s", TIMES),
     Workload(
