@@ -13,6 +13,9 @@ from collections.abc import Awaitable, Callable
 TICK_SECONDS = float(os.environ.get("BENCH_TICK_SECONDS", "0.02"))
 PACE_SECONDS = 0.05
 AT_ONCE = 100
+WARM_UP = 200
+"""Calls before it counts: a program that submits all day has imported everything, is connected, and its statements are
+ready."""
 
 
 def tell(**what: object) -> None:
@@ -57,8 +60,10 @@ def tell_latency(submitted: float) -> None:
 
 def time_calls(call: Callable[[int], object], count: int) -> None:
     """Call one after the other, and tell how long it took."""
-    each = []
-    started = time.perf_counter()
+    each: list[float] = []
+    for number in range(_warm_up(count)):
+        call(number)
+    started = time.perf_counter(), time.process_time()
     for number in range(count):
         before = time.perf_counter()
         call(number)
@@ -76,8 +81,13 @@ async def atime_calls(call: Callable[[int], Awaitable[object]], count: int, at_o
             await call(number)
             each.append(time.perf_counter() - before)
 
-    started = time.perf_counter()
-    await asyncio.gather(*(row(range(first, count, at_once)) for first in range(at_once)))
+    async def rows(total: int) -> None:
+        await asyncio.gather(*(row(range(first, total, at_once)) for first in range(at_once)))
+
+    await rows(_warm_up(count))
+    each.clear()
+    started = time.perf_counter(), time.process_time()
+    await rows(count)
     _tell_times(started, count, each)
 
 
@@ -105,13 +115,17 @@ def chunks(count: int, size: int = 1000) -> list[range]:
     return [range(first, min(first + size, count)) for first in range(0, count, size)]
 
 
-def _tell_times(started: float, count: int, each: list[float]) -> None:
-    seconds = time.perf_counter() - started
+def _warm_up(count: int) -> int:
+    return WARM_UP if count > 1 else 0
+
+
+def _tell_times(started: tuple[float, float], count: int, each: list[float]) -> None:
+    seconds, cpu = time.perf_counter() - started[0], time.process_time() - started[1]
     ordered = sorted(each)
     tell(
         done=count,
         seconds=seconds,
         p50=ordered[len(ordered) // 2],
         p99=ordered[int(len(ordered) * 0.99)],
-        cpu=time.process_time(),
+        cpu=cpu,
     )
