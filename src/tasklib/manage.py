@@ -21,6 +21,7 @@ from tasklib.redaction import SECRETS_HEADER
 from tasklib.storage.operations import actions, controls, errors, lists, numbers, tasks, workers
 from tasklib.storage.operations.actions import Told
 from tasklib.storage.operations.attempts import summary
+from tasklib.storage.operations.clock import start_of_age
 from tasklib.storage.operations.controls import Pause
 from tasklib.storage.operations.errors import ErrorGroup
 from tasklib.storage.operations.explain import gather_evidence
@@ -168,7 +169,7 @@ class Manage(Lists):
     ) -> Operation[int]:
         """Remove tasks that ended before a moment, or that long ago; how many it was, or with `dry_run` would be."""
         now = self.queue.clock.now()
-        moment = older_than if isinstance(older_than, datetime) else (now or datetime.now(UTC)) - older_than
+        moment = yield from start_of_age(older_than, now)
         if dry_run:
             which = TaskFilter(states=tuple(states), name=name, completed_before=moment)
             return (yield from lists.count_tasks(which, now))

@@ -8,8 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -17,6 +18,7 @@ import pytest
 
 from tasklib import Config
 from tasklib.doctor import Fault, Finding, Patience, examine
+from tasklib.lifecycle import Phase
 from tests.fixtures.pooler import direct
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.waiting import eventually
@@ -91,18 +93,35 @@ def test_a_long_transaction(queue: Face, server: Server) -> None:
         connection.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler")
-def test_a_clock_that_is_wrong(queue: Face, tmp_path: Path) -> None:
-    """The program's clock alone is set forward, below Python: the machine's belongs to everybody on it."""
-    assert examined(queue) == []
+@pytest.fixture
+def an_hour_ahead(queue: Face, tmp_path: Path) -> Callable[..., Any]:
+    """Commands whose clock alone is set forward, below Python: the machine's belongs to everybody on it."""
+    if sys.platform != "linux" or shutil.which("cc") is None:
+        pytest.skip("needs Linux and a C compiler")
     source, library = tmp_path / "clock.c", tmp_path / "clock.so"
     source.write_text(CLOCK_AN_HOUR_AHEAD)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    command = [sys.executable, "-m", "tasklib", "doctor", "--json", "--database-url", queue.url]
-    done = subprocess.run(command, env=os.environ | {"LD_PRELOAD": str(library)}, capture_output=True, text=True)
-    (found,) = json.loads(done.stdout)["findings"]
+    environment = os.environ | {"LD_PRELOAD": str(library)}
+
+    def run(*arguments: str) -> Any:
+        command = [sys.executable, "-m", "tasklib", *arguments, "--json", "--database-url", queue.url]
+        return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True).stdout)
+
+    return run
+
+
+def test_a_clock_that_is_wrong(queue: Face, an_hour_ahead: Callable[..., Any]) -> None:
+    assert examined(queue) == []
+    (found,) = an_hour_ahead("doctor")["findings"]
     assert (found["code"], found["remedy"]) == ("clock-skew", "let both keep time by NTP")
     assert "s ahead of the database's" in found["text"]
+
+
+def test_a_wrong_clock_removes_nothing_before_its_time(queue: Face, an_hour_ahead: Callable[..., Any]) -> None:
+    queue.task_in(Phase.COMPLETED)
+    queue.sql("UPDATE tasks SET completed_at = now()")
+    assert an_hour_ahead("cleanup", "--older-than", "30min")["count"] == 0
+    assert an_hour_ahead("cleanup", "--older-than", "0s")["count"] == 1
 
 
 def test_a_pooler_in_transaction_mode(newest_postgres_url: str, pooled_url: str) -> None:

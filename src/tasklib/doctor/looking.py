@@ -9,6 +9,7 @@ from datetime import datetime
 
 from tasklib.schedule import Schedule
 from tasklib.storage.operations import controls, schedules, workers
+from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.controls import Limit, Pause
 from tasklib.storage.statement import Operation, Row, Statement
 from tasklib.task import WorkerInfo
@@ -36,7 +37,7 @@ class Seen:
 
 def look(dialect: str, now: datetime | None) -> Operation[Seen]:
     """See everything as it is."""
-    clock = yield from schedules.read_clock(now)
+    clock = yield from read_clock(now)
     before = time.time()
     server = (yield Statement("look_at_server"))[0] if dialect == "postgres" else None
     local = (before + time.time()) / 2

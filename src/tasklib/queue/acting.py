@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, Unpack
 
 from tasklib.errors import ConfigurationError, require_aware, seconds_of
@@ -19,6 +19,7 @@ from tasklib.queue.arguments import (
 )
 from tasklib.queue.base import QueueBase
 from tasklib.storage.operations import actions, errors
+from tasklib.storage.operations.clock import start_of_age
 from tasklib.storage.operations.errors import ErrorGroup
 from tasklib.storage.statement import Operation
 from tasklib.task import Task, TaskState
@@ -158,10 +159,11 @@ class ActsOnTasks(QueueBase):
         name: str | None = None,
     ) -> Operation[int]:
         """Remove tasks that ended before a moment, or longer ago than a time span; completed ones unless told more."""
-        moment = older_than
-        if not isinstance(moment, datetime):
-            moment = (self.clock.now() or datetime.now(UTC)) - timedelta(seconds=seconds_of(moment))
         states = [TaskState(s) for s in check_states(state, tuple(TaskState))]
-        return (yield from actions.cleanup_tasks(require_aware(moment, "older_than"), states, name))
+        if isinstance(older_than, datetime):
+            moment = require_aware(older_than, "older_than")
+        else:
+            moment = yield from start_of_age(timedelta(seconds=seconds_of(older_than)), self.clock.now())
+        return (yield from actions.cleanup_tasks(moment, states, name))
 
     acleanup = cleanup.twin

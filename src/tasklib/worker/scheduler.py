@@ -13,6 +13,7 @@ from tasklib.errors import TaskLibError
 from tasklib.schedule import Plan
 from tasklib.storage.database import Database
 from tasklib.storage.operations import schedules
+from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.schedules import MakeTask
 
 LOOK_SECONDS = 15.0
@@ -88,7 +89,7 @@ class Scheduler:
             await self._sleep(LOOK_SECONDS if wait is None else min(max(wait, 0.0), LOOK_SECONDS))
 
     async def _declare(self) -> None:
-        declared_at = await self._database.arun(lambda: schedules.read_clock(self._now()))
+        declared_at = await self._database.arun(lambda: read_clock(self._now()))
         await self._database.arun(
             lambda: schedules.declare_schedules(self._plans, self._known_tasks, declared_at, self._now())
         )

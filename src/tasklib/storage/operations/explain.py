@@ -8,9 +8,9 @@ from uuid import UUID
 from tasklib.codec import dumps
 from tasklib.errors import TaskNotFound
 from tasklib.explain import MAX_AHEAD, Evidence, KeySeen, LimitSeen, PauseSeen
+from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.controls import EVERYTHING, Limit, list_limits, list_pauses
 from tasklib.storage.operations.keys import get_key_limit, list_slots
-from tasklib.storage.operations.schedules import read_clock
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import list_workers
 from tasklib.storage.statement import Operation, Statement

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tasklib.codec import dumps, loads
-from tasklib.storage.operations.schedules import read_clock
+from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 KEEP: Final = timedelta(hours=24)

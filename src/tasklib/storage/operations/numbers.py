@@ -10,7 +10,7 @@ from typing import Any, Final
 from tasklib.codec import dumps, loads
 from tasklib.histogram import Histogram, merged, percentile
 from tasklib.storage.operations import lists
-from tasklib.storage.operations.schedules import read_clock
+from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.stretches import MOST_NAMES, STRETCH
 from tasklib.storage.rows import moment
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement

@@ -13,7 +13,7 @@ from tasklib.lifecycle import Ending
 from tasklib.retry import Backoff
 from tasklib.storage.operations import attempts, workers
 from tasklib.storage.operations.attempts import Claimed, Completion
-from tasklib.storage.operations.schedules import read_clock
+from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.statement import BEGIN, Operation, Statement
 from tasklib.task import Task, TaskState, WorkerInfo

@@ -10,6 +10,7 @@ from typing import Any
 
 from tasklib.codec import dumps, loads
 from tasklib.schedule import Plan, Schedule
+from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.tasks import submit_tasks
 from tasklib.storage.rows import moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
@@ -29,13 +30,6 @@ def put_schedule(plan: Plan, now: datetime | None, *, declared_at: datetime | No
     stored = yield from get_schedule(plan.name)
     assert stored is not None
     return stored
-
-
-def read_clock(now: datetime | None) -> Operation[datetime]:
-    """What time it is for the database."""
-    clock = moment((yield Statement("read_clock", {"now": now}))[0]["now"])
-    assert clock is not None
-    return clock
 
 
 def get_schedule(name: str) -> Operation[Schedule | None]:
