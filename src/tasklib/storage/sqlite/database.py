@@ -291,6 +291,8 @@ class SqliteDatabase:
         # Commits survive a power cut; checkpoints are done in turn, see gate.py.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
+        # When the log starts over it is cut to this, so that its size tells when to checkpoint again.
+        connection.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_BYTES}")
         connection.executescript(_CONNECTION_SQL)
 
     def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
