@@ -15,6 +15,7 @@ from tasklib.storage.operations.walking import Bounds, Start, Walk, walk_tasks
 from tasklib.storage.statement import Operation, Statement
 from tasklib.task import TaskFilter
 from tests.fixtures.queues import Face, open_queue
+from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 COMPLETED = TaskFilter(states=("completed",))
@@ -122,9 +123,16 @@ def books(queue: Face, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fold(queue: Face) -> None:
-    for _ in range(4):
+    """Let the books catch up, and what follows be done once more; they wait for transactions of tests beside this."""
+
+    def has_caught_up() -> bool:
         queue.advance(5)
         queue.do(lambda: numbers.keep_books(queue.now))
+        (row,) = queue.sql("SELECT seq, (SELECT max(seq) FROM tasks) AS newest FROM tasklib_counted")
+        return bool(row["seq"] == row["newest"])
+
+    eventually(has_caught_up)
+    has_caught_up()
 
 
 @pytest.mark.usefixtures("books")
