@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Problem } from "../api/client";
 import { Button, Refusal } from "./basic";
 
@@ -16,7 +16,8 @@ interface DialogProps {
 /** A modal dialog: the browser keeps the focus inside, and Escape closes it. */
 export function Dialog({ title, onClose, children, wide }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before it is painted: an Escape pressed at once must find it open.
+  useLayoutEffect(() => {
     const before = document.activeElement as HTMLElement | null;
     element.current?.showModal();
     return () => before?.focus?.();
