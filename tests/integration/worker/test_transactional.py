@@ -542,7 +542,7 @@ def test_the_users_own_exception_survives_the_loss_of_the_connection(bank: Bank)
 
 @pytest.mark.backends("postgres-newest")
 async def test_an_attempt_that_gets_no_connection_is_not_spent(open_bank: OpenBank) -> None:
-    bank = open_bank(pool_size=1, connect_timeout_seconds=0.3)
+    bank = open_bank(pool_size=1, connect_timeout_seconds=1.5)
     inside, outside = threading.Event(), threading.Event()
 
     def act(ctx: TaskContext) -> Steps:
