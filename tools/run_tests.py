@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _workers() -> int:
-    """One more than there are cores: many tests wait for something most of their time."""
-    return (os.cpu_count() or 1) + 1
+    """One for each core: with one more, tests in which something must happen in time disturb each other."""
+    return os.cpu_count() or 1
 
 
 if __name__ == "__main__":
