@@ -115,20 +115,19 @@ class Goal:
     key: str
     says: str
     mine: tuple[str, str, str]
-    """Workload, peer and figure."""
+    """Workload, peer and figure; BEST for whichever rival did best in the run."""
     theirs: tuple[str, str, str] | None
     least: float | None = None
     most: float | None = None
 
 
+BEST = "the best rival"
 GRAPHILE, PGQUEUER, HUEY, SAFE_HUEY = "graphile-worker", "PgQueuer", "Huey", "Huey, fsync"
 OURS, LITE = TASKLIB.name, TASKLIB_SQLITE.name
 GOALS = (
     Goal("P1", "submit ≥ 0.85 × a bare INSERT", ("P1", OURS, "per_second"), ("P1", RAW.name, "per_second"), 0.85),
     Goal("P2", "merged ≥ 8 × P1", ("P2", OURS, "per_second"), ("P1", OURS, "per_second"), 8),
-    Goal(
-        "P3", "bulk ≥ 1.5 × graphile-worker", ("P4", OURS, "bulk_per_second"), ("P4", GRAPHILE, "bulk_per_second"), 1.5
-    ),
+    Goal("P3", "bulk ≥ 1.5 × the best rival", ("P4", OURS, "bulk_per_second"), ("P4", BEST, "bulk_per_second"), 1.5),
     Goal("P4", "drain ≥ 2.5 × PgQueuer", ("P4", OURS, "per_second"), ("P4", PGQUEUER, "per_second"), 2.5),
     Goal("P4", "drain ≥ 1.15 × graphile-worker", ("P4", OURS, "per_second"), ("P4", GRAPHILE, "per_second"), 1.15),
     Goal(
@@ -139,8 +138,8 @@ GOALS = (
     Goal("P6", "processes ≥ 4,000/s", ("P6p", OURS, "per_second"), None, 4_000),
     Goal("P6", "processes ≥ 3 × Celery prefork", ("P6p", OURS, "per_second"), ("P6p", "Celery", "per_second"), 3),
     Goal("P7", "CPU ≤ 0.9 × graphile-worker", ("P4", OURS, "cpu_us"), ("P4", GRAPHILE, "cpu_us"), most=0.9),
-    Goal("P8", "wake-up p50 ≤ 0.5 × PgQueuer", ("P8", OURS, "p50_ms"), ("P8", PGQUEUER, "p50_ms"), most=0.5),
-    Goal("P8", "wake-up p99 ≤ 0.7 × PgQueuer", ("P8", OURS, "p99_ms"), ("P8", PGQUEUER, "p99_ms"), most=0.7),
+    Goal("P8", "wake-up p50 ≤ 0.5 × the best rival", ("P8", OURS, "p50_ms"), ("P8", BEST, "p50_ms"), most=0.5),
+    Goal("P8", "wake-up p99 ≤ 0.7 × the best rival", ("P8", OURS, "p99_ms"), ("P8", BEST, "p99_ms"), most=0.7),
     Goal("P9", "among other rows ≥ 0.9 × P4", ("P9", OURS, "per_second"), ("P4", OURS, "per_second"), 0.9),
     Goal("P10", "under a snapshot ≥ 0.7 × P4", ("P10", OURS, "per_second"), ("P4", OURS, "per_second"), 0.7),
     Goal("P11", "beside others ≥ 0.85 × P4", ("P11", OURS, "per_second"), ("P4", OURS, "per_second"), 0.85),

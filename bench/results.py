@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from bench.plan import GOALS, WORKLOADS, Goal, Workload
+from bench.peer import RAW
+from bench.plan import BEST, GOALS, WORKLOADS, Goal, Workload
 from bench.report import middle, show, spread
 from bench.workloads import Figures
 
@@ -63,9 +64,18 @@ def goal_ratio(results: Results, goal: Goal) -> float | None:
         return None
     if goal.theirs is None:
         return middle(mine)
-    theirs = results.values(*goal.theirs)
+    theirs = _theirs(results, goal, *goal.theirs)
     ratios = [one / other for one, other in zip(mine, theirs, strict=False) if other]
     return middle(ratios) if ratios else None
+
+
+def _theirs(results: Results, goal: Goal, workload: str, peer: str, figure: str) -> list[float]:
+    if peer != BEST:
+        return results.values(workload, peer, figure)
+    rivals = [name for name in results.runs.get(workload, {}) if name not in (goal.mine[1], RAW.name)]
+    measured = [values for name in rivals if (values := results.values(workload, name, figure))]
+    best = min if goal.most is not None else max
+    return best(measured, key=middle, default=[])
 
 
 def is_met(goal: Goal, ratio: float) -> bool:
