@@ -6,6 +6,8 @@
 
 VENV := .venv/bin/python
 ARGS ?=
+MATRIX ?= short
+export MATRIX
 
 # The first interpreter that is new enough and can make virtual environments; .venv's own comes first because
 # it is the fastest to ask. Set PYTHON to choose.
@@ -30,7 +32,7 @@ demo:  ## see tasklib at work on this machine (DEMO_SECONDS=10 ends it by itself
 	$(call bootstrap,runtime)
 	@$(VENV) -m tasklib demo $(ARGS)
 
-test: setup  ## run all tests, on SQLite and on the oldest and newest PostgreSQL found
+test: setup  ## run all tests, on SQLite and PostgreSQL (MATRIX=full: in every combination)
 	@$(VENV) -m tools.run_tests $(ARGS)
 
 check: setup  ## check format, lint, types, import direction, SQL, docs and generated files

@@ -1,6 +1,7 @@
-"""Every test here runs on each database, blocking and awaiting.
+"""Every test here runs on SQLite in memory, blocking, and on the newest PostgreSQL, awaiting.
 
-There are thousands of them, so those on PostgreSQL share one schema per version and process, emptied before each.
+With `MATRIX=full`, or the marker `full_matrix`, it runs on each of four databases in both forms. Those on PostgreSQL
+share one schema per version and process, emptied before each.
 """
 
 from __future__ import annotations
@@ -11,13 +12,20 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from tests.fixtures.backends import Databases, libpq_url
+from tests.fixtures.backends import Databases, is_short, libpq_url
 from tests.fixtures.queues import FORMS, Face, Form, Instance, open_queue
 
 
-@pytest.fixture(params=FORMS)
-def form(request: pytest.FixtureRequest) -> Form:
-    return request.param
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    chosen_by_the_test = any(mark.args[0] == "form" for mark in metafunc.definition.iter_markers("parametrize"))
+    if "form" in metafunc.fixturenames and not chosen_by_the_test and not is_short(metafunc):
+        metafunc.parametrize("form", FORMS, indirect=True)
+
+
+@pytest.fixture
+def form(request: pytest.FixtureRequest, database_url: str) -> Form:
+    """The one that the test or the matrix chose, else one for each kind of database."""
+    return getattr(request, "param", "blocking" if database_url.startswith("sqlite") else "awaiting")
 
 
 @pytest.fixture

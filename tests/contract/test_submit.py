@@ -11,6 +11,8 @@ import pytest
 from tasklib import ConfigurationError, InvalidArguments, TaskId, TaskState
 from tests.fixtures.queues import Face, Instance
 
+pytestmark = pytest.mark.full_matrix  # this file shows that both forms and all drivers do the same
+
 
 def test_a_submitted_task_has_these_defaults(queue: Face):
     task_id = queue.enqueue("job", {"to": "a@b.c"})
