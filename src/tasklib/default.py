@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from tasklib.config import Config
-from tasklib.definition import Definition, FunctionDefinition, Registry, TaskKeywords
+from tasklib.definition import Definition, FunctionDefinition, Registry, TaskKeywords, TaskOptions, shows_options
 from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.queue import TaskQueue, define
 from tasklib.submission import SubmitOptions, Submitter, TaskFunction
@@ -59,6 +59,7 @@ def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 def task(
     *, name: str | None = None, **options: Unpack[TaskKeywords]
 ) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
+@shows_options(TaskOptions)
 def task(function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
     """Make a function a task of the default queue: `@task` or `@task(max_retries=5, timeout_seconds=30)`."""
 
@@ -110,7 +111,7 @@ def find_definition(queue: TaskQueue, func: Any) -> Definition:
 
 
 def get_task(task_id: UUID | str) -> Task | None:
-    """The task with this id, or None."""
+    """The task with this id, or None; InvalidTaskId if what is given cannot be one."""
     return default_queue().get(task_id)
 
 

@@ -8,6 +8,7 @@
     ├── InvalidArguments            arguments that do not fit the task (also ValueError)
     │   └── InvalidPayload          JSON that not both databases can keep
     ├── TaskNotFound                no task has this id (also LookupError)
+    │   └── InvalidTaskId           what was given cannot be an id (also ValueError)
     ├── InvalidTransition           the task's state does not allow this
     ├── UniqueConflict              a live task already holds the unique key
     ├── ClaimLost                   the attempt was fenced: another attempt or a person was faster
@@ -114,6 +115,14 @@ class TaskNotFound(TaskLibError, LookupError):
     def __init__(self, task_id: UUID | str) -> None:
         self.task_id = task_id
         super().__init__(f"no task has the id {task_id}; it may have been deleted or cleaned up")
+
+
+class InvalidTaskId(TaskNotFound, ValueError):
+    """What was given cannot be a task's id."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(given)
+        self.args = (f"a task's id is a UUID, as submit() returns it; {_instead_of_id(given)}",)
 
 
 class InvalidTransition(TaskLibError):
@@ -270,6 +279,20 @@ class Abort(_Picklable):
 
     def __init__(self, reason: str = "the task aborted itself") -> None:
         super().__init__(reason)
+
+
+def _instead_of_id(given: Any) -> str:
+    kind = type(given).__name__
+    if hasattr(given, "__await__"):
+        if hasattr(given, "close"):
+            given.close()  # this error says it already; Python need not warn that it was never awaited
+        call = getattr(given, "__name__", "submit_task")
+        return f"got a {kind}: `await` is missing, as in task_id = await {call}(...)"
+    if given is None:
+        return "got None: does the function that submits return the id?"
+    if hasattr(given, "id") and hasattr(given, "state"):
+        return f"got a {kind}: write task.id"
+    return f"got {given!r:.80}"
 
 
 def seconds_of(delay: float | timedelta) -> float:

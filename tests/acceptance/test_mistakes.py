@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 import tasklib
-from tasklib import ConfigurationError, DatabaseUnavailable, InvalidArguments, TaskQueue
+from tasklib import (
+    ConfigurationError,
+    DatabaseUnavailable,
+    InvalidArguments,
+    InvalidTaskId,
+    TaskDefinitionError,
+    TaskNotFound,
+    TaskQueue,
+)
 from tasklib import default as default_module
 from tasklib.submission import CHUNK
 
@@ -88,3 +102,132 @@ def test_an_unreachable_server_is_told_in_one_line_without_the_password() -> Non
     assert "\n" not in message
     assert "secret" not in message
     assert "check the URL" in message
+
+
+# Ids
+
+
+@pytest.mark.parametrize("given, said", [("abc", "got 'abc'"), (None, "got None"), (17, "got 17")], ids=repr)
+def test_what_cannot_be_an_id_is_said_and_is_not_taken_for_a_task_that_is_gone(
+    given: Any, said: str, queue: TaskQueue
+) -> None:
+    for ask in (queue.get, queue.wait, queue.retry, queue.cancel, queue.delete, queue.explain):
+        with pytest.raises(InvalidTaskId, match=f"is a UUID, as submit.* returns it; {said}") as caught:
+            ask(given)
+        assert isinstance(caught.value, TaskNotFound)  # as for an id that no task has
+
+    assert queue.get(uuid4()) is None
+    assert queue.get(str(uuid4())) is None
+
+
+@pytest.mark.usefixtures("default_queue")
+async def test_a_forgotten_await_is_said() -> None:
+    @tasklib.task
+    def notify(who: str) -> None: ...
+
+    with pytest.raises(InvalidTaskId, match=r"`await` is missing, as in task_id = await submit_task\(\.\.\.\)"):
+        tasklib.get_task(tasklib.submit_task(notify, who="ada"))  # type: ignore[arg-type]
+    with pytest.raises(InvalidTaskId, match=r"await asubmit"):
+        await tasklib.default_queue().aget(notify.asubmit("ada"))  # type: ignore[arg-type]
+
+    stored = tasklib.get_task(await tasklib.submit_task(notify, who="ada"))
+    with pytest.raises(InvalidTaskId, match=r"got a Task: write task\.id"):
+        tasklib.get_task(stored)  # type: ignore[arg-type]
+
+
+# What other task queues call it
+
+
+def test_methods_of_other_task_queues_are_answered_with_what_to_write(queue: TaskQueue) -> None:
+    @queue.task
+    def notify(who: str) -> None: ...
+
+    foreign: Any = notify
+    with pytest.raises(AttributeError, match=r"no 'delay' here; write notify\.submit\(\.\.\.\)"):
+        foreign.delay("ada")
+    with pytest.raises(AttributeError, match=r"write notify\.submit\(\.\.\.\), with options \.options\("):
+        foreign.apply_async(("ada",), countdown=5)
+    with pytest.raises(AttributeError, match="task 'notify' has no attribute 'colour'"):
+        _ = foreign.colour
+    assert not hasattr(notify, "delay")
+
+
+def test_an_option_among_the_arguments_is_answered_with_where_it_belongs(queue: TaskQueue) -> None:
+    @queue.task
+    def notify(who: str) -> None: ...
+
+    @queue.task
+    def anything(**names: int) -> None: ...
+
+    foreign: Any = notify
+    with pytest.raises(InvalidArguments, match=r"apart from the arguments: notify\.options\(priority=\.\.\.\)\.submit"):
+        foreign.submit("ada", priority=3)
+    with pytest.raises(InvalidArguments, match=r"notify\.options\(delay_seconds=\.\.\., tags=\.\.\.\)\.submit"):
+        foreign.submit("ada", countdown=3, tags={})
+    with pytest.raises(ConfigurationError, match="countdown is called delay_seconds here"):
+        foreign.options(countdown=3)
+    assert queue.count() == 0
+
+    found = queue.get(anything.submit(priority=3))
+    assert found is not None
+    assert found.kwargs == {"priority": 3}
+
+
+@pytest.mark.usefixtures("default_queue")
+def test_help_shows_the_real_options_with_their_defaults() -> None:
+    tasklib.task(print_nothing)
+    _, options = tasklib.get_registered_tasks()["print_nothing"]
+    real = {each.name: getattr(options, each.name) for each in fields(options)}
+
+    for shown in (tasklib.task, TaskQueue.task, TaskQueue("sqlite:///:memory:").task):
+        parameters = dict(inspect.signature(shown).parameters)
+        first = [parameters.pop(name, None) for name in ("self", "function", "name")]
+        assert all(first[1:])
+        assert {name: each.default for name, each in parameters.items()} == real
+
+
+def print_nothing() -> None: ...
+
+
+# Two functions of one name
+
+NOTIFY = """
+@task
+def notify(who: str) -> str:
+    return "first"
+"""
+
+
+@pytest.mark.usefixtures("default_queue")
+def test_two_functions_of_one_name_in_one_module_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "defined_twice.py").write_text("from tasklib import task\n" + NOTIFY + NOTIFY)
+
+    with pytest.raises(TaskDefinitionError, match=r"'notify': .*defined_twice\.py:3\) and .*defined_twice\.py:7\)"):
+        importlib.import_module("defined_twice")
+    with pytest.raises(TaskDefinitionError, match="two tasks are named 'notify'"):
+        exec(NOTIFY + NOTIFY, {"task": TaskQueue("sqlite:///:memory:").task, "__name__": "__main__"})
+
+
+@pytest.mark.usefixtures("default_queue")
+def test_a_module_loaded_again_and_a_cell_run_again_replace_their_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    source = tmp_path / "loaded_again.py"
+    source.write_text("from tasklib import task\n" + NOTIFY)
+    module = importlib.import_module("loaded_again")
+    source.write_text("from tasklib import task\n\n# a line more\n" + NOTIFY.replace("first", "later"))
+
+    task_id = importlib.reload(module).notify.submit("ada")
+    tasklib.default_queue().process_batch()
+
+    done = tasklib.get_task(task_id)
+    assert done is not None
+    assert done.result == {"value": "later"}
+
+    cell: dict[str, Any] = {"task": TaskQueue("sqlite:///:memory:").task, "__name__": "__main__"}
+    exec(NOTIFY, cell)
+    exec("\n\n" + NOTIFY.replace("first", "edited"), cell)
+    assert cell["notify"]("ada") == "edited"

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from tasklib import ConfigurationError, TaskNotFound
+from tasklib import ConfigurationError, InvalidTaskId, TaskNotFound
 from tasklib.lifecycle import Phase
 from tests.fixtures.queues import Face
 
@@ -34,10 +34,13 @@ def test_a_task_is_found_by_its_id_as_uuid_or_text(queue: Face):
     assert queue.get(task_id).id == queue.get(str(task_id)).id == queue.get(task_id.hex).id == task_id
 
 
-def test_an_unknown_or_malformed_id_is_no_task(queue: Face):
+def test_an_unknown_id_is_no_task_and_what_cannot_be_an_id_is_an_error(queue: Face):
     queue.enqueue("job")
 
-    assert [queue.get(each) for each in (uuid4(), "nonsense", "", "a\0b", "ö" * 40)] == [None] * 5
+    assert queue.get(uuid4()) is None
+    for malformed in ("nonsense", "", "a\0b", "ö" * 40):
+        with pytest.raises(InvalidTaskId):
+            queue.get(malformed)
 
 
 @pytest.mark.parametrize("action", ["retry", "cancel", "delete"])

@@ -2,6 +2,7 @@
 
 from tasklib.definition.options import RESERVED_OPTIONS, Isolation, TaskKeywords, TaskOptions, check_name
 from tasklib.definition.registry import Registry
+from tasklib.definition.signature import shows_options
 from tasklib.definition.tasks import (
     Accepts,
     Call,
@@ -26,4 +27,5 @@ __all__ = [
     "TaskOptions",
     "check_name",
     "default_name",
+    "shows_options",
 ]

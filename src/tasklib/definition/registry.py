@@ -23,7 +23,7 @@ class Registry:
         with self._changing:
             for name in (definition.name, *definition.options.aliases):
                 other = self._by_any_name.get(name)
-                if other is not None and not other.same_function(definition):
+                if other is not None and not definition.replaces(other):
                     raise TaskDefinitionError(
                         f"two tasks are named {name!r}: {other.place} and {definition.place}; "
                         "give one of them another name=, or take the alias away"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, Literal, TypeAlias, cast
 
 from tasklib.codec import dumps, plain, shown
@@ -97,15 +98,24 @@ class Definition(ABC):
     @property
     def place(self) -> str:
         """Where the function is defined, for messages: `app.tasks.send_email (app/tasks.py:12)`."""
-        code = getattr(underlying(self.function), "__code__", None)
+        code = _code_of(self.function)
         where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
         return ".".join(self._identity()) + where
 
-    def same_function(self, other: Definition) -> bool:
-        """Whether both were made from the same place in the code, as after a module was loaded again."""
-        if "<lambda>" in self._identity()[1]:  # every lambda of a module has the same name
-            return self.place == other.place
-        return self._identity() == other._identity()
+    def replaces(self, other: Definition) -> bool:
+        """Whether this is the other function defined anew, as when a module or a notebook's cell runs again.
+
+        Two functions of one name that come from one run of the same code are different ones.
+        """
+        if self._identity() != other._identity():
+            return False
+        mine, its = _code_of(self.function), _code_of(other.function)
+        if mine is None or its is None or _position(mine) == _position(its):
+            return True
+        body = _running_body(mine)
+        if body is None:
+            return "<lambda>" not in self._identity()[1]  # every lambda of a module has the same name
+        return not _is_inside(its, body)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}: {self.place}>"
@@ -303,6 +313,32 @@ def default_name(function: AnyFunction) -> str:
     if not isinstance(name, str) or name == "<lambda>":
         raise TaskDefinitionError(f'{shown(function)} has no name of its own; give the task one: @task(name="...")')
     return name
+
+
+def _code_of(function: Any) -> CodeType | None:
+    code = getattr(underlying(function), "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def _position(code: CodeType) -> tuple[str, int]:
+    return code.co_filename, code.co_firstlineno
+
+
+def _running_body(code: CodeType) -> CodeType | None:
+    """The body of the module, cell, class or function that runs now and in which this code stands."""
+    frame = sys._getframe()  # noqa: SLF001  there is no other way to ask; only two tasks of one name pay for it
+    while frame is not None:
+        if _is_inside(code, frame.f_code):
+            return frame.f_code
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _is_inside(code: CodeType, body: CodeType) -> bool:
+    """Whether the body defines it: by identity, because code that is compiled anew is another object."""
+    inner = [each for each in body.co_consts if isinstance(each, CodeType)]
+    # A function with type parameters stands in a scope of its own.
+    return any(each is code or (each.co_name.startswith("<generic") and _is_inside(code, each)) for each in inner)
 
 
 def _refuse_unsuitable(function: Any, name: str) -> None:

@@ -1,14 +1,14 @@
 """TaskQueue: the one object everything else is a face of.  One module for each thing it can do."""
 
 from tasklib.queue.acting import ActsOnTasks
-from tasklib.queue.arguments import Filters, Id, parse_id, require_id, task_filter
+from tasklib.queue.arguments import Filters, Id, require_id, task_filter
 from tasklib.queue.controlling import ControlsTasks
 from tasklib.queue.defining import DefinesTasks, define
 from tasklib.queue.reading import ReadsTasks
 from tasklib.queue.scheduling import KeepsSchedules
 from tasklib.queue.working import RunsTasks
 
-__all__ = ["Filters", "Id", "TaskQueue", "define", "parse_id", "require_id", "task_filter"]
+__all__ = ["Filters", "Id", "TaskQueue", "define", "require_id", "task_filter"]
 
 
 class TaskQueue(DefinesTasks, KeepsSchedules, ReadsTasks, ActsOnTasks, ControlsTasks, RunsTasks):

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 from uuid import UUID
 
-from tasklib.errors import ConfigurationError, TaskNotFound
+from tasklib.errors import ConfigurationError, InvalidTaskId
 from tasklib.task import TaskFilter, TaskState
 
 Id = UUID | str
@@ -28,22 +28,14 @@ class Filters(TypedDict, total=False):
     completed_before: datetime | None
 
 
-def parse_id(task_id: Id) -> UUID | None:
-    """The id as a UUID, or None if it cannot be one."""
+def require_id(task_id: Id) -> UUID:
+    """The id as a UUID; what cannot be one is an InvalidTaskId that says what was given instead."""
     if isinstance(task_id, UUID):
         return task_id
     try:
-        return UUID(str(task_id))
-    except ValueError:
-        return None
-
-
-def require_id(task_id: Id) -> UUID:
-    """The id as a UUID; something that cannot be one is the id of no task."""
-    parsed = parse_id(task_id)
-    if parsed is None:
-        raise TaskNotFound(task_id)
-    return parsed
+        return UUID(task_id)
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidTaskId(task_id) from None
 
 
 def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Filters) -> TaskFilter:

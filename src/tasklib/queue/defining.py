@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
 
-from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, default_name
+from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, default_name, shows_options
 from tasklib.middleware import ErrorHook, Middleware
 from tasklib.queue.base import HeaderSource, Hook, QueueBase
 from tasklib.submission import TaskFunction
@@ -26,6 +26,7 @@ class DefinesTasks(QueueBase):
     def task(
         self, /, *, name: str | None = None, **options: Unpack[TaskKeywords]
     ) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
+    @shows_options(TaskOptions)
     def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
         """Make a function a task: `@queue.task` or `@queue.task(max_retries=5, timeout_seconds=30)`."""
 
@@ -34,6 +35,7 @@ class DefinesTasks(QueueBase):
 
         return decorate if function is None else decorate(function)
 
+    @shows_options(TaskOptions)
     def register_handler(
         self, name: str, handler: Callable[..., Any], *, payload: Any = None, **options: Unpack[TaskKeywords]
     ) -> None:

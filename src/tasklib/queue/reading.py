@@ -7,7 +7,7 @@ from typing import Unpack
 
 from tasklib.explain import Explanation
 from tasklib.explain import explain as explain_evidence
-from tasklib.queue.arguments import Filters, Id, check_whole, parse_id, require_id, task_filter
+from tasklib.queue.arguments import Filters, Id, check_whole, require_id, task_filter
 from tasklib.queue.base import QueueBase
 from tasklib.storage.operations import lists, numbers, tasks, workers
 from tasklib.storage.operations.explain import gather_evidence
@@ -24,9 +24,8 @@ class ReadsTasks(QueueBase):
 
     @operation
     def get(self, task_id: Id) -> Operation[Task | None]:
-        """The task with this id, or None."""
-        parsed = parse_id(task_id)
-        return None if parsed is None else (yield from tasks.get_task(parsed))
+        """The task with this id, or None; InvalidTaskId if what is given cannot be one."""
+        return (yield from tasks.get_task(require_id(task_id)))
 
     aget = get.twin
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Unpack, overload
 from tasklib.clock import Clock
 from tasklib.codec import plain
 from tasklib.context import TaskContext, current_context
-from tasklib.definition import Definition, TaskOptions, check_name
+from tasklib.definition import Definition, TaskOptions, check_name, shows_options
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.redaction import SECRETS_HEADER
@@ -29,6 +29,7 @@ NO_TASK_OPTIONS: Final = TaskOptions()
 class SubmitsTasks(QueueBase):
     """By name, from a definition, in the caller's transaction, one or many."""
 
+    @shows_options(SubmitOptions)
     def enqueue(
         self,
         name: str,
@@ -42,6 +43,7 @@ class SubmitsTasks(QueueBase):
         new = self.new_by_name(name, payload, max_attempts=max_attempts, run_after=run_after, **options)
         return self.submit_new([new], options.get("connection"))[0]
 
+    @shows_options(SubmitOptions)
     async def aenqueue(
         self,
         name: str,

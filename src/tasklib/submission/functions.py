@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, Unpack
 
-from tasklib.definition import Definition, Misfit
-from tasklib.submission.options import NO_OPTIONS, SubmitKeywords, SubmitOptions
+from tasklib.definition import Definition, Misfit, shows_options
+from tasklib.errors import InvalidArguments
+from tasklib.submission.options import NO_OPTIONS, SubmitKeywords, SubmitOptions, meant_option
 from tasklib.submission.streaming import Stream, agroups, groups, packer, refusal
 from tasklib.task import NewTask, TaskId, TaskIds
 
@@ -59,9 +60,20 @@ class TaskFunction(Generic[P, R]):
         """The awaiting form of `submit_many`; takes asynchronous iterables too."""
         return await self.options().asubmit_many(rows, keep_ids=keep_ids)
 
+    @shows_options(SubmitOptions)
     def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
         """The same task with options for the submissions made through the answer."""
         return Submitter(self._queue(), self.definition, NO_OPTIONS.with_(**options))
+
+    if not TYPE_CHECKING:  # a type checker would take it for any attribute at all
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Only asked for what is not there: a method of other task queues is answered with what to write here."""
+            own = self.__dict__.get("__name__", "task")
+            if name in METHODS_ELSEWHERE:
+                remedy = f"{own}{METHODS_ELSEWHERE[name]}"
+                raise AttributeError(f"a task has no {name!r} here; write {remedy}", name=name, obj=self)
+            raise AttributeError(f"task {own!r} has no attribute {name!r}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<task {self.name!r}: {self.definition.place}>"
@@ -116,10 +128,46 @@ class Submitter(Generic[P]):
             await stream.settle()
         return ids
 
+    @shows_options(SubmitOptions)
     def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
         """The same with some options changed."""
         return Submitter(self._queue, self._definition, self._options.with_(**options))
 
     def _new(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewTask:
-        kwargs = self._definition.bind(args, kwargs, limit=self._queue.config.max_payload_bytes)
-        return self._queue.new_task(self._definition, kwargs, self._options)
+        definition = self._definition
+        try:
+            bound = definition.bind(args, kwargs, limit=self._queue.config.max_payload_bytes)
+        except InvalidArguments as error:
+            raise _with_hint(error, definition, kwargs) from error.__cause__
+        return self._queue.new_task(definition, bound, self._options)
+
+
+def _with_hint(error: InvalidArguments, definition: Definition, kwargs: Mapping[str, Any]) -> InvalidArguments:
+    """The error, and what to write where an argument was meant as an option of the submission."""
+    parameters = {each.name for each in definition.parameters}
+    options = [option for name in kwargs if name not in parameters and (option := meant_option(name))]
+    if not options:
+        return error
+    call = f"{definition.name}.options({', '.join(f'{option}=...' for option in options)}).submit(...)"
+    return InvalidArguments(error.task, [*error.problems, f"options are given apart from the arguments: {call}"])
+
+
+METHODS_ELSEWHERE: Final = {
+    "delay": ".submit(...)",
+    "apply_async": ".submit(...), with options .options(delay_seconds=5).submit(...)",
+    "apply": "(...) to call it here and now, or .submit(...) to run it in the background",
+    "s": ".submit(...)",
+    "si": ".submit(...)",
+    "signature": ".submit(...)",
+    "send": ".submit(...)",
+    "send_with_options": ".options(delay_seconds=5).submit(...)",
+    "enqueue": ".submit(...)",
+    "aenqueue": ".asubmit(...), and await it",
+    "schedule": ".options(delay_seconds=5).submit(...)",
+    "defer": ".submit(...)",
+    "defer_async": ".asubmit(...), and await it",
+    "configure": ".options(delay_seconds=5)",
+    "kiq": ".asubmit(...), and await it",
+    "using": ".options(delay_seconds=5)",
+}
+"""What other task queues call the ways to submit, and what to write here."""

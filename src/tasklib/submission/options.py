@@ -68,10 +68,32 @@ class SubmitOptions:
         known = {entry.name for entry in fields(self)}
         unknown = sorted(set(changes) - known)
         if unknown:
+            meant = "".join(f"; {name} is called {ELSEWHERE[name]} here" for name in unknown if name in ELSEWHERE)
             raise ConfigurationError(
-                f"no such option: {', '.join(unknown)}; the options are {', '.join(sorted(known))}"
+                f"no such option: {', '.join(unknown)}{meant}; the options are {', '.join(sorted(known))}"
             )
         return replace(self, **changes)
+
+
+def meant_option(name: str) -> str | None:
+    """The option that an argument of this name was probably meant as, if any."""
+    return name if name in SubmitKeywords.__annotations__ else ELSEWHERE.get(name)
+
+
+ELSEWHERE: Final[Mapping[str, str]] = {
+    "countdown": "delay_seconds",
+    "delay": "delay_seconds",
+    "eta": "run_at",
+    "run_after": "run_at",
+    "schedule_at": "run_at",
+    "expires": "expires_at",
+    "retries": "max_retries",
+    "timeout": "timeout_seconds",
+    "lock": "concurrency_key",
+    "queueing_lock": "unique_key",
+    "task_id": "id",
+}
+"""What other task queues, or other parts of this one, call an option."""
 
 
 def _is_integer(value: Any) -> bool:
