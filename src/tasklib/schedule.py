@@ -19,6 +19,8 @@ ON_TIME_SECONDS = 60.0
 """A tick that is fired later than this was missed; until then it only came late."""
 MAX_AT_ONCE = 1000
 """Ticks that `misfire="all"` makes up for in one transaction."""
+UNIQUE_KEY_PREFIX = "schedule:"
+"""How the unique keys begin by which schedules with `overlap="skip"` keep to one task at a time."""
 LOOKS_BACK = tuple(timedelta(days=days) for days in (1 / 1440, 1 / 24, 1, 31, 366, 36_600))
 
 
@@ -64,6 +66,11 @@ class Plan:
                 )
         else:
             next(_cron_ticks(self, datetime(2000, 1, 1, tzinfo=UTC)), None)
+
+    @property
+    def unique_key(self) -> str:
+        """What only one task of the schedule can hold at a time."""
+        return f"{UNIQUE_KEY_PREFIX}{self.name}"
 
     @classmethod
     def fields(cls) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ app = typer.Typer()
     examples="""
     tasklib serve
     tasklib serve --host 0.0.0.0 --port 80
-    tasklib serve --allow-host tasks.example.com
+    tasklib serve --allow-host tasks.example.com --trusted-proxy 127.0.0.1
     """,
 )
 def serve(
@@ -48,43 +48,72 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A proxy to believe when it says who asks, by X-Forwarded-For and -Proto; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     log_level: LogLevel = "info",
 ) -> None:
     """Serve the HTTP interface until told to stop.
 
-    Without tokens it listens on this machine only, and is open to whoever is on it. Once a token exists (tasklib token
-    create), every request needs one. Other addresses need tokens.
+    Without tokens it is open to this machine itself, and to nobody else. Once a token exists (tasklib token create),
+    every request needs one. Other addresses, other names and proxies need tokens first.
     """
     import asyncio
 
-    log_to_stderr(log_level)
-    queue, local = cli.manage.queue, is_loopback(host)
-    if not local and not has_tokens(queue):
+    queue, names = cli.manage.queue, allow_host or []
+    proxies = [check_address(each) for each in trusted_proxy or ()]
+    others = _who_else_gets_in(host, names, proxies)
+    if others is not None and not has_tokens(queue):
         raise CommandFailed(
-            f"listening on {host} lets other machines in, and there is no token to tell them apart; "
-            "make one first: tasklib token create me --role admin",
+            f"{others}, and there is no token to tell them apart; make one first: tasklib token create me --role admin",
             Exit.USAGE,
         )
-    hosts = allow_host and [*allow_host, *(("localhost", "127.0.0.1", "::1") if local else ())]
+    log_to_stderr(log_level)
     listening = listen(host, port)
-    service = queue.asgi(auth="local" if local else "tokens", hosts=hosts)
+    service = queue.asgi(auth="local" if others is None else "tokens", hosts=_answered_names(host, names))
     url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
     def say_start() -> None:
         cli.out.answer({"url": url}, lambda: cli.out.note(f"serving on {url}; stop with Ctrl-C"))
         sys.stdout.flush()  # Whoever started it may wait for the address.
 
-    asyncio.run(_serve(queue, service, listening, log_level, say_start))
+    asyncio.run(_serve(queue, service, listening, say_start, log_level=log_level.lower(), trusted_proxies=proxies))
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    from ipaddress import ip_address
+def _who_else_gets_in(host: str, names: list[str], proxies: list[str]) -> str | None:
+    """How others than this machine itself can reach the service; None if they cannot."""
+    from tasklib.http.local import foreign_hosts, is_loopback
+
+    if not is_loopback(host):
+        return f"listening on {host} lets other machines in"
+    foreign = foreign_hosts(names)
+    if foreign:
+        return f"answering for {', '.join(foreign)} lets others in, by a proxy"
+    return f"the proxy {', '.join(proxies)} lets others in" if proxies else None
+
+
+def _answered_names(host: str, names: list[str]) -> list[str] | None:
+    """The names given, and those of this machine where only it can ask; None for any name."""
+    from tasklib.http.local import LOOPBACK_HOSTS, is_loopback
+
+    return [*names, *(LOOPBACK_HOSTS if is_loopback(host) else ())] if names else None
+
+
+def check_address(text: str) -> str:
+    """The address or network itself; anything else is an error."""
+    from ipaddress import ip_address, ip_network
 
     try:
-        return ip_address(host).is_loopback
+        return str(ip_network(text)) if "/" in text else str(ip_address(text))
     except ValueError:
-        return host == "localhost"
+        raise CommandFailed(
+            f"--trusted-proxy is an address or a network such as 127.0.0.1 or 10.0.0.0/8, got {text!r}", Exit.USAGE
+        ) from None
 
 
 def has_tokens(queue: TaskQueue) -> bool:
@@ -111,7 +140,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def _serve(
-    queue: TaskQueue, service: Any, listening: socket.socket, log_level: str, say_start: Callable[[], None]
+    queue: TaskQueue, service: Any, listening: socket.socket, say_start: Callable[[], None], **settings: Any
 ) -> None:
     from tasklib.http.server import Server
 
@@ -123,7 +152,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn stops on these and then raises them again; having stopped as asked is a success.
         signal.signal(number, _ignore)
-    server = Announced(service, grace_seconds=GRACE_SECONDS, log_level=log_level.lower())
+    server = Announced(service, grace_seconds=GRACE_SECONDS, **settings)
     try:
         await server.serve(sockets=[listening])
     finally:

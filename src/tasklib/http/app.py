@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 
 import tasklib
+from tasklib.errors import ConfigurationError
 from tasklib.http import (
     audit,
     bulk,
@@ -32,7 +33,8 @@ from tasklib.http.auth import Auth, Permission, authorize, identifier, needs, re
 from tasklib.http.counts import Counts, Gaps
 from tasklib.http.creation import Creator
 from tasklib.http.errors import Problem
-from tasklib.http.guard import LOOPBACK_HOSTS, Guard
+from tasklib.http.guard import Guard
+from tasklib.http.local import LOOPBACK_HOSTS, foreign_hosts
 from tasklib.http.quick import QuickCreate
 from tasklib.http.throttle import Throttle
 from tasklib.manage import Manage
@@ -44,8 +46,10 @@ BODY_BYTES_BESIDE_PAYLOAD = 64 * 1024
 def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = None) -> FastAPI:
     """The HTTP service of a queue, for any ASGI server or for mounting in another app.
 
-    `hosts` are the names it answers for; with `auth="local"` those of this machine.
+    `hosts` are the names it answers for; with `auth="local"` those of this machine, and no others.
     """
+    if auth == "local":
+        hosts = _only_this_machine(hosts)
     app = FastAPI(
         title="tasklib",
         version=tasklib.__version__,
@@ -55,6 +59,7 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     )
     app.state.manage = Manage(queue)
     app.state.identify = identifier(queue, auth)
+    app.state.opens_to_this_machine = auth == "local"
     app.state.takes_tokens = auth in ("tokens", "local")
     app.state.counts = Counts(queue)
     app.state.gaps = Gaps(queue)
@@ -90,12 +95,24 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     )
     app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
     errors.install(app)
-    if hosts is None and auth == "local":
-        hosts = LOOPBACK_HOSTS
     limit = queue.config.max_payload_bytes + BODY_BYTES_BESIDE_PAYLOAD
     app.add_middleware(QuickCreate)
     app.add_middleware(Guard, max_body_bytes=limit, hosts=hosts)
     return app
+
+
+def _only_this_machine(hosts: Iterable[str] | None) -> Iterable[str]:
+    """The names of this machine that were given, or all of them; who answers for others needs tokens."""
+    if hosts is None:
+        return LOOPBACK_HOSTS
+    chosen = list(hosts)
+    foreign = foreign_hosts(chosen)
+    if foreign:
+        raise ConfigurationError(
+            f"auth='local' lets in whoever is on this machine, so it cannot answer for {', '.join(foreign)} as well: "
+            "others come through a proxy by that name; use auth='tokens'"
+        )
+    return chosen
 
 
 async def _serve_description(request: Request) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from fastapi import Request
 
 from tasklib.errors import ConfigurationError
 from tasklib.http.errors import Refused
+from tasklib.http.local import is_from_this_machine, sign_of_proxy
 from tasklib.http.tokens import TokenCheck
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations.tokens import Role
@@ -49,14 +50,21 @@ class Principal:
 
     name: str
     role: Role
+    caller: str = ""
+    """What tells callers of one name apart, such as a token's id; the name itself if left out."""
+
+    @property
+    def identity(self) -> str:
+        """Under what this caller's rates, idempotency keys and streams are counted."""
+        return self.caller or f"name:{self.name}"
 
 
 Authorize = Callable[[Request], "str | Principal | Awaitable[str | Principal | None] | None"]
 """The host application's own check: the caller's role, a Principal, or None for nobody."""
 
 Auth = Literal["tokens", "local"] | Authorize | None
-"""`tokens`: every request brings one.  `local`: open to this machine until the first token exists.  A function: the
-application around us decides.  None: no check here at all."""
+"""`tokens`: every request brings one.  `local`: open to this machine itself, not to what a proxy on it passes on, until
+the first token exists.  A function: the application around us decides.  None: no check here at all."""
 
 
 class Identify(Protocol):
@@ -96,15 +104,26 @@ async def authorize(request: Request) -> None:
         return
     principal = await request.app.state.identify(request)
     if principal is None:
-        raise Refused(
-            401,
-            "token-required",
-            "a valid token is needed: send the header `Authorization: Bearer tl_…`; make one by: tasklib token create",
-            headers={"WWW-Authenticate": 'Bearer realm="tasklib"'},
-        )
-    if permission is None or permission not in GRANTS[principal.role]:
-        raise Refused(403, "forbidden", f"the role {principal.role} may not do this; it needs: {permission}")
+        raise _unknown(request)
     request.state.principal = principal
+    require(request, permission)
+
+
+def require(request: Request, permission: Permission | None, what: str = "this") -> None:
+    """Refuse the request unless its caller may do this: for a part of it that needs more than its route does."""
+    principal = principal_of(request)
+    if permission is None or permission not in GRANTS[principal.role]:
+        raise Refused(
+            403, "forbidden", f"the role {principal.role} may not do {what}; it needs the permission: {permission}"
+        )
+
+
+def _unknown(request: Request) -> Refused:
+    said = "a valid token is needed: send the header `Authorization: Bearer tl_…`; make one by: tasklib token create"
+    proxy = sign_of_proxy(request) if request.app.state.opens_to_this_machine else None
+    if proxy is not None:
+        said += f"; without tokens only this machine itself gets in, and this request came by a proxy ({proxy})"
+    return Refused(401, "token-required", said, headers={"WWW-Authenticate": 'Bearer realm="tasklib"'})
 
 
 def principal_of(request: Request) -> Principal:
@@ -149,7 +168,7 @@ class Bearer:
         self._open_without = open_without
 
     async def __call__(self, request: Request) -> Principal | None:
-        """The token's holder; with no token anywhere, and open to that, whoever is on this machine."""
+        """The token's holder; with no token anywhere, and open to that, who asks directly from this machine."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             secret = secret.strip()
@@ -157,8 +176,8 @@ class Bearer:
             secret = request.cookies.get(cookie_name(request), "") if "cookie" in request.headers else ""
         if secret:
             token = await self.check.find(secret)
-            return None if token is None else Principal(token.name, token.role)
-        if self._open_without and not await self.check.any_exists():
+            return None if token is None else Principal(token.name, token.role, f"token:{token.id}")
+        if self._open_without and is_from_this_machine(request) and not await self.check.any_exists():
             return Principal("local", Role.ADMIN)
         return None
 

@@ -14,7 +14,7 @@ from tasklib.http.inputs import BulkAction, CreateTasks
 from tasklib.http.schemas import CreatedMany
 from tasklib.http.service import Service
 from tasklib.http.tasks import IdempotencyKey
-from tasklib.http.throttle import allow_submission
+from tasklib.http.throttle import allow_creation
 from tasklib.manage import Manage
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
@@ -35,7 +35,7 @@ async def create_many(
     body: CreateTasks, request: Request, response: Response, idempotency_key: IdempotencyKey = None
 ) -> CreatedMany:
     """Store up to 1000 tasks, all or none."""
-    allow_submission(request, len(body.tasks))
+    allow_creation(request, body.tasks)
     repeated = next((n for n, each in enumerate(body.tasks) if each.options.repeat is not None), None)
     if repeated is not None:
         field = f"tasks[{repeated}].options.repeat"
@@ -43,8 +43,8 @@ async def create_many(
     if idempotency_key is None:
         outcome = await create_tasks(changing(request, lambda made: {"count": len(made.tasks)}), body.tasks)
     else:
-        key = f"{principal_of(request).name}/{idempotency_key}"
-        outcome = await create_once(changing(request, once_told), body.tasks, key)
+        caller = principal_of(request).identity
+        outcome = await create_once(changing(request, once_told), body.tasks, idempotency_key, caller)
     if outcome.repeated:
         response.headers["Idempotent-Replayed"] = "true"
     return CreatedMany(tasks=outcome.tasks)

@@ -102,8 +102,8 @@ async def create_schedule(queue: TaskQueue, body: CreateTask) -> Outcome:
     return Outcome(True, CreatedSchedule.of(schedule))
 
 
-async def create_once(queue: TaskQueue, bodies: Sequence[CreateTask], key: str) -> Outcome:
-    """Store tasks, all or none, once under the key however often they are sent."""
+async def create_once(queue: TaskQueue, bodies: Sequence[CreateTask], key: str, caller: str) -> Outcome:
+    """Store tasks, all or none, once under the caller's key however often they are sent."""
     new, now = [_new(queue, body) for body in bodies], queue.clock.now()
     fingerprint = _digest([body.model_dump(mode="json") for body in bodies])
 
@@ -111,7 +111,8 @@ async def create_once(queue: TaskQueue, bodies: Sequence[CreateTask], key: str) 
         stored = yield from _store(new, now)
         return {"made": stored.made, "tasks": [each.model_dump(mode="json", by_alias=False) for each in stored.tasks]}
 
-    once: Once = await queue.database.arun(lambda: do_once(key, fingerprint, work, now))
+    # A key has no space in it, so that no caller can write another one's.
+    once: Once = await queue.database.arun(lambda: do_once(f"{caller} {key}", fingerprint, work, now))
     if once.answer is None:
         raise Refused(
             409, "idempotency-conflict", f"the key {key!r} was used for another request; use a new one for each request"

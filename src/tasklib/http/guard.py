@@ -13,7 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.http.errors import Refused, problem
 
-LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SECURITY_HEADERS: Final = {
     "Content-Security-Policy": (

@@ -11,6 +11,7 @@ from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.errors import Refused, problems
 from tasklib.http.schedule_schemas import CreateSchedule, PutSchedule, Ran, Schedule, Schedules
 from tasklib.http.service import Queue, redactor_of
+from tasklib.http.throttle import allow_submission
 from tasklib.queue import TaskQueue
 from tasklib.schedule import Schedule as Stored
 
@@ -72,9 +73,12 @@ async def resume_schedule(name: str, request: Request, queue: Queue) -> Schedule
     return await _required(queue, name)
 
 
-@router.post("/{name}/run", status_code=201, responses=problems(401, 403, 404, 409, 503), **needs(Permission.OPERATE))
+@router.post(
+    "/{name}/run", status_code=201, responses=problems(401, 403, 404, 409, 429, 503), **needs(Permission.OPERATE)
+)
 async def run_schedule(name: str, request: Request) -> Ran:
     """Make a task of the schedule at once, beside its ticks."""
+    allow_submission(request)
     queue = changing(request, lambda made: made and {"id": str(made.id)})
     made = await queue.arun_schedule(name) if _storable(name) else None
     if made is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 import uvicorn
 from fastapi import FastAPI
@@ -11,10 +12,18 @@ from fastapi import FastAPI
 class Server(uvicorn.Server):
     """uvicorn with what every such service has in common.
 
-    uvicorn waits until each answer has ended, and a stream of events never does: so it is ended from here.
+    uvicorn waits until each answer has ended, and a stream of events never does: so it is ended from here. From where a
+    request comes is what the connection says, or a proxy that is trusted.
     """
 
-    def __init__(self, app: FastAPI, *, grace_seconds: int, log_level: str | None = None) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        *,
+        grace_seconds: int,
+        log_level: str | None = None,
+        trusted_proxies: Sequence[str] = (),
+    ) -> None:
         settings = uvicorn.Config(
             app,
             log_config=None,
@@ -23,6 +32,9 @@ class Server(uvicorn.Server):
             server_header=False,
             lifespan="off",
             ws="none",
+            # Else anybody on this machine could say from where a request comes.
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=list(trusted_proxies),
             timeout_graceful_shutdown=grace_seconds,
         )
         super().__init__(settings)

@@ -29,7 +29,7 @@ from tasklib.http.schemas import (
     status_of,
 )
 from tasklib.http.service import NOT_MODIFIED, Counts, Gaps, Service, conditional
-from tasklib.http.throttle import allow_submission
+from tasklib.http.throttle import allow_creation, allow_submission
 from tasklib.manage import Manage
 from tasklib.queue import TaskQueue
 from tasklib.task import TaskState
@@ -66,18 +66,18 @@ async def create_task(body: CreateTask, request: Request, idempotency_key: Idemp
     """Store a task; with `options.repeat`, one that runs again and again."""
     if body.options.repeat is None and idempotency_key is None:
         return await store_task(body, request)
-    allow_submission(request)
+    allow_creation(request, [body])
     if body.options.repeat is not None:
         made = await create_schedule(changing(request, lambda made: {"schedule": made.name}), body)
         return _created(made, request)
     queue: TaskQueue = changing(request, once_told)
-    key = f"{principal_of(request).name}/{idempotency_key}"
-    return _created(await create_once(queue, [body], key), request)
+    assert idempotency_key is not None
+    return _created(await create_once(queue, [body], idempotency_key, principal_of(request).identity), request)
 
 
 async def store_task(body: CreateTask, request: Request) -> Response:
     """Store one task."""
-    allow_submission(request)
+    allow_creation(request, [body])
     creator: Creator = request.app.state.creator
     return _created(await creator.create(body, lambda made: note_made(request, "create_task", made)), request)
 

@@ -74,8 +74,9 @@ class RunsTasks(QueueBase):
         """The HTTP service of this queue, to be served or mounted: `app.mount("/tasks", queue.asgi(auth="tokens"))`.
 
         `auth` has no default.  "tokens": every request brings one, made by `tasklib token create`.  "local": open to
-        this machine until the first token exists.  A function of the request: the caller's role, or None to refuse.
-        None: nothing is checked here, because the application around it does.
+        this machine itself until the first token exists, not through a proxy and under no other name.  A function of
+        the request: the caller's role, or None to refuse.  None: nothing is checked here, because the application
+        around it does.
         """
         try:
             # Found by name: the layers below the service know nothing of it.

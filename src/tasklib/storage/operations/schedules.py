@@ -141,7 +141,7 @@ def _at(task: NewTask, plan: Plan, tick: datetime) -> NewTask:
     """The task of one tick: due at the tick, spread by the schedule's jitter, one at a time if it says so."""
     delay = random.uniform(0, plan.jitter) if plan.jitter else 0.0
     headers = {**task.headers, "schedule": plan.name, "tick": tick.isoformat()}
-    unique = f"schedule:{plan.name}" if plan.overlap == "skip" else task.unique_key
+    unique = plan.unique_key if plan.overlap == "skip" else task.unique_key
     return replace(
         task,
         run_at=tick + timedelta(seconds=delay),

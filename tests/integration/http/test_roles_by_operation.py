@@ -1,0 +1,82 @@
+"""A role is checked by what a request does, not by the route it comes in on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tasklib.storage.operations import tokens
+from tasklib.storage.operations.tokens import Role
+from tests.fixtures.queues import Face
+from tests.integration.http.conftest import Client
+
+pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+
+Enter = Callable[..., Client]
+
+
+@pytest.fixture
+def enter(queue: Face) -> Iterator[Enter]:
+    """Makes a client with a token of its own."""
+    clients: list[Client] = []
+    apps: list[Any] = []
+
+    def entered(role: str, name: str = "ada", **settings: Any) -> Client:
+        if settings:
+            queue.plain.config = queue.plain.config.with_(**settings)
+        if not apps:
+            apps.append(queue.plain.asgi(auth="tokens"))
+        made = queue.do(lambda: tokens.create_token(name, Role(role), now=queue.now))
+        clients.append(Client(queue, apps[0], Authorization=f"Bearer {made.secret}"))
+        return clients[-1]
+
+    yield entered
+    for client in clients:
+        client.close()
+
+
+BEYOND = [
+    {"repeat": {"every": 1, "name": "nightly"}},
+    {"repeat": {"every": 1}},
+    {"uniqueKey": "k", "onConflict": "replace"},
+    {"uniqueKey": "schedule:nightly"},
+]
+
+
+@pytest.mark.parametrize("options", BEYOND, ids=lambda options: "-".join(map(str, options.values())))
+def test_a_producer_adds_tasks_and_changes_nothing_that_is_there(
+    queue: Face, enter: Enter, options: dict[str, Any]
+) -> None:
+    queue.add_schedule("nightly", task="job", cron="0 3 * * *", kwargs={"mine": True}, overlap="skip")
+    queue.enqueue("job", {"mine": True}, unique_key="k")
+    before = [queue.sql(f"SELECT * FROM {table}") for table in ("tasks", "tasklib_schedules")]
+    producer = enter("producer")
+    body = {"type": "job", "payload": {"mine": False}, "options": options}
+
+    for path, sent in (("/api/tasks", body), ("/tasks", body), ("/api/tasks/batch", {"tasks": [body]})):
+        for headers in ({}, {"Idempotency-Key": "once"}, {"Content-Type": "application/json; charset=utf-8"}):
+            assert producer.post(path, sent, headers=headers).status_code == 403
+    assert [queue.sql(f"SELECT * FROM {table}") for table in ("tasks", "tasklib_schedules")] == before
+    assert producer.post("/api/tasks", {**body, "options": {"uniqueKey": "k"}}).status_code == 200
+    assert enter("operator").post("/api/tasks", body).is_success
+
+
+def test_rates_and_idempotency_keys_belong_to_the_token_and_not_to_its_name(enter: Enter) -> None:
+    one, two = enter("producer", submit_rate_limit=1.0), enter("producer")
+    key = {"Idempotency-Key": "k"}
+
+    made = [each.post("/api/tasks", {"type": f"job-{n}"}, headers=key) for n, each in enumerate((one, two))]
+    assert [each.status_code for each in made] == [201, 201]
+    assert made[0].json()["id"] != made[1].json()["id"]
+    refused = one.post("/api/tasks", {"type": "job"})
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+
+
+def test_running_a_schedule_now_is_a_submission(queue: Face, enter: Enter) -> None:
+    queue.add_schedule("nightly", task="job", cron="0 3 * * *")
+    operator = enter("operator", submit_rate_limit=1.0)
+
+    assert operator.post("/api/schedules/nightly/run").status_code == 201
+    assert operator.post("/api/schedules/nightly/run").status_code == 429
