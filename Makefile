@@ -32,8 +32,12 @@ demo:  ## see tasklib at work on this machine (DEMO_SECONDS=10 ends it by itself
 	$(call bootstrap,runtime)
 	@$(VENV) -m tasklib demo $(ARGS)
 
-test: setup  ## run all tests, on SQLite and PostgreSQL (MATRIX=full: in every combination)
+test: setup  ## run all tests; MATRIX=full: in every combination; VERSIONS=all: on every Python and PostgreSQL found
+ifeq ($(VERSIONS),all)
+	@$(VENV) -m tools.versions $(ARGS)
+else
 	@$(VENV) -m tools.run_tests $(ARGS)
+endif
 
 check: setup  ## check format, lint, types, import direction, SQL, docs and generated files
 	@$(VENV) -m tools.check $(ARGS)
@@ -55,5 +59,5 @@ pin: setup  ## move constraints.txt to the newest versions
 	@$(VENV) -m tools.pin
 
 clean:  ## remove .venv, caches and builds
-	rm -rf .venv dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis dashboard/node_modules src/tasklib/http/static
+	rm -rf .venv .versions dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis dashboard/node_modules src/tasklib/http/static
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,7 +11,7 @@ from tasklib import TaskState
 from tasklib.lifecycle import Ending
 from tests.fixtures.queues import Face, Instance
 
-MOMENT = timedelta(milliseconds=900)
+MOMENT = timedelta(seconds=4)
 """The real time a few statements may take; the queue's clock stands still meanwhile."""
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -100,6 +102,33 @@ def test_a_resource_may_have_a_type_that_is_imported_for_type_checkers_only():
     (parameter,) = read_parameters(job, "job")
 
     assert (parameter.role, parameter.resource) == (Role.RESOURCE, "main")
+
+
+@pytest.mark.parametrize("quote", ["'", ""] if sys.version_info >= (3, 14) else ["'"])
+def test_types_for_type_checkers_only_need_no_future_import(quote: str):
+    """From Python 3.14 on, such annotations need no quotes either."""
+    program = """
+from typing import TYPE_CHECKING, Annotated
+from tasklib import Resource, TaskQueue
+if TYPE_CHECKING:
+    from nowhere import Engine
+    from tasklib import TaskContext
+
+with TaskQueue("sqlite:///:memory:") as queue:
+    @queue.on_startup
+    def open_database(state):
+        state.db = "open"
+
+    @queue.task
+    def job(n: int, ctx: ~TaskContext~, db: ~Annotated[Engine, Resource()]~) -> list:
+        return [n, ctx.attempt, db]
+
+    task_id = job.submit(7)
+    queue.process_batch()
+    print(queue.get(task_id).result["value"])
+"""
+    answer = subprocess.run([sys.executable, "-c", program.replace("~", quote)], capture_output=True, text=True)
+    assert answer.stdout == "[7, 1, 'open']\n", answer.stderr
 
 
 def test_an_annotation_that_is_no_expression_is_refused_at_once():

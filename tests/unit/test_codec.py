@@ -507,4 +507,4 @@ def test_a_value_whose_repr_fails_is_shown_by_its_type():
 
 
 def test_a_giant_integer_can_be_shown():
-    assert shown(10**5000) == "<int>"
+    assert shown(10**5000).startswith("<int")  # from Python 3.14 on with the number of its digits

