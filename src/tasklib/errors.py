@@ -16,6 +16,7 @@
     ├── WaitTimeout                 the task did not finish in time (also TimeoutError)
     ├── StorageError                the database said no
     │   ├── DatabaseUnavailable     cannot be reached, or the connection broke
+    │   │   └── DatabaseReplaced    the SQLite file was deleted or replaced while it was open
     │   ├── DatabaseBusy            SQLite's one writer stayed taken
     │   ├── DatabaseFull            no room left to write
     │   ├── PermissionDenied        the database role may not do this
@@ -183,6 +184,10 @@ class StorageError(TaskLibError):
 
 class DatabaseUnavailable(StorageError):
     """The database cannot be reached, or the connection broke before an answer came."""
+
+
+class DatabaseReplaced(DatabaseUnavailable):
+    """The SQLite file was deleted or replaced while this process had it open."""
 
 
 class DatabaseBusy(StorageError):

@@ -13,6 +13,7 @@ from tasklib.doctor.looking import look
 from tasklib.errors import ForeignTable, SchemaError, SchemaTooNew, StorageError
 from tasklib.queue import TaskQueue
 from tasklib.storage.sqlite.database import OLDEST, SqliteDatabase
+from tasklib.storage.sqlite.files import find_replaced, has_write_ahead_log
 
 
 def examine(config: Config, patience: Patience | None = None, *, clock: Clock | None = None) -> list[Finding]:
@@ -21,6 +22,9 @@ def examine(config: Config, patience: Patience | None = None, *, clock: Clock | 
         return [_old_sqlite()]
     # It migrates nothing, and gets through whatever stands between it and the server.
     with TaskQueue(config.with_(auto_migrate=False, prepare_statements=False), clock=clock) as queue:
+        replaced = _replaced(queue)
+        if replaced is not None:
+            return [replaced]
         try:
             seen = queue.database.run(lambda: look(queue.database.dialect, queue.clock.now()))
         except SchemaError as error:
@@ -48,7 +52,18 @@ def _remedy_of(error: SchemaError) -> str:
 
 
 def _has_log(queue: TaskQueue) -> bool:
-    return not isinstance(queue.database, SqliteDatabase) or queue.database.has_write_ahead_log()
+    return not isinstance(queue.database, SqliteDatabase) or has_write_ahead_log(queue.database.path)
+
+
+def _replaced(queue: TaskQueue) -> Finding | None:
+    """Looked at before the file is opened, which would make a new one where the old one was deleted."""
+    found = find_replaced(queue.database.path) if isinstance(queue.database, SqliteDatabase) else None
+    if found is None:
+        return None
+    process, is_there = found
+    how = "replaced by another" if is_there else "deleted"
+    text = f"the SQLite file was {how} while process {process} was using it, which refuses to go on with the old one"
+    return Finding(Fault.REPLACED_FILE, text, "put the old file back, or restart every program that uses it")
 
 
 def _not_wal(error: StorageError) -> Finding:

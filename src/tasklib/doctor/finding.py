@@ -11,6 +11,7 @@ class Fault(StrEnum):
 
     OLD_SQLITE = "old-sqlite"
     NOT_WAL = "not-wal"
+    REPLACED_FILE = "replaced-file"
     SCHEMA_BEHIND = "schema-behind"
     POOLER_PREPARED = "pooler-prepared"
     POOLER_LISTEN = "pooler-listen"

@@ -8,31 +8,35 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from tasklib.config import Config
 from tasklib.context import TaskContext, current_context
-from tasklib.errors import ConfigurationError, ContextError, DatabaseBusy, DatabaseUnavailable, StorageError
+from tasklib.errors import ConfigurationError, DatabaseBusy, DatabaseUnavailable, StorageError
 from tasklib.storage.database import Listener, Transaction
-from tasklib.storage.drive import ROLLBACK, run_blocking, steps
+from tasklib.storage.drive import run_blocking, steps
+from tasklib.storage.forking import notice_forks
 from tasklib.storage.sqlite import schema
-from tasklib.storage.sqlite.dialect import SqliteDialect, execute, translate
+from tasklib.storage.sqlite.across_forks import Connection, Use, close_inherited
+from tasklib.storage.sqlite.dialect import SqliteDialect, translate
+from tasklib.storage.sqlite.file_identity import FileIdentity
+from tasklib.storage.sqlite.files import journal_mode, lock_path, path_of
 from tasklib.storage.sqlite.gate import WriterGate
 from tasklib.storage.sqlite.lending import LentConnection, Loan
+from tasklib.storage.sqlite.session import Session
 from tasklib.storage.sqlite.watcher import SqliteWatcher
-from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, T
 
 OLDEST = (3, 40, 0)
 CHECKPOINT_BYTES = 4 << 20
 """Size of the write-ahead log from which a commit also checkpoints."""
 READERS = 4
 
-C = TypeVar("C", bound=sqlite3.Connection)
+C = TypeVar("C", bound=Connection)
 
 _CONNECTION_SQL = (Path(__file__).parent / "connection.sql").read_text("utf-8")
 
@@ -49,16 +53,27 @@ class SqliteDatabase:
                 "or use PostgreSQL"
             )
         self._config = config
-        self.path = _path_of(config.database_url)
-        lock_file = None if self.path is None else self.path.with_name(self.path.name + "-lock")
-        self.gate = WriterGate(lock_file, config.busy_timeout_seconds)
-        self.watcher = SqliteWatcher(None if self.path is None else self._connect)
-        self._open_lock = threading.Lock()
+        self.path = path_of(config.database_url)
+        self.file = FileIdentity(self.path)
+        self.gate = WriterGate(
+            None if self.path is None else lock_path(self.path), config.busy_timeout_seconds, lambda: self.file.mark
+        )
+        self.watcher = SqliteWatcher(None if self.path is None else self._connect, self.path)
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
+        self._start_anew()
+        notice_forks(self)
+
+    def _start_anew(self) -> None:
+        self._open_lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._single_threads: dict[str, ThreadPoolExecutor] = {}
-        self._process = os.getpid()
+        self.process = os.getpid()
+
+    def forget_parent(self) -> None:
+        """A forked child opens connections of its own; see across_forks.py."""
+        self._writer, self._readers = None, []
+        self._start_anew()
 
     def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation in this thread."""
@@ -81,7 +96,9 @@ class SqliteDatabase:
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside the caller's transaction, awaiting."""
-        if not self._is_open:
+        if self._is_open:
+            self.file.check()
+        else:
             await asyncio.to_thread(self._opened_beside)
         from tasklib.storage.enlist import enlist
 
@@ -96,7 +113,7 @@ class SqliteDatabase:
         """
         writer = self._opened()
         connection = writer if isinstance(writer, LentConnection) else self._connect_as(LentConnection)
-        session = _Session(self, connection)
+        session = Session(self, connection)
 
         def undo() -> None:
             if connection is writer:
@@ -114,7 +131,7 @@ class SqliteDatabase:
             session.close()
             if connection is writer:
                 connection.row_factory, connection.text_factory = None, str
-            else:
+            elif not session.is_inherited:
                 connection.close()
 
     @asynccontextmanager
@@ -154,14 +171,14 @@ class SqliteDatabase:
             except BaseException:
                 connection.close()
                 raise
+            self.file.note()
             self._writer = connection  # a database in memory would be gone with its connection
             return applied
 
     def __del__(self) -> None:
         # A queue that nobody closed: Python 3.13 and later warn of every connection left to the garbage collector.
         try:
-            connections = [*self._readers, self._writer] if os.getpid() == self._process else []
-            for connection in connections:
+            for connection in (*self._readers, self._writer):
                 if connection is not None:
                     connection.close()
         except Exception:  # noqa: BLE001  half-made, or the interpreter is going and has taken our modules away
@@ -182,8 +199,9 @@ class SqliteDatabase:
             # The last connection to close checkpoints, which is a write like any other.
             self.gate.acquire()
             try:
-                for connection in connections:
-                    connection.close()
+                with Use(self.path):
+                    for connection in connections:
+                        connection.close()
             finally:
                 self.gate.release()
 
@@ -192,7 +210,7 @@ class SqliteDatabase:
         await asyncio.to_thread(self.close)
 
     def _run(self, make: Callable[[], Operation[T]], is_lent_here: bool) -> T:
-        session = _Session(self, self._opened(), is_lent_here)
+        session = Session(self, self._opened(), is_lent_here)
         try:
             return run_blocking(steps(make(), translate), session.execute)
         finally:
@@ -205,21 +223,19 @@ class SqliteDatabase:
 
     @property
     def _is_open(self) -> bool:
-        return self._writer is not None and self._process == os.getpid()
+        return self._writer is not None
 
     def _opened(self) -> sqlite3.Connection:
         """The writer's connection, opened and its schema checked the first time."""
-        if self._writer is not None and self._process == os.getpid():
+        if self._writer is not None:
             return self._writer
         with self._open_lock:
-            if self._process != os.getpid():
-                # Connections do not survive a fork; closing them here would release the parent's locks.
-                self._writer, self._readers, self._threads, self._process = None, [], None, os.getpid()
-                self._single_threads = {}
             if self._writer is None:
                 connection = self._connect()
                 try:
-                    if schema.needs_migration(connection, allowed=self._config.auto_migrate):
+                    with Use(self.path):
+                        needed = schema.needs_migration(connection, allowed=self._config.auto_migrate)
+                    if needed:
                         self._in_turn(connection)
                 except sqlite3.Error as error:
                     connection.close()
@@ -227,6 +243,7 @@ class SqliteDatabase:
                 except BaseException:
                     connection.close()
                     raise
+                self.file.note()
                 self._writer = connection
             return self._writer
 
@@ -234,6 +251,7 @@ class SqliteDatabase:
         """The same beside a transaction of the caller, which is in the way if the tables must be made first."""
         try:
             self._opened()
+            self.file.check()
         except DatabaseBusy as error:
             raise DatabaseBusy(
                 "the queue was used for the first time inside this transaction, which keeps it from making its tables; "
@@ -243,7 +261,8 @@ class SqliteDatabase:
     def _in_turn(self, connection: sqlite3.Connection) -> list[str]:
         self.gate.acquire()
         try:
-            return schema.migrate(connection)
+            with Use(self.path):
+                return schema.migrate(connection)
         except sqlite3.Error as error:
             raise translate(error) from error
         finally:
@@ -257,9 +276,17 @@ class SqliteDatabase:
 
     def _connect(self) -> sqlite3.Connection:
         """A new connection; that of a database in memory can be lent, because it is the only one."""
-        return self._connect_as(LentConnection if self.path is None else sqlite3.Connection)
+        return self._connect_as(LentConnection if self.path is None else Connection)
 
     def _connect_as(self, kind: type[C]) -> C:
+        close_inherited(self.path)
+        with Use(self.path):
+            connection = self._connect_now(kind)
+        if self.path is not None:
+            connection.opened(self.path)
+        return connection
+
+    def _connect_now(self, kind: type[C]) -> C:
         target = ":memory:" if self.path is None else str(self.path)
         connection = None
         try:
@@ -286,7 +313,7 @@ class SqliteDatabase:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        if self.path is not None and _journal_mode(connection) != "wal":
+        if self.path is not None and journal_mode(connection) != "wal":
             self._use_write_ahead_log(connection)
         # Commits survive a power cut; checkpoints are done in turn, see gate.py.
         connection.execute("PRAGMA synchronous = FULL")
@@ -300,7 +327,7 @@ class SqliteDatabase:
         deadline = time.monotonic() + self._config.busy_timeout_seconds
         self.gate.acquire()
         try:
-            while (mode := _journal_mode(connection, "= WAL")) is None and time.monotonic() < deadline:
+            while (mode := journal_mode(connection, "= WAL")) is None and time.monotonic() < deadline:
                 time.sleep(0.005)
         finally:
             self.gate.release()
@@ -312,15 +339,8 @@ class SqliteDatabase:
         if mode != "wal":
             raise StorageError(f"{self.path} cannot use a write-ahead log (got {mode}); is it on a network disk?")
 
-    def has_write_ahead_log(self) -> bool:
-        """False if the file is kept in another way; asking changes nothing."""
-        if self.path is None or not self.path.exists():
-            return True
-        with closing(sqlite3.connect(self.path)) as connection, suppress(sqlite3.Error):
-            return _journal_mode(connection) == "wal"
-        return True
-
     def reader(self) -> sqlite3.Connection:
+        self.file.check("nothing was read")
         with self._open_lock:
             return self._readers.pop() if self._readers else self._connect()
 
@@ -344,16 +364,6 @@ class SqliteDatabase:
                 writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
-def _journal_mode(connection: sqlite3.Connection, change: str = "") -> str | None:
-    """The file's mode, after the change if one is asked for; None while another connection stands in its way."""
-    try:
-        return str(connection.execute(f"PRAGMA journal_mode {change}").fetchone()[0])
-    except sqlite3.OperationalError as error:
-        if change and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-            return None
-        raise
-
-
 class _Transaction:
     """A connection with a transaction open, lent to the user's code."""
 
@@ -369,115 +379,8 @@ class _Transaction:
         return self.run(make)
 
 
-class _Session:
-    """The connection side of one operation: reads beside the writer, and writes in turn."""
-
-    def __init__(self, database: SqliteDatabase, writer: sqlite3.Connection, is_lent_here: bool = False) -> None:
-        self._database = database
-        self._writer = writer
-        self._is_lent_here = is_lent_here
-        self._writing = False
-        self._changes = 0
-
-    def execute(self, statement: Statement) -> Sequence[Row]:
-        match statement.name:
-            case BEGIN.name:
-                self._begin()
-                return ()
-            case COMMIT.name:
-                self._end("COMMIT")
-                return ()
-            case ROLLBACK.name:
-                self._end("ROLLBACK")
-                return ()
-            case _:
-                return self._run(statement)
-
-    def execute_translated(self, statement: Statement) -> None:
-        """Begin or end outside an operation, with errors as ours."""
-        try:
-            self.execute(statement)
-        except sqlite3.Error as error:
-            raise translate(error) from error
-
-    def _run(self, statement: Statement) -> Sequence[Row]:
-        if self._writing:
-            return execute(self._writer, statement.name, statement.params)
-        if self._database.path is None or SqliteDialect().statements[statement.name].writes:
-            return self._alone(statement)
-        return self._read(statement)
-
-    def close(self) -> None:
-        if self._writing:
-            self._end("ROLLBACK")
-
-    def _begin(self) -> None:
-        if self._is_lent_here:
-            raise ContextError(
-                "this would wait for the very transaction it is called in: a transactional task has SQLite's only "
-                "writer; inside one submit tasks, and do the rest in a task that you submit"
-            )
-        self._database.gate.acquire()
-        try:
-            self._writer.execute("BEGIN IMMEDIATE")
-        except BaseException:
-            self._database.gate.release()
-            raise
-        self._writing = True
-        self._changes = self._writer.total_changes
-
-    def _end(self, how: str) -> None:
-        changed = self._writer.total_changes != self._changes
-        try:
-            try:
-                if how == "COMMIT" or self._writer.in_transaction:  # SQLite undoes some by itself
-                    self._writer.execute(how)
-                self._database.committed(self._writer)
-            except sqlite3.Error:
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
-                raise
-        finally:
-            self._writing = False
-            self._database.gate.release()
-        if how == "COMMIT" and changed:
-            self._database.watcher.tell()
-
-    def _alone(self, statement: Statement) -> Sequence[Row]:
-        self._begin()
-        try:
-            rows = execute(self._writer, statement.name, statement.params)
-        except BaseException:
-            self._end("ROLLBACK")
-            raise
-        self._end("COMMIT")
-        return rows
-
-    def _read(self, statement: Statement) -> Sequence[Row]:
-        reader = self._database.reader()
-        try:
-            return execute(reader, statement.name, statement.params)
-        finally:
-            self._database.give_back(reader)
-
-
 def _give_back(block: AbstractContextManager[Transaction], turn: Future[Transaction]) -> None:
     """Undo a transaction whose turn came when nobody waited for it any more."""
     if not turn.cancelled() and turn.exception() is None:
         late = asyncio.CancelledError()
         block.__exit__(type(late), late, None)
-
-
-def _path_of(url: str) -> Path | None:
-    """The file a URL names, or None for a database in memory."""
-    rest = unquote(url.partition("?")[0].removeprefix("sqlite:"))
-    if rest in ("///:memory:", "//:memory:", ":memory:", "//"):
-        return None
-    if not rest.startswith("///") or rest == "///":
-        raise ConfigurationError(
-            f"a SQLite URL is sqlite:///file.db, sqlite:////absolute/file.db or sqlite:///:memory:, got {url!r}"
-        )
-    path = Path(rest.removeprefix("///")).absolute()
-    if not path.parent.is_dir():
-        raise DatabaseUnavailable(f"the folder {path.parent} of the SQLite file {path.name} does not exist; create it")
-    return path

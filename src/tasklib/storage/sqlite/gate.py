@@ -7,26 +7,34 @@ every checkpoint of ours happens in turn, under a lock file beside the database.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
-from tasklib.errors import DatabaseBusy, DatabaseUnavailable
+from tasklib.errors import DatabaseBusy
+from tasklib.storage.forking import notice_forks
+from tasklib.storage.sqlite.lock_file import LockFile, last_writer
 
 
 class WriterGate:
     """Hands the turn to write to one holder at a time."""
 
-    def __init__(self, path: Path | None, timeout_seconds: float) -> None:
+    def __init__(self, path: Path | None, timeout_seconds: float, mark: Callable[[], str] = str) -> None:
+        """`mark` says which file this process writes to, for those who find it replaced."""
         self._path = path
         self._timeout = timeout_seconds
+        self._mark = mark
+        self.forget_parent()
+        notice_forks(self)
+
+    def forget_parent(self) -> None:
+        """Nobody has the turn among the threads of a forked child, whoever had it in the parent."""
         self._mutex = threading.Lock()
         self._queue: deque[threading.Event] = deque()
         self._taken = False
-        self._descriptor = -1
+        self._held: LockFile | None = None
 
     def acquire(self) -> None:
         """Wait for the turn; raises DatabaseBusy, naming the holder, when it does not come in time."""
@@ -35,16 +43,16 @@ class WriterGate:
         if self._path is None:
             return
         try:
-            self._acquire_among_processes(self._path, deadline)
+            self._held = self._acquire_among_processes(self._path, deadline)
         except BaseException:
             self._release_among_threads()
             raise
 
     def release(self) -> None:
         """Pass the turn on."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        held, self._held = self._held, None
+        if held is not None:
+            held.release()
         self._release_among_threads()
 
     def _acquire_among_threads(self, deadline: float) -> None:
@@ -72,42 +80,42 @@ class WriterGate:
             else:
                 self._taken = False
 
-    def _acquire_among_processes(self, path: Path, deadline: float) -> None:
-        descriptor = _open(path)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            descriptor = self._wait_in_line(descriptor, path, deadline)
-        self._descriptor = descriptor
-        os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
+    def _acquire_among_processes(self, path: Path, deadline: float) -> LockFile:
+        while True:
+            file = LockFile(path)
+            if not file.lock(wait=False):
+                self._wait_in_line(file, path, deadline)
+            if file.is_current():
+                file.sign(self._mark())
+                return file
+            file.release()  # deleted while we waited: whoever comes now locks another one
 
-    def _wait_in_line(self, descriptor: int, path: Path, deadline: float) -> int:
+    def _wait_in_line(self, file: LockFile, path: Path, deadline: float) -> None:
         """Queue up in the kernel, which serves waiters in order; a wait that is given up releases itself later."""
-        waiting = _Waiting(descriptor)
+        waiting = _Waiting(file)
         threading.Thread(target=waiting.run, name="tasklib-sqlite-wait", daemon=True).start()
         if not waiting.granted.wait(max(0.0, deadline - time.monotonic())) and waiting.give_up():
-            holder = _holder(path)
+            holder, _ = last_writer(path)
             raise DatabaseBusy(
                 f"process {holder or 'unknown'} has been writing to {path.name.removesuffix('-lock')} for "
                 f"{self._timeout:g} s; end its transaction, or raise busy_timeout_seconds"
             )
-        return descriptor
 
 
 class _Waiting:
     """One blocking wait for the lock file, which can be given up."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, file: LockFile) -> None:
+        self._file = file
         self._mutex = threading.Lock()
         self._given_up = False
         self.granted = threading.Event()
 
     def run(self) -> None:
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        self._file.lock(wait=True)
         with self._mutex:
             if self._given_up:
-                os.close(self._descriptor)
+                self._file.release()
             else:
                 self.granted.set()
 
@@ -116,17 +124,3 @@ class _Waiting:
         with self._mutex:
             self._given_up = not self.granted.is_set()
             return self._given_up
-
-
-def _open(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise DatabaseUnavailable(f"cannot open the lock file {path}: {error.strerror}; check the folder") from error
-
-
-def _holder(path: Path) -> str:
-    try:
-        return path.read_text("ascii", "replace").strip()
-    except OSError:
-        return ""

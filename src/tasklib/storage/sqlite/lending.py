@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from tasklib.errors import ContextError, DatabaseBusy
+from tasklib.storage.sqlite.across_forks import Connection
 
 SCRIPT: Final = "executescript(), which begins with a COMMIT,"
 
@@ -104,7 +105,7 @@ class Loan:
         )
 
 
-class LentConnection(sqlite3.Connection):
+class LentConnection(Connection):
     """A connection that is like any other while it is not lent."""
 
     loan: Loan | None = None

@@ -5,8 +5,11 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from tasklib.storage.database import Listener
+from tasklib.storage.forking import notice_forks
+from tasklib.storage.sqlite.across_forks import Use
 
 POLL_SECONDS = 0.02
 """How often the file is asked for its change counter: a few microseconds each time, no file is read."""
@@ -15,8 +18,14 @@ POLL_SECONDS = 0.02
 class SqliteWatcher:
     """Subscribers are called with `changed` after every commit."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection] | None) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection] | None, file: Path | None) -> None:
         self._connect = connect
+        self._file = file
+        self.forget_parent()
+        notice_forks(self)
+
+    def forget_parent(self) -> None:
+        """In a forked child nobody watches, and nobody has asked for it."""
         self._listeners: list[Listener] = []
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -64,7 +73,8 @@ class SqliteWatcher:
                 if not self._listeners:
                     continue
                 try:
-                    version = connection.execute("PRAGMA data_version").fetchone()
+                    with Use(self._file):
+                        version = connection.execute("PRAGMA data_version").fetchone()
                 except sqlite3.OperationalError:
                     continue
                 if version != seen:

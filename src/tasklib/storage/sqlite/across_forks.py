@@ -1,0 +1,127 @@
+"""SQLite in a process that forks.
+
+SQLite notes in its process's memory which locks the connections there hold.  A forked child has a copy of these notes
+but none of the locks: a connection of its own would take them for held, and be refused, or write beside its parent.  So
+a child closes what it has from its parent before it opens the file itself.  That is harmless while those connections
+are idle, and a fork waits a moment for it; a child forked in the middle of something can not use the file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from weakref import WeakSet
+
+from tasklib.errors import DatabaseUnavailable
+
+FORK_WAIT_SECONDS = 1.0
+"""How long a fork waits for what other threads do in SQLite; new work waits for the fork meanwhile."""
+
+
+class Connection(sqlite3.Connection):
+    """A connection to a file that a forked child knows of."""
+
+    file: Path | None = None
+
+    def opened(self, file: Path) -> None:
+        """Say which file this is a connection to."""
+        self.file = file
+        _forks.connections.add(self)
+
+
+class Use:
+    """While `with` lasts, or between begin and end, somebody is inside SQLite with this file."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+
+    def begin(self) -> None:
+        """Wait while the process forks."""
+        if self._file is not None:
+            with _forks.changed:
+                while _forks.is_forking:
+                    _forks.changed.wait()
+                _forks.uses[self] = (self._file, threading.get_ident())
+
+    def end(self) -> None:
+        """Nothing is left open."""
+        if self._file is not None:
+            with _forks.changed:
+                _forks.uses.pop(self, None)
+                if _forks.is_forking:
+                    _forks.changed.notify_all()
+
+    def __enter__(self) -> None:
+        self.begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+
+def close_inherited(file: Path | None) -> None:
+    """Close the parent's connections to this file, if this is a forked child; an error if it was using them."""
+    if file in _forks.used_by_parent:
+        raise DatabaseUnavailable(
+            f"this process was forked while its parent was in the middle of a transaction on {file}, and SQLite cannot "
+            "be used safely then; fork outside of transactional tasks, or start the process by spawn or forkserver"
+        )
+    for connection in [each for each in _forks.inherited if each.file == file]:
+        _forks.inherited.remove(connection)
+        sqlite3.Connection.close(connection)
+
+
+class _Forks:
+    """Everything that is open in this process, and what it has from its parent."""
+
+    def __init__(self) -> None:
+        self.connections: WeakSet[Connection] = WeakSet()
+        self.inherited: list[Connection] = []
+        self.used_by_parent: set[Path] = set()
+        self._start()
+
+    def _start(self) -> None:
+        self.changed = threading.Condition()
+        self.uses: dict[Use, tuple[Path, int]] = {}
+        self.is_forking = False
+
+    def before(self) -> None:
+        """Wait for the others; what this thread has open itself cannot end meanwhile."""
+        here = threading.get_ident()
+        with self.changed:
+            self.is_forking = True
+            deadline = time.monotonic() + FORK_WAIT_SECONDS
+            while any(thread != here for _, thread in self.uses.values()):
+                if not self.changed.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
+                    return
+
+    def after_in_parent(self) -> None:
+        with self.changed:
+            self.is_forking = False
+            self.changed.notify_all()
+
+    def after_in_child(self) -> None:
+        for connection in self.connections:
+            self.inherited.append(connection)
+            # Never closed by the garbage collector, nor at the interpreter's end: one with an open transaction would
+            # undo it in memory that both processes share.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        self.connections.clear()
+        self.used_by_parent.update(file for file, _ in self.uses.values())
+        self._start()
+
+
+_forks = _Forks()
+os.register_at_fork(
+    before=lambda: _forks.before(),
+    after_in_parent=lambda: _forks.after_in_parent(),
+    after_in_child=lambda: _forks.after_in_child(),
+)

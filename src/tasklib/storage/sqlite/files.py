@@ -1,0 +1,72 @@
+"""The files of a SQLite database: where a URL says it is, and what can be learned of it without opening it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import unquote
+
+from tasklib.errors import ConfigurationError, DatabaseUnavailable
+from tasklib.storage.sqlite.file_identity import mark_of
+from tasklib.storage.sqlite.lock_file import last_writer
+
+
+def path_of(url: str) -> Path | None:
+    """The file a URL names, or None for a database in memory."""
+    rest = unquote(url.partition("?")[0].removeprefix("sqlite:"))
+    if rest in ("///:memory:", "//:memory:", ":memory:", "//"):
+        return None
+    if not rest.startswith("///") or rest == "///":
+        raise ConfigurationError(
+            f"a SQLite URL is sqlite:///file.db, sqlite:////absolute/file.db or sqlite:///:memory:, got {url!r}"
+        )
+    path = Path(rest.removeprefix("///")).absolute()
+    if not path.parent.is_dir():
+        raise DatabaseUnavailable(f"the folder {path.parent} of the SQLite file {path.name} does not exist; create it")
+    return path
+
+
+def lock_path(path: Path) -> Path:
+    """The lock file beside the database."""
+    return path.with_name(path.name + "-lock")
+
+
+def journal_mode(connection: sqlite3.Connection, change: str = "") -> str | None:
+    """The file's mode, after the change if one is asked for; None while another connection stands in its way."""
+    try:
+        return str(connection.execute(f"PRAGMA journal_mode {change}").fetchone()[0])
+    except sqlite3.OperationalError as error:
+        if change and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            return None
+        raise
+
+
+def has_write_ahead_log(path: Path | None) -> bool:
+    """False if the file is kept in another way; asking changes nothing."""
+    if path is None or not path.exists():
+        return True
+    with closing(sqlite3.connect(path)) as connection, suppress(sqlite3.Error):
+        return journal_mode(connection) == "wal"
+    return True
+
+
+def find_replaced(path: Path | None) -> tuple[str, bool] | None:
+    """The living process that wrote last, if that was to a file which has this name no longer, and whether another
+    has it."""
+    if path is None:
+        return None
+    process, mark = last_writer(lock_path(path))
+    found = mark_of(path)
+    return (process, found is not None) if mark not in ("", found) and _lives(process) else None
+
+
+def _lives(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
