@@ -14,7 +14,7 @@ from tools.problems import ROOT, Problem, report
 LAYERS = {
     "pure": (
         "errors task lifecycle retry limits schedule explain fingerprint codec clock histogram redaction retention"
-        " config definition context"
+        " config definition context base_exceptions"
     ),
     "storage": "storage",
     "engine": (

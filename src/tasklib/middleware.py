@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tasklib.base_exceptions import is_interrupt
 from tasklib.context import TaskContext
 
 log = logging.getLogger("tasklib.worker")
@@ -68,7 +69,9 @@ def tell_error(hooks: Sequence[ErrorHook], ctx: TaskContext, error: BaseExceptio
     for hook in hooks:
         try:
             hook(ctx, error)
-        except Exception:
+        except BaseException as broken:
+            if is_interrupt(broken):
+                raise
             log.exception("the error hook %r failed", hook)
 
 
@@ -87,5 +90,7 @@ def _failed(entered: Sequence[Middleware], ctx: TaskContext, error: BaseExceptio
     for each in reversed(entered):
         try:
             each.failed(ctx, error)
-        except Exception:
+        except BaseException as broken:
+            if is_interrupt(broken):
+                raise
             log.exception("%s.failed raised", type(each).__name__)

@@ -246,6 +246,12 @@ def fail(how: str) -> None:
             return object()  # type: ignore[return-value]
 
 
+@queue.task(isolation="process", max_retries=0)
+async def escape(how: str) -> str:
+    await asyncio.sleep(0)
+    raise {"cancel": asyncio.CancelledError, "interrupt": KeyboardInterrupt, "exit": SystemExit}[how](how)
+
+
 @queue.task(isolation="process", transactional=True, max_retries=0)
 def write_and_submit(table: str, text: str, die: bool, ctx: TaskContext) -> str:
     ctx.connection.execute(f"INSERT INTO {table} (text) VALUES ('{text}')")

@@ -13,6 +13,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tasklib.base_exceptions import carrying
 from tasklib.codec import encode_result
 from tasklib.context import TaskContext, activate
 from tasklib.definition import Definition
@@ -86,7 +87,7 @@ class Caller:
 
         with attempt:
             # Once the function has returned, a request to end it comes too late: what becomes of COMMIT counts.
-            await _uncancelled(asyncio.ensure_future(run()), lambda: attempt.returned)
+            await _uncancelled(asyncio.ensure_future(carrying(run())), lambda: attempt.returned)
         return COMMITTED
 
     def _complete(self, task: ClaimedTask, result: Any, started: float) -> Operation[None]:

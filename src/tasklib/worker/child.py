@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tasklib.base_exceptions import uncarried
 from tasklib.codec import encode_result
 from tasklib.config import Config
 from tasklib.context import TaskContext, WorkerState
@@ -163,14 +164,15 @@ class Host:
                 return ["committed"]
             text = encode_result(result, limit=self._config.max_result_bytes)
             return ["done", text, started, time.monotonic()]
-        except BaseException as error:  # noqa: BLE001  whatever the user's function raised
+        except BaseException as thrown:  # noqa: BLE001  whatever the user's function raised
             if self._asked.is_set():
                 return None
-            if self._memory.explain(error):
+            raised = uncarried(thrown)
+            if self._memory.explain(raised):
                 self._channel.send(["leaving"])
             if self._queue is not None:
-                tell_error(self._queue.error_hooks, context, error)
-            ending = ending_for(task, definition.options, error, self._config.backoff)
+                tell_error(self._queue.error_hooks, context, raised)
+            ending = ending_for(task, definition.options, raised, self._config.backoff)
             return _told(ending.between(started, time.monotonic()))
         finally:
             self._context = None

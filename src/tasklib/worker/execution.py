@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tasklib.base_exceptions import is_interrupt, outcome_of, uncarried
 from tasklib.codec import encode_result
 from tasklib.context import TaskContext, WorkerState
 from tasklib.definition import Definition, TaskOptions
@@ -27,9 +28,6 @@ UNWIND_SECONDS = 5.0
 
 Ended = Completion | Ending | None
 log = logging.getLogger("tasklib.worker")
-
-NOT_THE_TASKS_OWN = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
-"""What ends an attempt from outside.  Everything else is its failure, also `sys.exit()`: it ends the task alone."""
 
 
 class Execution:
@@ -130,6 +128,8 @@ class Execution:
             self._cancel_here()
 
     def _overtime_here(self) -> None:
+        if self._told_to_stop:
+            return  # It is ending already, for another reason.
         self.timed_out = True
         self.context.ask_to_end()
         self._cancel_here()
@@ -164,19 +164,36 @@ class Execution:
             if self._definition is None:
                 raise TaskNotRegistered(self.task.name)
             result = await self._bounded(self._definition)
-            if result is COMMITTED:
-                self.committed = True
-                return None
-            if isinstance(result, Completion | Ending):
-                return result
-            text = encode_result(result, limit=self._runner.max_result_bytes)
-            return Completion(self.task.id, self.task.version, text, self.started, time.monotonic())
         except _Stopped:
             return self._stopped()
-        except NOT_THE_TASKS_OWN:
-            raise
-        except BaseException as error:  # noqa: BLE001  whatever the user's function raised
-            return self._stopped() if self._told_to_stop else self._failed(error)
+        except asyncio.CancelledError:
+            raise  # The function's own comes as Carried: the event loop is being closed around this attempt.
+        except BaseException as error:  # noqa: BLE001
+            return self._raised(error)
+        return self._returned(result)
+
+    def _returned(self, result: Any) -> Ended:
+        """The end of an attempt whose function has returned."""
+        if result is COMMITTED:
+            self.committed = True
+            return None
+        if self.timed_out:
+            return self._failed(_overtime(self.task))
+        try:
+            text = encode_result(result, limit=self._runner.max_result_bytes)
+        except BaseException as error:  # noqa: BLE001  the serializers of the user's types run here
+            return self._raised(error)
+        return Completion(self.task.id, self.task.version, text, self.started, time.monotonic())
+
+    def _raised(self, error: BaseException) -> Ended:
+        """The end of an attempt whose function has raised: a failure, whatever it was, unless it was told to stop."""
+        raised = uncarried(error)
+        if is_interrupt(raised):
+            self._report(self._stopped())
+            raise raised
+        if self.timed_out:
+            return self._failed(_overtime(self.task))
+        return self._stopped() if self._told_to_stop else self._failed(raised)
 
     def _stopped(self) -> Ending:
         if self.cancelled:
@@ -204,7 +221,7 @@ class Execution:
         finally:
             stop.cancel()
         if work.outcome.done():
-            return work.outcome.result()
+            return outcome_of(work.outcome)
         if self._stop.is_set():
             await self._unwind(work)
         else:
@@ -245,6 +262,7 @@ class Runner:
         error_hooks: Sequence[ErrorHook],
         retry_policy: RetryPolicy,
         max_result_bytes: int,
+        is_stopping: Callable[[], bool],
         report: Callable[[ClaimedTask, float, str | None], None],
         record: Callable[[ClaimedTask, LogLine], None],
         ended: Callable[[Execution, Ended], None],
@@ -256,6 +274,7 @@ class Runner:
         self.error_hooks = error_hooks
         self.retry_policy = retry_policy
         self.max_result_bytes = max_result_bytes
+        self.is_stopping = is_stopping
         self.report = report
         self.record = record
         self.ended = ended

@@ -48,6 +48,7 @@ class Finisher:
         self._lines: Lines = {}
         self._writing: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
+        self._gave_up = False
 
     def add(self, task: ClaimedTask | None, ending: Completion | Ending | None, lines: Lines | None = None) -> None:
         """Record an ending soon, and before it what the attempt has logged; None if its ending is recorded already."""
@@ -79,25 +80,46 @@ class Finisher:
     async def flush(self) -> None:
         """Wait until everything added so far is recorded or refused; what failed is tried again now."""
         self._again.set()
-        while self._writing is not None and not self._writing.done():
-            await asyncio.shield(self._writing)
+        while self._writing is not None and not (self._writing.done() and self._is_idle):
+            # A program that ends around its worker has cancelled the writing too: repeating it is harmless.
+            self._begin_writing()
+            await asyncio.wait({self._writing})
+            if not self._writing.cancelled():
+                self._writing.result()
 
     def give_up(self) -> None:
         """Try no longer to record what is left: others take it back."""
+        self._gave_up = True
         if self._writing is not None:
             self._writing.cancel()
 
+    @property
+    def _is_idle(self) -> bool:
+        return self._gave_up or not (self._completions or self._endings or self._lines or self._on_its_way)
+
     async def _write(self) -> None:
-        while self._completions or self._endings or self._lines:
+        while self._completions or self._endings or self._lines or self._on_its_way:
+            if self._on_its_way:
+                await self._persist_next()
             if self._lines:
                 await self._persist_lines()
             if self._completions:
                 self._on_its_way, self._completions = self._completions[:BATCH], self._completions[BATCH:]
-                await self._persist(self._on_its_way)
+                await self._persist_next()
             if self._endings:
                 self._on_its_way, self._endings = self._endings[:BATCH], self._endings[BATCH:]
-                await self._persist(self._on_its_way)
+                await self._persist_next()
+
+    async def _persist_next(self) -> None:
+        """Write what is on its way; it stays there if the writing is cancelled, for whoever flushes."""
+        try:
+            await self._persist(self._on_its_way)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
             self._on_its_way = ()
+            raise
+        self._on_its_way = ()
 
     async def _persist_lines(self) -> None:
         """Write what was logged last; it is worth one try, the endings are worth as many as it takes."""

@@ -10,18 +10,18 @@ import asyncio
 import contextvars
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from enum import Enum
 from types import CoroutineType, coroutine
 from typing import Any, Final
 
-from tasklib.codec import encode_result
+from tasklib.base_exceptions import carry
 from tasklib.context import make_current
 from tasklib.definition import Definition
-from tasklib.errors import TaskTimeout
 from tasklib.middleware import wrap_async
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution import NOT_THE_TASKS_OWN, Ended, Execution, Runner
+from tasklib.worker.execution import Ended, Execution, Runner
 from tasklib.worker.running import RunningTasks
 
 SLICE_SECONDS = 0.005
@@ -53,32 +53,29 @@ class SteppedExecution(Execution):
         """Run the function until it waits for something, here and now: how it ended, or WAITS."""
         self._variables = contextvars.copy_context()
         try:
-            self._waited = self._variables.run(self._begin)
+            self._coroutine = self._variables.run(self._call)
+        except BaseException as error:  # noqa: BLE001  the converters of the user's types run here
+            return self._raised(error)
+        try:
+            self._waited = self._variables.run(self._coroutine.send, None)
         except StopIteration as stop:
             return self._returned(stop.value)
-        except asyncio.CancelledError:
-            return None
-        except NOT_THE_TASKS_OWN:
-            raise
         except BaseException as error:  # noqa: BLE001  whatever the user's function raised
-            return self._failed(error)
+            return self._raised(error)
         return WAITS
 
     async def go_on(self) -> None:
         """Run the rest in this asyncio task, and tell how it ended."""
-        ended: Ended = None
         try:
-            ended = self._returned(await _rest(self._coroutine, self._variables, self._waited))
-        except asyncio.CancelledError:
-            if not self.timed_out and not self._told_to_stop:
-                raise
-            ended = self._ended_early()
-        except NOT_THE_TASKS_OWN:
-            raise
+            result = await _rest(self._coroutine, self._variables, self._waited)
+        except GeneratorExit:
+            raise  # The event loop is gone, and with it whoever could be told; the function's own comes as Carried.
         except BaseException as error:  # noqa: BLE001  whatever the user's function raised
-            ended = self._ended_early() if self.timed_out or self._told_to_stop else self._failed(error)
-        finally:
-            self._report(ended)
+            if isinstance(error, asyncio.CancelledError):
+                await self._ask_who_cancelled()
+            self._report(self._raised(error))
+        else:
+            self._report(self._returned(result))
 
     def wait_in(self, lane: asyncio.Task[None]) -> None:
         """The coroutine waits: the lane is its own from now on, and its time is watched."""
@@ -90,26 +87,22 @@ class SteppedExecution(Execution):
     def _start(self) -> None:
         """Nothing to do yet: a lane takes the first step."""
 
-    def _begin(self) -> Any:
-        """The first thing the coroutine waits for; StopIteration has its result if it does not wait."""
+    async def _ask_who_cancelled(self) -> None:
+        """A program that ends cancels all its asyncio tasks, this one and the worker's: then the worker stops, and the
+        attempt with it.  A coroutine that has cancelled its own task has failed."""
+        lane = asyncio.current_task()
+        if lane is not None and lane.cancelling():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)  # Until the worker knows.
+            self.released |= self._runner.is_stopping()
+
+    def _call(self) -> Any:
+        """The coroutine, not begun yet."""
         definition, function, hooks = self._definition, self._definition.function, self._runner.hooks
         args, kwargs = definition.call_with(self.task.kwargs, self)
         make_current(self)
         awaited = (wrap_async(function, hooks, self.context) if hooks else function)(*args, **kwargs)
-        self._coroutine = awaited if type(awaited) is CoroutineType else _await(awaited)
-        return self._coroutine.send(None)
-
-    def _returned(self, result: Any) -> Ended:
-        if self.timed_out:
-            return self._ended_early()
-        try:
-            text = encode_result(result, limit=self._runner.max_result_bytes)
-        except Exception as error:  # noqa: BLE001  the serializers of the user's types run here
-            return self._ended_early() if self._told_to_stop else self._failed(error)
-        return Completion(self.task.id, self.task.version, text, self.started, time.monotonic())
-
-    def _ended_early(self) -> Ended:
-        return self._failed(TaskTimeout(self.task.timeout_seconds or 0)) if self.timed_out else self._stopped()
+        return awaited if type(awaited) is CoroutineType else _await(awaited)
 
 
 class Lanes:
@@ -216,15 +209,20 @@ class Lanes:
 def _rest(running: Any, variables: contextvars.Context, waited: Any) -> Generator[Any, Any, Any]:
     """Everything after the first step of a coroutine, in its own context variables."""
     while True:
+        sent = thrown = None
         try:
-            try:
-                sent = yield waited
-            except BaseException as error:  # noqa: BLE001  whatever it is, the coroutine gets it
-                waited = variables.run(running.throw, error)
-            else:
-                waited = variables.run(running.send, sent)
+            sent = yield waited
+        except GeneratorExit:
+            variables.run(running.close)
+            raise
+        except BaseException as error:  # noqa: BLE001  whatever it is, the coroutine gets it
+            thrown = error
+        try:
+            waited = variables.run(running.send, sent) if thrown is None else variables.run(running.throw, thrown)
         except StopIteration as stop:
             return stop.value
+        except GeneratorExit as error:
+            raise carry(error) from None
 
 
 async def _await(awaited: Any) -> Any:

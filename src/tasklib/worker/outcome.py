@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from tasklib.base_exceptions import is_interrupt
 from tasklib.definition import TaskOptions
 from tasklib.errors import (
     Abort,
@@ -52,7 +53,15 @@ def ending_for(task: ClaimedTask, options: TaskOptions, error: BaseException, po
 
 def describe(error: BaseException) -> str:
     """The full traceback, without the worker's own frames at its top."""
-    return "".join(traceback.format_exception(type(error), error, _skip_ours(error.__traceback__))).rstrip()
+    try:
+        return "".join(traceback.format_exception(type(error), error, _skip_ours(error.__traceback__))).rstrip()
+    except Exception as broken:  # noqa: BLE001  the user's own class of exception
+        return f"{type(error).__name__}: (its traceback cannot be shown: {type(broken).__name__})"
+
+
+def describe_shortly(error: BaseException) -> str:
+    """The exception in one line, whatever its own `__str__` does."""
+    return "".join(traceback.TracebackException.from_exception(error).format_exception_only()).strip()
 
 
 def _delay(task: ClaimedTask, error: BaseException, policy: RetryPolicy, default: RetryPolicy) -> tuple[float, str]:
@@ -61,8 +70,10 @@ def _delay(task: ClaimedTask, error: BaseException, policy: RetryPolicy, default
         return error.delay, ""
     try:
         return seconds_of(policy(task.retry_count, error)), ""
-    except Exception as broken:  # noqa: BLE001  the user's own policy
-        return default(task.retry_count, error), f"\n(its retry policy failed too: {type(broken).__name__}: {broken})"
+    except BaseException as broken:
+        if is_interrupt(broken):
+            raise
+        return default(task.retry_count, error), f"\n(its retry policy failed too: {describe_shortly(broken)})"
 
 
 def _skip_ours(frames: TracebackType | None) -> TracebackType | None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
-from tasklib.codec import encode_result
 from tasklib.definition import Definition
 from tasklib.errors import TaskTimeout
-from tasklib.storage.operations.attempts import Completion
-from tasklib.worker.calling import COMMITTED
-from tasklib.worker.execution import NOT_THE_TASKS_OWN, Ended, Execution
+from tasklib.worker.execution import Ended, Execution
 from tasklib.worker.places import Work
 
 
@@ -30,11 +26,9 @@ class ThreadedExecution(Execution):
         self.ending = loop.create_future()
         try:
             self._work = self._runner.places.start(self._definition, self.task, self.context)
-        except NOT_THE_TASKS_OWN:
-            raise
         except BaseException as error:  # noqa: BLE001  the converters of the user's types run here
             # Later, because this attempt is not in hand yet.
-            loop.call_soon(self._report, self._failed(error))
+            loop.call_soon(self._report, self._raised(error))
             return
         self._work.outcome.add_done_callback(self._over)
         if self.task.timeout_seconds is not None:
@@ -66,15 +60,9 @@ class ThreadedExecution(Execution):
     def _ended(self, outcome: asyncio.Future[Any]) -> Ended:
         try:
             result = outcome.result()
-            if result is COMMITTED:
-                self.committed = True
-                return None
-            text = encode_result(result, limit=self._runner.max_result_bytes)
-            return Completion(self.task.id, self.task.version, text, self.started, time.monotonic())
-        except NOT_THE_TASKS_OWN:
-            raise
         except BaseException as error:  # noqa: BLE001  whatever the user's function raised
-            return self._stopped() if self._told_to_stop else self._failed(error)
+            return self._raised(error)
+        return self._returned(result)
 
     def _report(self, ended: Ended) -> None:
         super()._report(ended)

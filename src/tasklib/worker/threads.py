@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from tasklib.base_exceptions import carry
+
 Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
@@ -84,8 +86,5 @@ def _set(future: asyncio.Future[Any], value: Any, error: BaseException | None) -
         return
     if error is None:
         future.set_result(value)
-    elif isinstance(error, StopIteration | asyncio.CancelledError):
-        # Neither can travel through a future as what it is.
-        future.set_exception(RuntimeError(f"the task raised {type(error).__name__}"))
     else:
-        future.set_exception(error)
+        future.set_exception(carry(error))

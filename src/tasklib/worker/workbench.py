@@ -93,6 +93,7 @@ class Workbench:
             max_result_bytes=config.max_result_bytes,
             report=self.watch.note_progress,
             record=self.watch.note_line,
+            is_stopping=lambda: self.stopping,
             ended=self._ended,
         )
         self.lanes = Lanes(

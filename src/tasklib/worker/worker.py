@@ -20,6 +20,7 @@ from tasklib.storage.operations import workers
 from tasklib.storage.operations.workers import Registration
 from tasklib.worker.attendant import LeaseKeeper
 from tasklib.worker.claimer import Claimer
+from tasklib.worker.execution import UNWIND_SECONDS
 from tasklib.worker.guard import Guard
 from tasklib.worker.heartbeat import Heartbeat
 from tasklib.worker.hooks import call_hooks
@@ -235,10 +236,16 @@ class Worker:
         await self._let_finish(self._settings.grace_seconds)
         for execution in list(self._hand.running.values()):
             execution.release()
+        given_up = time.monotonic() + 2 * UNWIND_SECONDS
         while self._hand.running:
             # Not until each has ended: one that refuses to is abandoned, and leaves the hand all the same.
             endings = [execution.ending for execution in self._hand.running.values()]
             await asyncio.wait(endings, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+            if time.monotonic() > given_up:
+                # Should never happen, and must not keep a worker from ending if it does.
+                for execution in list(self._hand.running.values()):
+                    log.error("task %s was not seen to end; it is given back", execution.task.id)
+                    execution.tell(Ending.release(execution.task.id, execution.task.version))
         limit.reschedule(asyncio.get_running_loop().time() + LAST_WORDS_SECONDS)
         await self._finisher.flush()
         if not claimer.unregistered:

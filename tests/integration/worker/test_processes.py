@@ -148,6 +148,20 @@ def test_the_task_and_its_options_choose_the_ending(
     assert task.attempts == (0 if how == "Snooze" else 1)
 
 
+def test_a_coroutine_that_nobody_told_to_stop_has_failed(queue: TaskQueue) -> None:
+    ids = [queue.enqueue("escape", {"how": how}) for how in ("cancel", "interrupt", "exit")]
+    noop = queue.enqueue("noop")
+    queue.process_batch()
+
+    ended = [read(queue, task_id) for task_id in ids]
+    assert [(task.state.value, (task.error or "").splitlines()[-1]) for task in ended] == [
+        ("failed", "asyncio.exceptions.CancelledError: cancel"),
+        ("failed", "KeyboardInterrupt: interrupt"),
+        ("failed", "SystemExit: exit"),
+    ]
+    assert read(queue, noop).state is TaskState.COMPLETED
+
+
 def test_progress_and_lines_are_visible_while_the_task_runs(queue: TaskQueue, tmp_path: Path) -> None:
     go_on = tmp_path / "go-on"
     task_id = queue.enqueue("report", {"go_on": str(go_on)})
