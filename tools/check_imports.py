@@ -13,8 +13,8 @@ from tools.problems import ROOT, Problem, report
 # Bottom first. A module may import its own layer and those above it in this table, never one below.
 LAYERS = {
     "pure": (
-        "errors task lifecycle retry limits schedule explain fingerprint codec clock histogram redaction retention"
-        " config definition context base_exceptions"
+        "errors task lifecycle liveness retry limits schedule explain fingerprint codec clock histogram redaction "
+        "retention config definition context base_exceptions"
     ),
     "storage": "storage",
     "engine": (

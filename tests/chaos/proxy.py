@@ -1,4 +1,4 @@
-"""A TCP proxy that can stop forwarding without closing anything, as a network that swallows packets does."""
+"""A TCP proxy that can refuse and cut connections, or stop forwarding without closing anything, as networks do."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Proxy:
         self._target = target
         self._host = host
         self._pairs: list[Pair] = []
+        self._is_cut = False
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
@@ -50,6 +51,22 @@ class Proxy:
             pair.is_frozen = True
         return len(found)
 
+    def cut(self) -> None:
+        """Break every connection and refuse new ones, as a server that is away does."""
+        self._is_cut = True
+        asyncio.run_coroutine_threadsafe(self._abort(lambda _: True), self._loop).result(10)
+
+    def heal(self) -> None:
+        """Let connections through again."""
+        self._is_cut = False
+
+    def cut_client(self, chosen: Callable[[Pair], bool]) -> int:
+        """Break the client's side of the chosen connections, of which the server hears nothing; returns how many."""
+        found = [pair for pair in self._pairs if not pair.is_frozen and chosen(pair)]
+        self.freeze(lambda pair: pair in found)
+        asyncio.run_coroutine_threadsafe(self._abort(lambda pair: pair in found, ends=1), self._loop).result(10)
+        return len(found)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._server = self._loop.run_until_complete(asyncio.start_server(self._accept, self._host, 0))
@@ -58,6 +75,9 @@ class Proxy:
         self._loop.run_forever()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            writer.transport.abort()
+            return
         pair = Pair(ends=[writer])
         self._pairs.append(pair)
         try:
@@ -86,6 +106,13 @@ class Proxy:
 
     async def _close(self) -> None:
         self._server.close()
-        for pair in self._pairs:
-            for end in pair.ends:
+        await self._abort(lambda _: True)
+        pumping = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in pumping:
+            task.cancel()
+        await asyncio.gather(*pumping, return_exceptions=True)
+
+    async def _abort(self, chosen: Callable[[Pair], bool], ends: int = 2) -> None:
+        for pair in filter(chosen, self._pairs):
+            for end in pair.ends[:ends]:
                 end.transport.abort()

@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 
 from tasklib import TaskState
 from tasklib.storage.operations import attempts, workers
+from tasklib.storage.operations.attempts import Position
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import Face, Instance
 from tests.fixtures.waiting import eventually
@@ -94,6 +95,22 @@ def test_leases_can_be_renewed_in_the_place_of_their_holder(queue: Face, worker:
 
     assert {queue.read(i).locked_until for i in ids[1:]} == {queue.now + timedelta(seconds=60)}
     assert queue.read(ids[0]).locked_until is None
+
+
+def test_a_claim_that_was_given_up_takes_nothing_however_late_it_comes(queue: Face, worker: Instance):
+    taken, waiting = queue.enqueue("job"), queue.enqueue("job")
+    stray = worker.take(taken)
+
+    strays = queue.do(lambda: workers.find_strays(worker.instance, set()))
+
+    assert strays.tasks == [(str(taken), stray.version)]
+    for _ in range(3):  # in every form of the claim
+        assert worker.claim(after=[Position("job", 0, "2020-01-01", 0)]).tasks == []
+        assert worker.claim().tasks == []
+    worker.generation = strays.generation
+    assert worker.claim_ids() == [waiting]
+    known = {(str(taken), stray.version), (str(waiting), 1)}
+    assert queue.do(lambda: workers.find_strays(worker.instance, known)).tasks == []
 
 
 @pytest.mark.backends("postgres")

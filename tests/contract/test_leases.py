@@ -74,7 +74,7 @@ def test_a_renewed_lease_is_not_recovered(queue: Face, worker: Instance):
         worker.beat()
         worker.renew(task, lease=60)
 
-    assert (queue.recover(), queue.recover(thorough=True)) == (0, 0)
+    assert (queue.recover(), queue.recover_stale_tasks()) == (0, 0)
     assert queue.read(task_id).state == TaskState.RUNNING
 
 

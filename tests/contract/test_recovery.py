@@ -158,6 +158,27 @@ def test_a_buried_task_that_is_retried_is_no_suspect_any_more(queue: Face):
     assert (queue.read(task_id).lost_count, queue.read(task_id).attempts) == (0, 0)
 
 
+def test_a_sign_of_life_after_the_look_keeps_the_task(queue: Face):
+    """However late the recovery is done that a look led to, a heartbeat or a renewal in between counts."""
+    beating, renewing = queue.worker(), queue.worker()
+    ids = [queue.enqueue("job"), queue.enqueue("job")]
+    beating.take(ids[0])
+    renewed = renewing.take(ids[1], lease=60)
+    queue.advance(61)
+    renewing.beat()
+    silent = [s for s in queue.do(lambda: workers.look_for_silent(queue.now, lease_patience=0)) if s.is_overdue]
+    assert {s.key for s in silent} == {str(beating.instance), str(ids[1])}
+
+    queue.advance(61)
+    beating.beat()
+    renewing.renew(renewed)
+
+    recovery = queue.do(lambda: workers.recover_silent(silent, queue.plain.config.backoff, queue.now))
+    assert recovery.tasks == 0
+    assert {queue.read(task_id).state for task_id in ids} == {"running"}
+    assert beating.beat()
+
+
 def test_a_running_row_that_nobody_holds_is_found_by_the_thorough_sweep(queue: Face, worker: Instance):
     task_id = queue.enqueue("job")
     worker.take(task_id)

@@ -62,7 +62,7 @@ def expire(queue: Face, task: Task) -> None:
 
 def lose(queue: Face, task: Task) -> None:
     queue.advance(TIMEOUT_SECONDS + 1)
-    queue.recover(thorough=True)
+    queue.recover_stale_tasks()
 
 
 def replace(queue: Face, task: Task) -> None:

@@ -111,7 +111,7 @@ def test_the_living_keep_what_they_hold(queue: Face):
     alive.beat()
     queue.advance(20)
 
-    assert queue.recover(thorough=True) == 1
+    assert queue.recover_stale_tasks() == 1
     assert [queue.read(each).state.value for each in (lost, kept)] == ["pending", "running"]
 
 
@@ -152,9 +152,10 @@ def test_recoverers_at_the_same_moment_take_each_task_once(queue: Face, worker: 
     worker.claim(50)
     queue.advance(worker.timeout_seconds + 1)
     plain, backoff = queue.plain, queue.plain.config.backoff
+    seen = queue.do(lambda: workers.look_for_silent(queue.now))
 
     def recover(_: int) -> int:
-        return plain.database.run(lambda: workers.recover_tasks(backoff, plain.clock.now())).tasks
+        return plain.database.run(lambda: workers.recover_silent(seen, backoff, plain.clock.now())).tasks
 
     with ThreadPoolExecutor(8) as threads:
         assert sum(threads.map(recover, range(8))) == 50

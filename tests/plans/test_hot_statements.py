@@ -86,6 +86,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "list_running": Statement("list_running", {"name": "", "limit": 10}),
         "list_workers": lambda: workers.list_workers(None),
         "find_held_by": Statement("find_held_by", {"dead": dumps([str(instance)])}),
+        "look_at_workers": Statement("look_at_workers", {"now": None}),
         "find_expired_held": Statement("find_expired_held", {"now": None}),
         "recover_tasks": Statement(
             "recover_tasks", {"lost": lost, "delays": dumps([1.0] * 64), "jitter": 0.1, "cap": 9.0, "now": None}

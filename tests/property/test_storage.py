@@ -253,4 +253,5 @@ class Storage(RuleBasedStateMachine):
                 if known:
                     self.model.beats[worker.instance] = self.model.now
         if thorough is not None:
-            assert self.queue.recover(thorough=thorough) == self.model.recover(thorough=thorough)
+            recover = self.queue.recover_stale_tasks if thorough else self.queue.recover
+            assert recover() == self.model.recover(thorough=thorough)

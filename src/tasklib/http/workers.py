@@ -39,6 +39,7 @@ from tasklib.storage.rows import ClaimedTask as Row
 from tasklib.storage.rows import number
 from tasklib.task import Task
 from tasklib.worker.meter import Meter, flush
+from tasklib.worker.recovery import Recovery
 
 POLL_SECONDS = 0.5
 CARE_SECONDS = 5.0
@@ -92,8 +93,10 @@ async def claim(instance: str, request: Request, queue: Queue, body: Claim | Non
 
 
 @router.post("/{instance}/heartbeat", responses=ERRORS, **needs(Permission.WORK))
-async def beat(instance: str, queue: Queue) -> Beat:
+async def beat(instance: str, request: Request, queue: Queue) -> Beat:
     """Say that the worker is alive; its leases move forward.  404: it was declared dead, register anew."""
+    caretaker: Caretaker = request.app.state.caretaker
+    caretaker.watch()
     parsed, lease = _instance(instance), queue.config.lock_timeout_seconds
     holding = await queue.database.arun(lambda: remote.beat_for(parsed, lease, queue.clock.now()))
     if holding is None:
@@ -169,15 +172,26 @@ class Caretaker:
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue
         self._next = 0.0
+        self._watching: asyncio.AbstractEventLoop | None = None
+        self._recovery: Recovery | None = None
         self.meter = Meter()
 
+    def watch(self) -> None:
+        """Take over from the dead from now on, in the background: that takes regular looks, and requests come as they
+        please."""
+        loop = asyncio.get_running_loop()
+        if self._watching is not loop:
+            self._watching = loop
+            self._recovery = Recovery(self._queue.database, self._queue.config, now=self._queue.clock.now)
+            self._recovery.start()
+
     async def care(self) -> None:
-        """Do it, if it was not done a moment ago: workers that speak HTTP may be the only ones there are."""
+        """Do the rest, if it was not done a moment ago: workers that speak HTTP may be the only ones there are."""
+        self.watch()
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + CARE_SECONDS
         queue = self._queue
-        await queue.database.arun(lambda: workers.recover_tasks(queue.config.backoff, queue.clock.now()))
         await queue.afire_schedules()
         await flush(queue.database, self.meter, queue.clock.now())
         await queue.database.arun(lambda: numbers.keep_books(queue.clock.now()))

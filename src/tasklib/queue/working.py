@@ -42,8 +42,13 @@ class RunsTasks(QueueBase):
 
     @operation
     def recover_stale_tasks(self) -> Operation[int]:
-        """Take back every task whose worker is gone or whose lease has passed; returns how many."""
-        recovery = yield from workers.recover_tasks(self.config.backoff, self.clock.now(), thorough=True)
+        """Take back at once every task whose worker is overdue or whose lease has passed; returns how many.
+
+        It goes by the database's clock alone.  Workers do the same by themselves, and more carefully: they observe a
+        worker for a full `worker_timeout_seconds`, so that an outage or a step of that clock makes nobody look dead.
+        Do not call this right after one.
+        """
+        recovery = yield from workers.recover_stale(self.config.backoff, self.clock.now())
         return recovery.tasks
 
     arecover_stale_tasks = recover_stale_tasks.twin

@@ -88,6 +88,8 @@ class Claimer:
         self._resumption = Resumption()
         self._astray = False
         """Whether a claim may have taken tasks without our knowing."""
+        self._generation = 0
+        """In which this instance claims: what it sent in an earlier one, and gave up on, takes nothing any more."""
         self.unregistered = False
         """Set when a claim was refused because this instance was declared dead."""
 
@@ -174,6 +176,7 @@ class Claimer:
         claimed = await self._database.arun(
             lambda: attempts.claim_tasks(
                 instance=self._instance,
+                generation=self._generation,
                 worker_id=self._worker_id,
                 names=names,
                 limit=limit,
@@ -269,11 +272,11 @@ class Claimer:
         self._woken.clear()
 
     async def release_strays(self) -> None:
-        """Give back tasks that a claim took although its answer never arrived."""
-        held = await self._database.arun(lambda: workers.list_held(self._instance))
-        ours = {task.id for task in self._claims()}
-        for task_id, version in held:
-            if task_id not in ours:
-                self._finisher.add(None, Ending.release(task_id, version))
+        """Give back tasks that a claim took although its answer never arrived, also if it still is on its way."""
+        known = {(task.id, task.version) for task in self._claims()}
+        strays = await self._database.arun(lambda: workers.find_strays(self._instance, known))
+        self._generation = strays.generation
+        for task_id, version in strays.tasks:
+            self._finisher.add(None, Ending.release(task_id, version))
         await self._finisher.flush()
         self._astray = False

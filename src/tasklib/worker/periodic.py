@@ -48,9 +48,13 @@ class Periodic(ABC):
     async def step(self) -> None:
         """Do the duty once."""
 
+    def pause(self) -> float:
+        """Seconds until the next step."""
+        return self.interval * random.uniform(0.8, 1.2)
+
     async def _repeat(self) -> None:
         while True:
-            await asyncio.sleep(self.interval * random.uniform(0.8, 1.2))
+            await asyncio.sleep(self.pause())
             try:
                 await self.step()
                 self._failing = False

@@ -30,7 +30,7 @@ from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
 from tasklib.worker.meter import Bookkeeper, flush
 from tasklib.worker.notices import Notices
 from tasklib.worker.periodic import Service
-from tasklib.worker.reaper import Reaper
+from tasklib.worker.recovery import Recovery
 from tasklib.worker.scheduler import Scheduler
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import StopSignals
@@ -143,8 +143,8 @@ class Worker:
         """Work as a registered instance, drain and sign off."""
         config, now = self._queue.config, self._queue.clock.now
         guard = Guard(heartbeat, self._hand, self._finisher, timeout_seconds=config.worker_timeout_seconds)
-        reaper = self._reaper(heartbeat)
-        claimer = self._claimer = self._make_claimer(heartbeat.instance, guard, reaper)
+        recovery = self._recovery(heartbeat)
+        claimer = self._claimer = self._make_claimer(heartbeat.instance, guard, recovery)
         lease = config.lock_timeout_seconds
         self._scheduler = Scheduler(
             self._database,
@@ -156,7 +156,7 @@ class Worker:
         services: tuple[Service, ...] = (
             LeaseKeeper(self._database, self._hand, lease_seconds=lease, now=now),
             self._bench.watch,
-            reaper,
+            recovery,
             guard,
             *(self._chores(self._scheduler) if work is Claimer.run else ()),
         )
@@ -166,7 +166,7 @@ class Worker:
         for service in services:
             service.start()
         try:
-            await self._quietly(reaper.first_sweep)
+            await self._quietly(recovery.first_sweep)
             await work(claimer)
         except asyncio.CancelledError:
             self._stopping = self._bench.stopping = True
@@ -326,7 +326,7 @@ class Worker:
             self._hand.drop([task.id for task in self._hand.held()])
             self._claimer.wake()
 
-    def _make_claimer(self, instance: UUID, guard: Guard, reaper: Reaper) -> Claimer:
+    def _make_claimer(self, instance: UUID, guard: Guard, recovery: Recovery) -> Claimer:
         return Claimer(
             self._database,
             self._hand,
@@ -341,7 +341,7 @@ class Worker:
             poll_seconds=self._settings.poll_interval_seconds,
             may_claim=lambda: guard.may_claim,
             notices=self._notices,
-            fleet=lambda: reaper.fleet,
+            fleet=lambda: recovery.fleet,
             now=self._queue.clock.now,
         )
 
@@ -352,13 +352,9 @@ class Worker:
             chores.append(Janitor(self._database, rules, now=self._queue.clock.now))
         return chores
 
-    def _reaper(self, heartbeat: Heartbeat) -> Reaper:
-        return Reaper(
-            self._database,
-            interval_seconds=self._queue.config.worker_timeout_seconds / 3,
-            backoff=self._queue.config.backoff,
-            may_judge=lambda: heartbeat.is_steady,
-            now=self._queue.clock.now,
+    def _recovery(self, heartbeat: Heartbeat) -> Recovery:
+        return Recovery(
+            self._database, self._queue.config, may_judge=lambda: heartbeat.is_steady, now=self._queue.clock.now
         )
 
     def _bookkeeper(self) -> Bookkeeper:

@@ -72,6 +72,7 @@ def claim_tasks(
     lease_seconds: float,
     held: Sequence[tuple[int, int]],
     now: datetime | None,
+    generation: int = 0,
     caps: Mapping[str, int] | None = None,
     plain: bool = False,
     after: Sequence[Position] = (),
@@ -79,13 +80,14 @@ def claim_tasks(
 ) -> Operation[Claimed]:
     """Lease up to `limit` due tasks, best first, and of a name in `caps` no more than that.
 
-    `held` are the (seq, version) pairs this instance still has.  With `plain` a smaller statement is tried first, which
-    is enough where nobody has switched anything and no concurrency key asks for a look.  Without `keyed` only tasks
-    without such a key are looked for.
+    `held` are the (seq, version) pairs this instance still has, `generation` the one it claims in (`find_strays`).
+    With `plain` a smaller statement is tried first, which is enough where nobody has switched anything and no
+    concurrency key asks for a look.  Without `keyed` only tasks without such a key are looked for.
     """
     known, most = list(names), dict(caps or {})
     params = {
         "instance": str(instance),
+        "generation": generation,
         "worker_id": worker_id,
         "names": dumps(known),
         "limit": limit,

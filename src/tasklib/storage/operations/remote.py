@@ -42,7 +42,9 @@ def claim_for(
     if worker is None:
         return None
     # Two claims of one instance at once would each forget what the other has just taken.
-    yield Statement("lock_claims", {"dead": dumps([str(instance)])})
+    own = yield Statement("lock_claims", {"dead": dumps([str(instance)])})
+    if not own:
+        return None
     held = yield from workers.list_held(instance)
     positions: list[tuple[int, int]] = []
     for task_id, version in held:  # by primary key: a list by ids reads the whole table on SQLite
@@ -56,6 +58,7 @@ def claim_for(
         limit=limit,
         lease_seconds=lease_seconds,
         held=positions,
+        generation=own[0]["generation"],
         now=now,
     )
     return worker, claimed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -11,6 +11,7 @@ from uuid import UUID
 
 from tasklib.codec import dumps
 from tasklib.lifecycle import Ending
+from tasklib.liveness import Sighting
 from tasklib.retry import Backoff
 from tasklib.storage.operations.attempts import end_attempts
 from tasklib.storage.rows import worker_from_row
@@ -92,10 +93,33 @@ def list_workers(now: datetime | None) -> Operation[list[WorkerInfo]]:
     return [worker_from_row(row) for row in rows]
 
 
+@dataclass(frozen=True, slots=True)
+class Strays:
+    """Tasks of an instance that it did not know of."""
+
+    generation: int
+    """In which it claims from now on."""
+    tasks: list[tuple[str, int]]
+
+
 def list_held(instance: UUID) -> Operation[list[tuple[str, int]]]:
     """The (id, version) pairs the database thinks the instance is running."""
     rows = yield Statement("list_held", {"instance": str(instance)})
     return [(str(row["id"]), row["version"]) for row in rows]
+
+
+def find_strays(instance: UUID, known: Collection[tuple[str, int]]) -> Operation[Strays]:
+    """The tasks that claims have taken for the instance without its knowing, all of them: what it has sent so far takes
+    nothing any more, also if it reaches the database only later.
+
+    `known` are the (id, version) pairs it knows to hold.
+    """
+    yield BEGIN
+    rows = yield Statement("begin_generation", {"instance": str(instance)})
+    if not rows:  # It was declared dead, and others have taken back what it held.
+        return Strays(0, [])
+    held = yield from list_held(instance)
+    return Strays(rows[0]["generation"], [pair for pair in held if pair not in known])
 
 
 def renew_held(instance: UUID, lease_seconds: float, now: datetime | None) -> Operation[int]:
@@ -103,19 +127,19 @@ def renew_held(instance: UUID, lease_seconds: float, now: datetime | None) -> Op
     return len((yield Statement("renew_held", {"instance": str(instance), "lease": lease_seconds, "now": now})))
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """How many worker instances there are."""
-
-    alive: int
-    silent: int
-    """Those not heard of for longer than they allowed."""
-
-
-def count_workers(now: datetime | None) -> Operation[Fleet]:
-    """The size of the fleet, by its heartbeats."""
-    row = (yield Statement("count_workers", {"now": now}))[0]
-    return Fleet(row["alive"], row["silent"])
+def look_for_silent(now: datetime | None, *, lease_patience: float | None = None) -> Operation[list[Sighting]]:
+    """Every worker instance by its heartbeat, and with a patience for leases every held task whose lease has passed."""
+    rows = yield Statement("look_at_workers", {"now": now})
+    seen = [
+        Sighting(str(row["instance"]), row["heartbeat"], row["timeout_seconds"], bool(row["overdue"])) for row in rows
+    ]
+    if lease_patience is not None:
+        rows = yield Statement("find_expired_held", {"now": now})
+        seen += [
+            Sighting(str(row["id"]), row["lease"], lease_patience, is_overdue=True, version=row["version"])
+            for row in rows
+        ]
+    return seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,28 +152,31 @@ class Recovery:
     """Where to look for orphans next."""
 
 
-def recover_tasks(
-    backoff: Backoff, now: datetime | None, *, leases: bool = True, thorough: bool = False
-) -> Operation[Recovery]:
-    """Take back the tasks of dead workers, and with `leases` those whose lease has passed.
-
-    `thorough` reads the whole table and also finds running tasks that no known worker holds.
+def recover_silent(silent: Sequence[Sighting], backoff: Backoff, now: datetime | None) -> Operation[Recovery]:
+    """Take back the tasks of workers that are silent, and those whose lease has passed, as far as nothing has moved
+    since they were seen so: a sign of life that came meanwhile, however late this is done, keeps the task where it is.
     """
     yield BEGIN
-    dead = [str(row["instance"]) for row in (yield Statement("find_dead_workers", {"now": now}))]
+    dead = yield from _lock_dead(silent, now)
     stale: list[Row] = []
     if dead:
-        yield Statement("lock_claims", {"dead": dumps(dead)})
-    if thorough:
-        stale += yield Statement("find_stale_any", {"dead": dumps(dead), "now": now})
-    else:
-        if dead:
-            stale += yield Statement("find_held_by", {"dead": dumps(dead)})
-        if leases:
-            stale += yield Statement("find_expired_held", {"now": now})
+        stale += yield Statement("find_held_by", {"dead": dumps(dead)})
+    recovered = yield from _take_back(stale, backoff, now, leases=[each for each in silent if each.version is not None])
+    yield from _remove(dead)
+    return Recovery(recovered)
+
+
+def recover_stale(backoff: Backoff, now: datetime | None) -> Operation[Recovery]:
+    """Take back at once what is overdue by the database's clock, and running tasks that no known worker holds.
+
+    Reads the whole table, and cannot tell a dead worker from one that an outage or a step of the clock kept silent.
+    """
+    yield BEGIN
+    seen = yield from look_for_silent(now)
+    dead = yield from _lock_dead([each for each in seen if each.is_overdue], now)
+    stale = yield Statement("find_stale_any", {"dead": dumps(dead), "now": now})
     recovered = yield from _take_back(stale, backoff, now)
-    if dead:
-        yield Statement("remove_workers", {"dead": dumps(dead)})
+    yield from _remove(dead)
     return Recovery(recovered)
 
 
@@ -204,12 +231,34 @@ def kind(names: Sequence[str]) -> str:
     return sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
-def _take_back(stale: Sequence[Row], backoff: Backoff, now: datetime | None) -> Operation[int]:
+def _lock_dead(silent: Iterable[Sighting], now: datetime | None) -> Operation[list[str]]:
+    """The instances among the silent that have given no sign of life since; nobody else looks after them now."""
+    seen = [{"instance": each.key, "heartbeat": each.value} for each in silent if each.version is None]
+    if not seen:
+        return []
+    dead = [str(row["instance"]) for row in (yield Statement("find_dead_workers", {"silent": dumps(seen), "now": now}))]
+    if dead:
+        yield Statement("lock_claims", {"dead": dumps(dead)})
+    return dead
+
+
+def _remove(dead: Sequence[str]) -> Operation[None]:
+    if dead:
+        yield Statement("remove_workers", {"dead": dumps(dead)})
+
+
+def _take_back(
+    stale: Sequence[Row], backoff: Backoff, now: datetime | None, *, leases: Iterable[Sighting] = ()
+) -> Operation[int]:
     """Let lost tasks run again, or end, as their attempts allow; fenced like every other write."""
-    lost = {str(row["id"]): row["version"] for row in stale}
+    lost: dict[str, dict[str, Any]] = {
+        each.key: {"id": each.key, "version": each.version, "lease": each.value} for each in leases
+    }
+    # Of a worker that is gone: then it does not matter what became of the lease.
+    lost |= {str(row["id"]): {"id": str(row["id"]), "version": row["version"]} for row in stale}
     if not lost:
         return 0
-    batch = dumps([{"id": task_id, "version": version} for task_id, version in sorted(lost.items())])
+    batch = dumps([lost[task_id] for task_id in sorted(lost)])
     policy = {
         "delays": dumps([backoff.mean(n) for n in range(64)]),
         "jitter": backoff.jitter,

@@ -100,7 +100,8 @@ WITH (fillfactor='50');
 CREATE TABLE {schema}.tasklib_claims (
     instance uuid NOT NULL,
     seqs bigint[] DEFAULT '{}'::bigint[] NOT NULL,
-    versions integer[] DEFAULT '{}'::integer[] NOT NULL
+    versions integer[] DEFAULT '{}'::integer[] NOT NULL,
+    generation integer DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='50', toast_tuple_target='8160', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 ALTER TABLE ONLY {schema}.tasklib_claims ALTER COLUMN seqs SET STORAGE EXTERNAL;

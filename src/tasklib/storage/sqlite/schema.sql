@@ -19,9 +19,10 @@ CREATE TABLE tasklib_chores (
 ) WITHOUT ROWID;
 
 CREATE TABLE tasklib_claims (
-    instance TEXT NOT NULL PRIMARY KEY,
-    seqs     TEXT NOT NULL DEFAULT '[]',
-    versions TEXT NOT NULL DEFAULT '[]'
+    instance   TEXT    NOT NULL PRIMARY KEY,
+    seqs       TEXT    NOT NULL DEFAULT '[]',
+    versions   TEXT    NOT NULL DEFAULT '[]',
+    generation INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE TABLE tasklib_controls (

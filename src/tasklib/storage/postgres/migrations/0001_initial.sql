@@ -119,9 +119,12 @@ CREATE TABLE {schema}.tasklib_workers (
 -- dead worker without an index on anything a finish writes.  An entry that has ended since is stale and harmless:
 -- a task counts as held only while it is running under the noted version.
 CREATE TABLE {schema}.tasklib_claims (
-    instance uuid      NOT NULL PRIMARY KEY,
-    seqs     bigint[]  NOT NULL DEFAULT '{}',
-    versions integer[] NOT NULL DEFAULT '{}'
+    instance   uuid      NOT NULL PRIMARY KEY,
+    seqs       bigint[]  NOT NULL DEFAULT '{}',
+    versions   integer[] NOT NULL DEFAULT '{}',
+    -- A claim names the generation it was sent in.  One whose answer was lost may reach us late: by then the instance
+    -- has begun another, and the claim takes nothing.
+    generation integer   NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, toast_tuple_target = 8160, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 -- To compress long lists at each claim would cost a sixth of it.
 ALTER TABLE {schema}.tasklib_claims ALTER seqs SET STORAGE EXTERNAL, ALTER versions SET STORAGE EXTERNAL;

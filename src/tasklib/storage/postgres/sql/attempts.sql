@@ -47,7 +47,8 @@ quota AS MATERIALIZED (
 ),
 me AS MATERIALIZED (
     SELECT c.instance FROM {schema}.tasklib_claims AS c
-    WHERE c.instance = :instance::uuid AND EXISTS (SELECT FROM due_pair) FOR NO KEY UPDATE
+    WHERE c.instance = :instance::uuid AND c.generation = :generation::integer AND EXISTS (SELECT FROM due_pair)
+    FOR NO KEY UPDATE
 ),
 picked AS MATERIALIZED (
     SELECT q.name, q.priority, due.*
@@ -104,7 +105,8 @@ quota AS MATERIALIZED (
     SELECT p.name, p.priority, :limit::integer FROM place AS p WHERE (SELECT count(*) FROM place) = 1
 ),
 me AS MATERIALIZED (
-    SELECT c.instance FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid FOR NO KEY UPDATE
+    SELECT c.instance FROM {schema}.tasklib_claims AS c
+    WHERE c.instance = :instance::uuid AND c.generation = :generation::integer FOR NO KEY UPDATE
 ),
 picked AS MATERIALIZED (
     SELECT q.name, q.priority, due.*
@@ -175,9 +177,11 @@ concat('["', t.id, '",', t.seq, ',', to_json(t.name), ',', t.kwargs, ',', t.vers
 -- other names are never visited.  The update finds its rows by their physical address, which the lock keeps valid.
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
--- An instance that was declared dead has lost its row here, and claims nothing.
+-- An instance that was declared dead has lost its row here, and claims nothing; nor does a claim that comes late, after
+-- its instance has looked for what it took.
 me AS MATERIALIZED (
-    SELECT c.instance FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid FOR NO KEY UPDATE
+    SELECT c.instance FROM {schema}.tasklib_claims AS c
+    WHERE c.instance = :instance::uuid AND c.generation = :generation::integer FOR NO KEY UPDATE
 ),
 -- What people have switched, as it stood when this statement began.
 control AS MATERIALIZED (

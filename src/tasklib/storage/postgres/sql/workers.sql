@@ -83,6 +83,13 @@ CROSS JOIN LATERAL ({held_task}) AS t
 WHERE h.instance = :instance::uuid
 ORDER BY t.id;
 
+-- name: begin_generation
+-- Let no claim that the instance has sent so far take anything any more; one that is under way is waited for.
+UPDATE {schema}.tasklib_claims AS h
+SET generation = h.generation + 1
+WHERE h.instance = :instance::uuid
+RETURNING h.generation;
+
 -- name: renew_held
 -- Move the lease of everything an instance runs forward, for an instance that cannot do it itself at the moment.
 UPDATE {schema}.tasks AS t
@@ -93,15 +100,13 @@ WHERE h.instance = :instance::uuid AND t.seq = held.seq AND t.version = held.ver
     AND t.seq = ANY (ARRAY(SELECT unnest(k.seqs) FROM {schema}.tasklib_claims AS k WHERE k.instance = :instance::uuid))
 RETURNING t.id;
 
--- name: count_workers
--- How many worker instances are alive, and how many have been silent for longer than they allowed.
+-- name: look_at_workers
+-- Every worker instance with its last heartbeat, as text that is only compared, and whether it is overdue.
 SELECT
-    count(*) FILTER (WHERE NOT w.silent) AS alive,
-    count(*) FILTER (WHERE w.silent) AS silent
-FROM (
-    SELECT k.heartbeat_at + make_interval(secs => k.timeout_seconds) < coalesce(:now::timestamptz, now()) AS silent
-    FROM {schema}.tasklib_workers AS k
-) AS w;
+    w.instance, w.heartbeat_at::text AS heartbeat, w.timeout_seconds,
+    w.heartbeat_at + make_interval(secs => w.timeout_seconds) < coalesce(:now::timestamptz, now()) AS overdue
+FROM {schema}.tasklib_workers AS w
+ORDER BY w.instance;
 
 -- name: list_running
 -- The running tasks that instances hold, of one name or with the empty name of all, no more than :limit of them.
@@ -114,16 +119,19 @@ ORDER BY t.seq
 LIMIT :limit::integer;
 
 -- name: find_dead_workers
--- Instances silent for longer than they allowed, locked so that one recoverer takes care of each.
+-- Of instances that were silent, those whose heartbeat is still the one that was seen, and overdue; locked so that one
+-- recoverer takes care of each, and so that none beats before it is forgotten.
 SELECT w.instance
 FROM {schema}.tasklib_workers AS w
-WHERE w.heartbeat_at + make_interval(secs => w.timeout_seconds) < coalesce(:now::timestamptz, now())
+JOIN jsonb_to_recordset(:silent::jsonb) AS s (instance uuid, heartbeat text) ON s.instance = w.instance
+WHERE w.heartbeat_at::text = s.heartbeat
+    AND w.heartbeat_at + make_interval(secs => w.timeout_seconds) < coalesce(:now::timestamptz, now())
 ORDER BY w.instance
-FOR UPDATE SKIP LOCKED;
+FOR UPDATE OF w SKIP LOCKED;
 
 -- name: lock_claims
 -- Let instances that are gone claim no more; a claim of theirs that is under way is waited for, so that it is seen next.
-SELECT h.instance
+SELECT h.instance, h.generation
 FROM {schema}.tasklib_claims AS h
 WHERE h.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
 ORDER BY h.instance
@@ -139,8 +147,8 @@ WHERE h.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uu
 ORDER BY t.id;
 
 -- name: find_expired_held
--- The running tasks that some instance holds although their lease has passed.
-SELECT t.id, t.version
+-- The running tasks that some instance holds although their lease has passed, with it as text that is only compared.
+SELECT t.id, t.version, t.locked_until::text AS lease
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
 CROSS JOIN LATERAL ({held_task}) AS t
@@ -176,7 +184,8 @@ ORDER BY t.id;
 
 -- name: recover_tasks
 -- Take running tasks from a worker that is gone: cancelled if a person asked for it, buried if no attempt is left, else
--- back to pending, at once the first time and by the back-off after that.
+-- back to pending, at once the first time and by the back-off after that.  One that was found by its lease stays if
+-- that was renewed meanwhile.
 WITH lost AS (
     UPDATE {schema}.tasks AS t
     SET state = CASE
@@ -210,7 +219,7 @@ WITH lost AS (
         updated_at = c.now, worker_id = NULL, locked_until = NULL
     FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
     CROSS JOIN LATERAL (
-        SELECT r.id, r.version, concat(
+        SELECT r.id, r.version, r.lease, concat(
             'WorkerLost: worker ', coalesce(x.worker_id, 'unknown'),
             CASE WHEN w.instance IS NULL THEN ' is gone' ELSE concat(
                 ' on ', w.host, ' (pid ', w.pid, ') last answered at ',
@@ -218,7 +227,7 @@ WITH lost AS (
             ) END,
             ' and lost the task in attempt ', x.attempts
         ) AS error
-        FROM jsonb_to_recordset(:lost::jsonb) AS r (id uuid, version integer)
+        FROM jsonb_to_recordset(:lost::jsonb) AS r (id uuid, version integer, lease text)
         CROSS JOIN LATERAL (
             SELECT y.worker_id, y.attempts FROM {schema}.tasks AS y WHERE y.id = r.id LIMIT 1
         ) AS x
@@ -229,6 +238,7 @@ WITH lost AS (
     ) AS l
     WHERE t.id = ANY (ARRAY(SELECT (e.value ->> 'id')::uuid FROM jsonb_array_elements(:lost::jsonb) AS e))
         AND t.id = l.id AND t.version = l.version AND t.state = 'running'
+        AND (l.lease IS NULL OR l.lease = t.locked_until::text)
     RETURNING t.id, t.state, t.watched
 )
 SELECT l.id, l.state,

@@ -102,9 +102,10 @@ CREATE TABLE tasklib_workers (
 
 -- What each instance holds, as on PostgreSQL; the lists are JSON.
 CREATE TABLE tasklib_claims (
-    instance TEXT NOT NULL PRIMARY KEY,
-    seqs     TEXT NOT NULL DEFAULT '[]',
-    versions TEXT NOT NULL DEFAULT '[]'
+    instance   TEXT    NOT NULL PRIMARY KEY,
+    seqs       TEXT    NOT NULL DEFAULT '[]',
+    versions   TEXT    NOT NULL DEFAULT '[]',
+    generation INTEGER NOT NULL DEFAULT 0
 );
 
 -- What people have switched: one row per task name, and one named '' for everything.

@@ -16,7 +16,7 @@ known AS MATERIALIZED (
         ), :limit)
     ) AS cap
     FROM tasklib_claims AS me CROSS JOIN json_each(:names) AS n
-    WHERE me.instance = :instance AND NOT EXISTS (
+    WHERE me.instance = :instance AND me.generation = :generation AND NOT EXISTS (
         SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', n.value) AND c.paused_at IS NOT NULL
     )
 ),

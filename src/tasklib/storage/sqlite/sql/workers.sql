@@ -51,6 +51,10 @@ JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AN
 WHERE h.instance = :instance
 ORDER BY t.id;
 
+-- name: begin_generation
+-- Let no claim that the instance has sent so far take anything any more.
+UPDATE tasklib_claims SET generation = generation + 1 WHERE instance = :instance RETURNING generation;
+
 -- name: renew_held
 -- Move the lease of everything an instance runs forward, for an instance that cannot do it itself at the moment.
 UPDATE tasks
@@ -61,13 +65,13 @@ WHERE state = 'running' AND (seq, version) IN (
 )
 RETURNING id;
 
--- name: count_workers
--- How many worker instances are alive, and how many have been silent for longer than they allowed.
-SELECT count(*) FILTER (WHERE NOT w.silent) AS alive, count(*) FILTER (WHERE w.silent) AS silent
-FROM (
-    SELECT (julianday(:now) - julianday(k.heartbeat_at)) * 86400.0 > k.timeout_seconds AS silent
-    FROM tasklib_workers AS k
-) AS w;
+-- name: look_at_workers
+-- Every worker instance with its last heartbeat, as text that is only compared, and whether it is overdue.
+SELECT
+    w.instance, w.heartbeat_at AS heartbeat, w.timeout_seconds,
+    (julianday(:now) - julianday(w.heartbeat_at)) * 86400.0 > w.timeout_seconds AS overdue
+FROM tasklib_workers AS w
+ORDER BY w.instance;
 
 -- name: list_running
 -- The running tasks that instances hold, of one name or with the empty name of all, no more than :limit of them.
@@ -80,15 +84,17 @@ ORDER BY t.seq
 LIMIT :limit;
 
 -- name: find_dead_workers
--- Instances silent for longer than they allowed.
+-- Of instances that were silent, those whose heartbeat is still the one that was seen, and overdue.
 SELECT w.instance
-FROM tasklib_workers AS w
-WHERE (julianday(:now) - julianday(w.heartbeat_at)) * 86400.0 > w.timeout_seconds
+FROM json_each(:silent) AS s JOIN tasklib_workers AS w ON w.instance = s.value ->> 'instance'
+WHERE w.heartbeat_at = s.value ->> 'heartbeat'
+    AND (julianday(:now) - julianday(w.heartbeat_at)) * 86400.0 > w.timeout_seconds
 ORDER BY w.instance;
 
 -- name: lock_claims
 -- Let instances that are gone claim no more; the transaction this is read in is SQLite's only writer already.
-SELECT h.instance FROM tasklib_claims AS h WHERE h.instance IN (SELECT d.value FROM json_each(:dead) AS d);
+SELECT h.instance, h.generation FROM tasklib_claims AS h
+WHERE h.instance IN (SELECT d.value FROM json_each(:dead) AS d);
 
 -- name: find_held_by
 -- The running tasks of instances that are gone.
@@ -100,8 +106,8 @@ WHERE h.instance IN (SELECT d.value FROM json_each(:dead) AS d)
 ORDER BY t.id;
 
 -- name: find_expired_held
--- The running tasks that some instance holds although their lease has passed.
-SELECT t.id, t.version
+-- The running tasks that some instance holds although their lease has passed, with it as text that is only compared.
+SELECT t.id, t.version, t.locked_until AS lease
 FROM tasklib_claims AS h
 CROSS JOIN json_each(h.seqs) AS held
 JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
@@ -134,7 +140,8 @@ ORDER BY t.id;
 
 -- name: recover_tasks
 -- Take running tasks from a worker that is gone: cancelled if a person asked for it, buried if no attempt is left, else
--- back to pending, at once the first time and by the back-off after that.
+-- back to pending, at once the first time and by the back-off after that.  One that was found by its lease stays if
+-- that was renewed meanwhile.
 UPDATE tasks
 SET state = CASE
         WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
@@ -161,7 +168,7 @@ SET state = CASE
     ),
     updated_at = :now, worker_id = NULL, locked_until = NULL
 FROM (
-    SELECT x.id, r.value ->> 'version' AS version, 'WorkerLost: worker ' || coalesce(x.worker_id, 'unknown')
+    SELECT x.id, r.value ->> 'version' AS version, r.value ->> 'lease' AS lease, 'WorkerLost: worker ' || coalesce(x.worker_id, 'unknown')
         || coalesce((
             SELECT ' on ' || w.host || ' (pid ' || w.pid || ') last answered at '
                 || strftime('%Y-%m-%dT%H:%M:%fZ', w.heartbeat_at)
@@ -171,6 +178,7 @@ FROM (
     FROM json_each(:lost) AS r JOIN tasks AS x ON x.id = r.value ->> 'id'
 ) AS l
 WHERE tasks.id = l.id AND tasks.version = l.version AND tasks.state = 'running'
+    AND (l.lease IS NULL OR l.lease = tasks.locked_until)
 RETURNING tasks.id, tasks.state;
 
 -- name: remove_workers

@@ -1,0 +1,80 @@
+"""Telling the dead from those who could not be heard: what decides when a worker's tasks are taken from it.
+
+A heartbeat that is too old by the database's clock proves nothing by itself: nobody's arrives while the database is
+away, and everybody's is old after its clock has stepped.  So an observer looks again and again, and measures with its
+own clock, which never steps, for how long each heartbeat stayed as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+LONGEST_GAP = 0.5
+"""The part of a subject's patience that may pass between two looks.  Who did not look for longer, or waited so long for
+the answer, cannot tell silence from an outage and observes anew."""
+SHORTEST_GAP_SECONDS = 0.5
+"""A gap that is always allowed, because a busy machine makes one now and then."""
+LOOKS = 5
+"""How often to look in the shortest patience seen; well within the longest gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A worker's heartbeat, or a task's lease, as one look found it."""
+
+    key: str
+    """The worker's instance, or the task's id."""
+    value: str
+    """The heartbeat or the lease as the database writes it; every sign of life changes it."""
+    patience: float
+    """Seconds of silence after which the subject is given up."""
+    is_overdue: bool
+    """Whether its time is over by the database's clock."""
+    version: int | None = None
+    """The version of the task; None for a worker."""
+
+
+class Watch:
+    """Knows of every subject since when it has been silent, as far as this observer can tell.
+
+    Moments are handed in, all of one clock that never steps: `time.monotonic()`, or a test's own.
+    """
+
+    def __init__(self) -> None:
+        self._silent_since: dict[tuple[str, int | None], tuple[Sighting, float]] = {}
+        self._last_look = float("-inf")
+
+    def note(self, seen: Iterable[Sighting], *, asked: float, answered: float) -> list[Sighting]:
+        """Take in what a look found; returns the subjects whose silence is proven: overdue, and unchanged for their
+        whole patience between the answer to the first look that found them so and the question of this one."""
+        gap, self._last_look = answered - self._last_look, answered
+        before, self._silent_since = self._silent_since, {}
+        proven = []
+        for sighting in seen:
+            known, since = before.get((sighting.key, sighting.version), (None, answered))
+            unbroken = gap <= max(LONGEST_GAP * sighting.patience, SHORTEST_GAP_SECONDS)
+            if known is None or known.value != sighting.value or not unbroken:
+                since = answered
+            self._silent_since[sighting.key, sighting.version] = sighting, since
+            if sighting.is_overdue and asked - since >= sighting.patience:
+                proven.append(sighting)
+        return proven
+
+    @property
+    def has_leases(self) -> bool:
+        """Whether the last look found leases that have passed."""
+        return any(version is not None for _, version in self._silent_since)
+
+    def next_look_in(self, moment: float, longest: float) -> float:
+        """Seconds until the next look is worth it: when somebody's silence may be proven, and often enough to notice
+        an outage in between; `longest` at most, and none before the first."""
+        waits = [longest if self._last_look > float("-inf") else 0.0]
+        for sighting, since in self._silent_since.values():
+            waits.append(sighting.patience / LOOKS)
+            left = since + sighting.patience - moment
+            if (
+                left > 0
+            ):  # Else it was proven, or the database's clock says that it is not overdue: nothing to wait for.
+                waits.append(left)
+        return min(waits)

@@ -1,0 +1,67 @@
+"""The database's clock steps forward past the worker timeout and past every lease: nobody who lives loses a task."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tasklib import Config, TaskQueue
+from tests.chaos.test_outages import passes, read, working
+from tests.fixtures.waiting import aeventually
+
+WORKERS = 3
+
+
+class SteppingClock:
+    """The machine's clock, until somebody sets it."""
+
+    def __init__(self) -> None:
+        self.off = timedelta()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.off
+
+
+@dataclass(frozen=True)
+class Size:
+    timeout: float
+    steps: tuple[float, ...]
+
+
+SIZES = [
+    pytest.param(Size(timeout=1.0, steps=(60.0,)), id="short"),
+    pytest.param(
+        Size(timeout=6.0, steps=(60.0, 7.0, -3600.0, 3600.0, 6.5, 86_400.0)),
+        id="long",
+        marks=[pytest.mark.chaos, pytest.mark.timeout(900)],
+    ),
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("workers", [1, WORKERS])
+@pytest.mark.backends("sqlite-file", "postgres-newest")
+async def test_living_workers_lose_nothing_when_the_clock_steps(database_url: str, size: Size, workers: int):
+    clock, release = SteppingClock(), threading.Event()
+    config = Config(database_url=database_url, worker_timeout_seconds=size.timeout, lock_timeout_seconds=3.0)
+    async with AsyncExitStack() as stack:
+        watching = TaskQueue(config, clock=clock)
+        stack.push_async_callback(watching.aclose)
+        ids = [watching.enqueue("job") for _ in range(workers)]
+        for _ in range(workers):
+            queue = TaskQueue(config, clock=clock)
+            queue.register_handler("job", lambda payload: release.wait(600))
+            await stack.enter_async_context(working(queue))
+        await aeventually(lambda: all(task.state == "running" for task in read(watching, ids)))
+        for step in size.steps:
+            await passes(1.3 * size.timeout)  # by now each of them may judge the others
+            clock.off += timedelta(seconds=step)
+            await passes(1.3 * size.timeout)
+            assert {(task.state, task.lost_count) for task in read(watching, ids)} == {("running", 0)}
+        release.set()
+        await aeventually(lambda: all(task.completed_at for task in read(watching, ids)), 60)
+        assert {(task.state, task.attempts) for task in read(watching, ids)} == {("completed", 1)}
