@@ -161,7 +161,7 @@ def test_a_revoked_token_ends_the_session(browser_page: Page, site: Site) -> Non
     expect(page.locator("tr[data-row]")).to_have_count(2)
     for token in site.queue.database.run(lambda: tokens.list_tokens(None)):
         if token.role is Role.VIEWER:
-            site.queue.database.run(lambda token=token: tokens.revoke_token(str(token.id), None))
+            site.queue.database.run(lambda token=token: tokens.revoke_token(token.id, None))
     expect(page.get_by_label("Token")).to_be_visible()
 
 

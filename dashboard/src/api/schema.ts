@@ -176,7 +176,7 @@ export interface paths {
         };
         /**
          * List Schedules
-         * @description Every schedule, by name, with its next five runs.
+         * @description Every schedule, by name, with its next five runs; up to 1000 at once.
          */
         get: operations["list_schedules_api_schedules_get"];
         put?: never;
@@ -730,7 +730,7 @@ export interface paths {
         };
         /**
          * List Tokens
-         * @description Every token, also those that are refused by now.
+         * @description Every token, also those that are refused by now; up to 1000 at once.
          */
         get: operations["list_tokens_api_tokens_get"];
         put?: never;
@@ -774,7 +774,7 @@ export interface paths {
         };
         /**
          * List Types
-         * @description Every kind of task that is stored or that a worker knows.
+         * @description Every kind of task that is stored or that a worker knows, up to 1000 at once.
          */
         get: operations["list_types_api_types_get"];
         put?: never;
@@ -794,7 +794,7 @@ export interface paths {
         };
         /**
          * List Workers
-         * @description Every worker instance known.
+         * @description Every worker instance known, up to 1000 at once; of the types of each the first 1000.
          */
         get: operations["list_workers_api_workers_get"];
         put?: never;
@@ -1190,6 +1190,11 @@ export interface components {
             paused: boolean;
             /** Pauses */
             pauses: components["schemas"]["PauseInfo"][];
+            /**
+             * Total
+             * @description How long the longest of these lists is; `offset` goes on from where they end.
+             */
+            total: number;
         };
         /**
          * Created
@@ -1607,11 +1612,16 @@ export interface components {
         };
         /**
          * KeyLimits
-         * @description The limits of concurrency keys that were set; one task of a key runs at once where none is.
+         * @description The limits of concurrency keys that were set, up to 1000; one task of a key runs at once where none is.
          */
         KeyLimits: {
             /** Keylimits */
             keyLimits: components["schemas"]["KeyLimitInfo"][];
+            /**
+             * Total
+             * @description How many there are.
+             */
+            total: number;
         };
         /**
          * LimitInfo
@@ -2141,11 +2151,16 @@ export interface components {
         };
         /**
          * Schedules
-         * @description Every schedule, by name.
+         * @description Schedules, by name.
          */
         Schedules: {
             /** Schedules */
             schedules: components["schemas"]["Schedule"][];
+            /**
+             * Total
+             * @description How many there are.
+             */
+            total: number;
         };
         /**
          * Series
@@ -2177,7 +2192,10 @@ export interface components {
         Stats: {
             /** Buried */
             buried: number;
-            /** Bytype */
+            /**
+             * Bytype
+             * @description The busiest types, up to 500; the others are only counted.
+             */
             byType: {
                 [key: string]: {
                     [key: string]: number;
@@ -2202,6 +2220,12 @@ export interface components {
             processing: number;
             /** Retrying */
             retrying: number;
+            /**
+             * Typesleftout
+             * @description How many types are not in `byType`; see GET /api/types.
+             * @default 0
+             */
+            typesLeftOut?: number;
         };
         /**
          * Task
@@ -2439,11 +2463,16 @@ export interface components {
         };
         /**
          * Tokens
-         * @description Every token, the newest first.
+         * @description Tokens, the newest first.
          */
         Tokens: {
             /** Tokens */
             tokens: components["schemas"]["TokenInfo"][];
+            /**
+             * Total
+             * @description How many there are.
+             */
+            total: number;
         };
         /**
          * TypeInfo
@@ -2475,15 +2504,20 @@ export interface components {
         };
         /**
          * Types
-         * @description Every kind of task, by name.
+         * @description Kinds of task, by name.
          */
         Types: {
+            /**
+             * Total
+             * @description How many there are.
+             */
+            total: number;
             /** Types */
             types: components["schemas"]["TypeInfo"][];
         };
         /**
          * TypesWork
-         * @description What was done of each type, by name.
+         * @description What was done of each type, by name; of more than 1000 of those with the most attempts.
          */
         TypesWork: {
             /** Seconds */
@@ -2556,9 +2590,14 @@ export interface components {
         };
         /**
          * Workers
-         * @description Every worker known, the most recently heard first.
+         * @description Workers known, the most recently heard first.
          */
         Workers: {
+            /**
+             * Total
+             * @description How many there are.
+             */
+            total: number;
             /** Workers */
             workers: components["schemas"]["Worker"][];
         };
@@ -2633,7 +2672,10 @@ export interface operations {
     };
     get_control_api_control_get: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2647,6 +2689,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Control"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description Unauthorized */
@@ -3039,7 +3090,10 @@ export interface operations {
     };
     list_schedules_api_schedules_get: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3053,6 +3107,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Schedules"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description Unauthorized */
@@ -5364,7 +5427,10 @@ export interface operations {
     };
     list_tokens_api_tokens_get: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5378,6 +5444,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Tokens"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description Unauthorized */
@@ -5536,7 +5611,10 @@ export interface operations {
     };
     list_types_api_types_get: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5550,6 +5628,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Types"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description Unauthorized */
@@ -5583,7 +5670,10 @@ export interface operations {
     };
     list_workers_api_workers_get: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5597,6 +5687,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Workers"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description Unauthorized */

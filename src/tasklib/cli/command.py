@@ -20,6 +20,8 @@ from tasklib.cli.help import EVERYWHERE, HelpfulCommand
 from tasklib.cli.output import Output
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from tasklib.config import Config
     from tasklib.manage import Manage
 
@@ -86,6 +88,13 @@ class Cli:
         from tasklib.queue import TaskQueue
 
         return Manage(TaskQueue(self.config))
+
+    def now(self) -> datetime:
+        """What time it is for the database: ages are told by the clock by which they came about."""
+        from tasklib.storage.operations.clock import read_clock
+
+        queue = self.manage.queue
+        return queue.database.run(lambda: read_clock(queue.clock.now()))
 
     def close(self) -> None:
         """Close the database if it was opened."""

@@ -12,6 +12,7 @@ from tasklib.cli.options import DryRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from tasklib.cli.output import Output
     from tasklib.storage.operations.errors import ErrorGroup
@@ -37,7 +38,7 @@ def errors(
 
     def say() -> None:
         if groups:
-            show_errors(cli.out, groups)
+            show_errors(cli.out, groups, cli.now())
         else:
             cli.out.line("No task has failed for good.")
 
@@ -65,12 +66,11 @@ def redrive(
     cli.out.answer(data, lambda: cli.out.line(f"{verb} {counted(count)} anew{pace}."))
 
 
-def show_errors(out: Output, groups: Sequence[ErrorGroup]) -> None:
+def show_errors(out: Output, groups: Sequence[ErrorGroup], now: datetime) -> None:
     """A table of the groups, the latest first."""
     from tasklib.cli import times
     from tasklib.cli.output import Cell, Column
 
-    now = times.now()
     rows: list[list[str | Cell]] = [
         [
             group.id,

@@ -78,9 +78,8 @@ def of_state(info: TypeInfo, state: str) -> int:
             return count
 
 
-def show_workers(out: Output, workers: Sequence[WorkerInfo]) -> None:
-    """A table of the workers."""
-    now = times.now()
+def show_workers(out: Output, workers: Sequence[WorkerInfo], now: datetime) -> None:
+    """A table of the workers, with ages by the database's clock."""
     columns = [Column("WORKER"), Column("STATE"), Column("RUNNING", right=True), Column("HEARD"), Column("STARTED")]
     rows: list[list[str | Cell]] = [
         [
@@ -126,9 +125,8 @@ def show_key_limits(out: Output, limits: Iterable[KeyLimit]) -> None:
         out.line(f"{what} of {which}: {most} running at once")
 
 
-def show_schedules(out: Output, schedules: Sequence[Schedule]) -> None:
+def show_schedules(out: Output, schedules: Sequence[Schedule], now: datetime) -> None:
     """A table of schedules."""
-    now = times.now()
     rows: list[list[str | Cell]] = [
         [
             schedule.name,
@@ -143,9 +141,9 @@ def show_schedules(out: Output, schedules: Sequence[Schedule]) -> None:
     out.table(columns, rows)
 
 
-def show_schedule(out: Output, schedule: Schedule) -> None:
+def show_schedule(out: Output, schedule: Schedule, now: datetime) -> None:
     """One schedule, and its next runs."""
-    plan, now = schedule.plan, times.now()
+    plan = schedule.plan
     out.line(f"{plan.name}  {'paused' if schedule.paused_at else 'active'}", "bold")
     out.line(f"  task         {plan.task}")
     out.line(f"  runs         {rhythm(schedule)}")

@@ -127,7 +127,7 @@ def _say_all(cli: Cli, found: list[Schedule]) -> None:
         from tasklib.cli.queue_views import show_schedules
 
         if found:
-            show_schedules(cli.out, found)
+            show_schedules(cli.out, found, cli.now())
         else:
             cli.out.line('No schedules. Make one: tasklib schedules add nightly --task report --cron "0 3 * * *"')
 
@@ -140,7 +140,7 @@ def _say_one(cli: Cli, schedule: Schedule) -> None:
     def say() -> None:
         from tasklib.cli.queue_views import show_schedule
 
-        show_schedule(cli.out, schedule)
+        show_schedule(cli.out, schedule, cli.now())
 
     cli.out.answer(_data(schedule), say)
 

@@ -101,6 +101,6 @@ def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None) -> None:
         cli.out.note(f"waiting for {name} {task_id}; Ctrl-C stops waiting, not the task")
     task: Task = cli.manage.redactor.task(cli.manage.queue.wait(task_id, seconds))
     data = {"id": task_id, "name": name, "created": task_id.created, "task": task}
-    cli.out.answer(data, lambda: show_task(cli.out, task))
+    cli.out.answer(data, lambda: show_task(cli.out, task, cli.now()))
     if task.state != "completed":
         raise CommandFailed(f"{name} {task_id} ended as {task.state}")

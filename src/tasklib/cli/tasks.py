@@ -46,7 +46,7 @@ def list_tasks(
         from tasklib.cli.views import show_tasks
 
         if page.tasks:
-            show_tasks(cli.out, page.tasks)
+            show_tasks(cli.out, page.tasks, cli.now())
         elif any((state, name, tag, search, before)):
             cli.out.line("No task fits. Without options, tasklib list shows all.")
         else:
@@ -66,7 +66,7 @@ def show(cli: Cli, task_id: TaskId) -> None:
     def say() -> None:
         from tasklib.cli.views import show_task
 
-        show_task(cli.out, task)
+        show_task(cli.out, task, cli.now())
 
     cli.out.answer(task, say)
 
@@ -79,7 +79,7 @@ def explain(cli: Cli, task_id: TaskId) -> None:
     def say() -> None:
         from tasklib.cli.views import show_explanation
 
-        show_explanation(cli.out, explanation)
+        show_explanation(cli.out, explanation, cli.now())
 
     task = explanation.task
     data = {"id": task.id, "name": task.name, "state": task.state, "reasons": explanation.reasons}

@@ -39,8 +39,3 @@ def ago(moment: datetime, now: datetime) -> str:
 def clock(moment: datetime) -> str:
     """A moment in UTC, to the millisecond."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-
-
-def now() -> datetime:
-    """This machine's clock."""
-    return datetime.now(UTC)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,7 +56,11 @@ def token(
     what: Annotated[What, typer.Argument(metavar="create|list|revoke", help="What to do.", show_default=False)],
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Whose token it is; to revoke, also how it begins.", show_default=False),
+        typer.Argument(
+            metavar="NAME",
+            help="Whose token it is; revoking takes every token of the name, or the one that begins so.",
+            show_default=False,
+        ),
     ] = None,
     role: Annotated[
         RoleName,
@@ -88,8 +92,9 @@ def _create(cli: Cli, name: str, role: RoleName, expires: str | None) -> None:
 
     queue = cli.manage.queue
     check_name(name, what="a token's name")
+    until = None if expires is None else parse.duration_or_moment(expires)
     made = queue.database.run(
-        lambda: tokens.create_token(name, tokens.Role(role), expires_at=_moment(expires), now=queue.clock.now()),
+        lambda: tokens.create_token(name, tokens.Role(role), expires_at=until, now=queue.clock.now()),
         repeatable=False,
     )
 
@@ -137,17 +142,15 @@ def _revoke(cli: Cli, name: str) -> None:
     from tasklib.storage.operations import tokens
 
     queue = cli.manage.queue
-    revoked = queue.database.run(lambda: tokens.revoke_token(name, queue.clock.now()))
-    if revoked is None:
+    revoked = queue.database.run(lambda: tokens.revoke_tokens(name, queue.clock.now()))
+    if not revoked:
         raise CommandFailed(f"there is no token {name!r} to revoke; see: tasklib token list")
-    cli.out.answer({"revoked": revoked}, lambda: cli.out.line(f"Revoked {revoked.role} token {revoked.name}"))
 
+    def say() -> None:
+        for each in revoked:
+            cli.out.line(f"Revoked {each.role} token {each.name}, {each.begins}…")
 
-def _moment(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    when = parse.duration_or_moment(text)
-    return when if isinstance(when, datetime) else datetime.now(UTC) + when
+    cli.out.answer({"revoked": revoked}, say)
 
 
 def _text(moment: datetime | None, otherwise: str = "") -> str:

@@ -29,9 +29,9 @@ WIDE: Final = 110
 """Columns from which a list shows what each task is about."""
 
 
-def show_tasks(out: Output, tasks: Sequence[Task]) -> None:
+def show_tasks(out: Output, tasks: Sequence[Task], now: datetime) -> None:
     """A table of tasks."""
-    now, wide = times.now(), out.width >= WIDE
+    wide = out.width >= WIDE
     columns = [Column("ID"), Column("NAME", fluid=True), Column("STATE"), Column("TRY", right=True), Column("WHEN")]
     rows: list[list[str | Cell]] = []
     for task in tasks:
@@ -41,9 +41,8 @@ def show_tasks(out: Output, tasks: Sequence[Task]) -> None:
     out.table([*columns, Column("ABOUT", fluid=True)] if wide else columns, rows)
 
 
-def show_task(out: Output, task: Task) -> None:
+def show_task(out: Output, task: Task, now: datetime) -> None:
     """Everything about one task."""
-    now = times.now()
     state = standing(task, now)
     out.line(f"{task.name}  {state}", f"bold {STYLES[state]}")
     for label, value in facts(task, now):
@@ -70,10 +69,10 @@ def show_task(out: Output, task: Task) -> None:
         out.block(task.error)
 
 
-def show_explanation(out: Output, explanation: Explanation) -> None:
+def show_explanation(out: Output, explanation: Explanation, now: datetime) -> None:
     """Why a task is not running, the reason that binds first in front."""
     task = explanation.task
-    state = standing(task, times.now())
+    state = standing(task, now)
     out.line(f"{task.name}  {state}  {task.id}", f"bold {STYLES[state]}")
     for number, reason in enumerate(explanation.reasons, 1):
         out.line(f"  {number}. {reason.text}")

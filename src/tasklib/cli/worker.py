@@ -60,7 +60,7 @@ def workers(cli: Cli) -> None:
         from tasklib.cli.queue_views import show_workers
 
         if found:
-            show_workers(cli.out, found)
+            show_workers(cli.out, found, cli.now())
         else:
             cli.out.line("No worker is there. Start one: tasklib worker app.tasks")
 

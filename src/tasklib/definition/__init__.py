@@ -1,6 +1,14 @@
 """Tasks as the program defines them: options, parameters, validation, and the registry of a queue."""
 
-from tasklib.definition.options import RESERVED_OPTIONS, Isolation, TaskKeywords, TaskOptions, check_name
+from tasklib.definition.options import (
+    KEY_RULE,
+    RESERVED_OPTIONS,
+    Isolation,
+    TaskKeywords,
+    TaskOptions,
+    check_name,
+    is_key,
+)
 from tasklib.definition.registry import Registry
 from tasklib.definition.signature import shows_options
 from tasklib.definition.tasks import (
@@ -14,6 +22,7 @@ from tasklib.definition.tasks import (
 from tasklib.definition.validation import Misfit
 
 __all__ = [
+    "KEY_RULE",
     "RESERVED_OPTIONS",
     "Accepts",
     "Call",
@@ -27,5 +36,6 @@ __all__ = [
     "TaskOptions",
     "check_name",
     "default_name",
+    "is_key",
     "shows_options",
 ]

@@ -16,6 +16,12 @@ Isolation: TypeAlias = Literal["auto", "thread", "process"]
 """Where the function runs; "auto" is the event loop for `async def` and a thread for `def`."""
 
 MAX_NAME_LENGTH: Final = 255
+MAX_KEY_LENGTH: Final = 500
+MAX_KEY_BYTES: Final = 1500
+"""Of UTF-8: an entry of a PostgreSQL index holds 2,704 bytes, and a name has up to four for each character."""
+KEY_RULE: Final = (
+    f"a non-empty Unicode string of at most {MAX_KEY_LENGTH} characters and {MAX_KEY_BYTES} bytes of UTF-8"
+)
 MAX_INTEGER: Final = 2**31 - 1
 """The largest value of an integer column."""
 
@@ -105,7 +111,10 @@ class TaskOptions:
             return key
         if not all(tags.get(tag) not in (None, "") for tag in _TAG.findall(key)):
             return None
-        return _TAG.sub(lambda found: str(tags[found[1]]), key)
+        made = _TAG.sub(lambda found: str(tags[found[1]]), key)
+        if not is_key(made):
+            raise ConfigurationError(f"the tags make a concurrency key that is not {KEY_RULE}: {shown(made)}")
+        return made
 
 
 def check_name(name: Any, *, what: str = "a task's name") -> str:
@@ -116,6 +125,16 @@ def check_name(name: Any, *, what: str = "a task's name") -> str:
     if name != name.strip():
         raise ConfigurationError(f"{what} must not begin or end with a space, got {name!r}")
     return name
+
+
+def is_key(value: Any) -> bool:
+    """Whether it can be a unique or concurrency key: a text that fits into an index beside the longest name."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_KEY_LENGTH or "\0" in value:
+        return False
+    if value.isascii():
+        return True
+    is_whole = not any("\ud800" <= character <= "\udfff" for character in value)
+    return is_whole and len(value.encode()) <= MAX_KEY_BYTES
 
 
 def _as_errors(value: Any) -> Any:
@@ -189,8 +208,8 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         "a whole number, 1 or more, or None for no limit",
     ),
     "concurrency_key": (
-        lambda v: v is None or (isinstance(v, str) and v != "" and v.isprintable()),
-        "a non-empty string, or None",
+        lambda v: v is None or (is_key(v) and v.isprintable()),
+        f"{KEY_RULE}, or None",
     ),
     "expires_after": (
         lambda v: v is None or _is_seconds(v),

@@ -36,6 +36,7 @@ from tasklib.http.errors import Problem
 from tasklib.http.guard import Guard
 from tasklib.http.local import LOOPBACK_HOSTS, foreign_hosts
 from tasklib.http.quick import QuickCreate
+from tasklib.http.refusals import Refusals
 from tasklib.http.throttle import Throttle
 from tasklib.manage import Manage
 from tasklib.queue import TaskQueue
@@ -68,6 +69,7 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.pulse = events.Pulse(app.state.manage, app.state.counts, app.state.stopping)
     app.state.creator = Creator(queue)
     app.state.throttle = Throttle(queue.config.submit_rate_limit)
+    app.state.refusals = Refusals(queue)
     app.state.caretaker = workers.Caretaker(queue)
     app.include_router(tasks.creating_router)
     for part in (

@@ -1,4 +1,4 @@
-"""Every change is written down: who, what, when, from where."""
+"""Every change is written down: who, what, when, from where; and so is what was refused (`refusals.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from fastapi.routing import APIRoute
 from pydantic import Field
 
 from tasklib.codec import plain
-from tasklib.http.auth import Permission, needs, permission_of, principal_of
+from tasklib.http.auth import Permission, needs, permission_of
+from tasklib.http.entries import make_entry
 from tasklib.http.errors import problems
 from tasklib.http.fields import Answer, Input
 from tasklib.queue import TaskQueue
@@ -31,7 +32,7 @@ class AuditedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, and after it the entry of what changed nothing that is stored, such as signing in.
 
-        A worker's beats and endings are in the tasks' own history.
+        A worker's claims and heartbeats are in the tasks' own history.
         """
         handle = super().get_route_handler()
         if (self.methods or SAFE) <= SAFE or permission_of(self) is Permission.WORK:
@@ -90,7 +91,7 @@ class _Recording:
 def note_made(request: Request, action: str, made: UUID) -> AuditEntry:
     """The entry of this request, for a route that writes it itself, in the transaction of the change."""
     request.state.is_in_log = True
-    return _entry(request, action, {"id": str(made)})
+    return make_entry(request, action, {"id": str(made)})
 
 
 class Entry(Answer):
@@ -139,17 +140,4 @@ async def read_audit(query: Annotated[AuditQuery, Query()], request: Request) ->
 def entry_of(request: Request, action: str, detail: Mapping[str, Any]) -> AuditEntry:
     """What the log says of this request."""
     noted = plain({name: value for name, value in detail.items() if value is not None}, what="audit")
-    return _entry(request, action, request.app.state.manage.redactor.value(noted))
-
-
-def _entry(request: Request, action: str, shown: dict[str, Any]) -> AuditEntry:
-    principal = principal_of(request)
-    return AuditEntry(
-        actor=principal.name,
-        role=str(principal.role),
-        action=action,
-        target=next(iter(request.path_params.values()), None),
-        detail=shown,
-        remote=request.client.host if request.client else None,
-        request_id=getattr(request.state, "request_id", None),
-    )
+    return make_entry(request, action, request.app.state.manage.redactor.value(noted))

@@ -167,7 +167,11 @@ class Bearer:
         self.check = check
         self._open_without = open_without
 
-    async def __call__(self, request: Request) -> Principal | None:
+    async def identify_anew(self, request: Request) -> Principal | None:
+        """The same by what is stored at this moment, whatever is remembered."""
+        return await self(request, anew=True)
+
+    async def __call__(self, request: Request, *, anew: bool = False) -> Principal | None:
         """The token's holder; with no token anywhere, and open to that, who asks directly from this machine."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
@@ -175,7 +179,7 @@ class Bearer:
         else:
             secret = request.cookies.get(cookie_name(request), "") if "cookie" in request.headers else ""
         if secret:
-            token = await self.check.find(secret)
+            token = await self.check.find(secret, anew=anew)
             return None if token is None else Principal(token.name, token.role, f"token:{token.id}")
         if self._open_without and is_from_this_machine(request) and not await self.check.any_exists():
             return Principal("local", Role.ADMIN)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from tasklib.action import Action
 from tasklib.http.audit import AuditedRoute, changing, note
 from tasklib.http.auth import Permission, needs, principal_of
-from tasklib.http.creation import create_once, create_tasks, once_told
+from tasklib.http.creation import create_once, create_tasks, many_told, once_told
 from tasklib.http.errors import Refused, problems
 from tasklib.http.fields import Answer
 from tasklib.http.inputs import BulkAction, CreateTasks
@@ -41,7 +41,7 @@ async def create_many(
         field = f"tasks[{repeated}].options.repeat"
         raise Refused(400, "invalid-request", "a repeated task is made by itself: POST /api/schedules", field=field)
     if idempotency_key is None:
-        outcome = await create_tasks(changing(request, lambda made: {"count": len(made.tasks)}), body.tasks)
+        outcome = await create_tasks(changing(request, many_told), body.tasks)
     else:
         caller = principal_of(request).identity
         outcome = await create_once(changing(request, once_told), body.tasks, idempotency_key, caller)

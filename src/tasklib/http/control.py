@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 
 from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs, principal_of
+from tasklib.http.bounds import Part
 from tasklib.http.errors import problems
-from tasklib.http.fields import Answer, Input, Name, Text, Whole, check_number
+from tasklib.http.fields import Answer, Input, Key, Name, Text, Whole, check_number
 from tasklib.http.service import Queue
 from tasklib.queue import TaskQueue
 from tasklib.storage.rows import number
@@ -85,14 +86,15 @@ class KeyLimitInput(Input):
     """How many tasks of a concurrency key may run at once; 0 is unlimited, null forgets what was set."""
 
     max_running: Annotated[Whole, Field(ge=0)] | None
-    key: Text | None = None
+    key: Key | None = None
     type: Name | None = None
 
 
 class KeyLimits(Answer):
-    """The limits of concurrency keys that were set; one task of a key runs at once where none is."""
+    """The limits of concurrency keys that were set, up to 1000; one task of a key runs at once where none is."""
 
     key_limits: list[KeyLimitInfo]
+    total: int = Field(description="How many there are.")
 
 
 class LimitInfo(Answer):
@@ -110,6 +112,7 @@ class Control(Answer):
     pauses: list[PauseInfo]
     limits: list[LimitInfo]
     key_limits: list[KeyLimitInfo]
+    total: int = Field(description="How long the longest of these lists is; `offset` goes on from where they end.")
 
 
 @router.post("/tasks/pause", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
@@ -154,11 +157,11 @@ async def set_key_limit(body: KeyLimitInput, request: Request, queue: Queue) -> 
     await changing(request, key=body.key, type=body.type, maxRunning=body.max_running).aset_key_limit(
         body.max_running, body.key, body.type
     )
-    return KeyLimits(key_limits=await _key_limits(queue))
+    return await _key_limits(queue, Part())
 
 
-@router.get("/control", responses=problems(401, 403, 503), **needs(Permission.READ))
-async def get_control(queue: Queue) -> Control:
+@router.get("/control", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
+async def get_control(query: Annotated[Part, Query()], queue: Queue) -> Control:
     """What is paused now, by whom and why, and the limits in force."""
     pauses = [
         PauseInfo(type=each.name, since=each.since, by=each.by, reason=each.reason) for each in await queue.apauses()
@@ -167,15 +170,17 @@ async def get_control(queue: Queue) -> Control:
         LimitInfo(type=each.name, tasks_per_second=number(each.rate), max_running=each.max_running)
         for each in await queue.alimits()
     ]
+    keys = await _key_limits(queue, query)
     return Control(
         paused=any(each.type is None for each in pauses),
-        pauses=pauses,
-        limits=limits,
-        key_limits=await _key_limits(queue),
+        pauses=list(query.of(pauses)),
+        limits=list(query.of(limits)),
+        key_limits=keys.key_limits,
+        total=max(len(pauses), len(limits), keys.total),
     )
 
 
-async def _key_limits(queue: TaskQueue) -> list[KeyLimitInfo]:
-    return [
-        KeyLimitInfo(key=each.key, type=each.name, max_running=each.max_running) for each in await queue.akey_limits()
-    ]
+async def _key_limits(queue: TaskQueue, part: Part) -> KeyLimits:
+    found = await queue.akey_limits()
+    shown = [KeyLimitInfo(key=each.key, type=each.name, max_running=each.max_running) for each in part.of(found)]
+    return KeyLimits(key_limits=shown, total=len(found))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -16,9 +16,9 @@ from tasklib.http.schedule_schemas import CreatedSchedule
 from tasklib.http.schemas import Created
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import lists, tasks
-from tasklib.storage.operations.audit import AuditEntry, entries_text
+from tasklib.storage.operations.audit import AuditEntry, entries_text, write_audit
 from tasklib.storage.operations.idempotency import Once, do_once
-from tasklib.storage.statement import Operation
+from tasklib.storage.statement import BEGIN, Operation
 from tasklib.submission import Merger
 from tasklib.task import NewTask, TaskFilter, TaskId
 
@@ -30,6 +30,8 @@ class Outcome:
     made: bool
     body: list[Created] | CreatedSchedule
     repeated: bool = False
+    changed: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """The ids of the tasks that are new and of those that were rewritten, without those that were there already."""
 
     @property
     def tasks(self) -> list[Created]:
@@ -63,10 +65,27 @@ class Creator:
         return Outcome(task_id.created, found)
 
     async def _send(self, new: Sequence[NewTask]) -> list[TaskId]:
-        now, entries = self._queue.clock.now(), entries_text([self._entries[task.id] for task in new])
-        return await self._queue.database.arun(
-            lambda: tasks.submit_tasks(new, now, created_at=self._created_at, entries=entries)
+        return await self._queue.database.arun(lambda: self._store(new, self._queue.clock.now()))
+
+    def _store(self, new: Sequence[NewTask], now: datetime | None) -> Operation[list[TaskId]]:
+        """The tasks with their entries, which for those with a unique key are known only when they are stored."""
+        entries = [self._entries[task.id] for task in new if task.unique_key is None]
+        keyed = [(at, task) for at, task in enumerate(new) if task.unique_key is not None]
+        if keyed:
+            yield BEGIN
+        ids = yield from tasks.submit_tasks(
+            new, now, created_at=self._created_at, entries=entries_text(entries) if entries else None
         )
+        late = [
+            replace(
+                self._entries[task.id], detail={"id": str(ids[at]), **({} if "ids" in changed else {"replaced": True})}
+            )
+            for at, task in keyed
+            if (changed := _changed([task], [ids[at]]))
+        ]
+        if late:
+            yield from write_audit(late, now)
+        return ids
 
 
 async def create_tasks(queue: TaskQueue, bodies: Sequence[CreateTask]) -> Outcome:
@@ -109,7 +128,8 @@ async def create_once(queue: TaskQueue, bodies: Sequence[CreateTask], key: str, 
 
     def work() -> Operation[Any]:
         stored = yield from _store(new, now)
-        return {"made": stored.made, "tasks": [each.model_dump(mode="json", by_alias=False) for each in stored.tasks]}
+        shown = [each.model_dump(mode="json", by_alias=False) for each in stored.tasks]
+        return {"made": stored.made, "tasks": shown, "changed": dict(stored.changed)}
 
     # A key has no space in it, so that no caller can write another one's.
     once: Once = await queue.database.arun(lambda: do_once(f"{caller} {key}", fingerprint, work, now))
@@ -122,13 +142,27 @@ async def create_once(queue: TaskQueue, bodies: Sequence[CreateTask], key: str, 
 
 
 def once_told(once: Once) -> dict[str, Any] | None:
-    """What the audit log says of tasks created under a key; None if they had been before."""
-    return None if once.repeated or once.answer is None else {"ids": [each["id"] for each in once.answer["tasks"]]}
+    """What the audit log says of tasks created under a key; None if nothing was changed."""
+    return None if once.repeated or once.answer is None else once.answer["changed"] or None
+
+
+def many_told(outcome: Outcome) -> Mapping[str, Any] | None:
+    """What the audit log says of tasks created together; None if all were there already."""
+    return outcome.changed or None
 
 
 def _store(new: Sequence[NewTask], now: datetime | None) -> Operation[Outcome]:
     ids = yield from tasks.submit_tasks(new, now)
-    return Outcome(any(each.created for each in ids), (yield from _read(new, ids, now)))
+    found = yield from _read(new, ids, now)
+    return Outcome(any(each.created for each in ids), found, changed=_changed(new, ids))
+
+
+def _changed(new: Sequence[NewTask], ids: Sequence[TaskId]) -> dict[str, list[str]]:
+    """The ids of what was really made or rewritten, by how; empty if every task was there already."""
+    both = list(zip(new, ids, strict=True))
+    made = [str(each.id) for _, each in both if each.created]
+    replaced = [str(each.id) for task, each in both if not each.created and task.on_conflict == "replace"]
+    return {what: found for what, found in (("ids", made), ("replaced", replaced)) if found}
 
 
 def _new(queue: TaskQueue, body: CreateTask) -> NewTask:

@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from tasklib.http import sign_in
 from tasklib.http.audit import AuditedRoute
-from tasklib.http.auth import Permission, needs
+from tasklib.http.auth import Permission, cookie_name, needs
 from tasklib.http.errors import Refused
 from tasklib.http.session import log_in
 
@@ -41,6 +41,8 @@ class PageRoute(AuditedRoute):
             except Refused as refused:
                 if "text/html" not in request.headers.get("accept", "") or refused.status_code not in (401, 403):
                     raise
+                if _brings_a_token(request):  # Who is only not signed in yet has tried nothing.
+                    await request.app.state.refusals.record(request, refused.status_code, refused.kind)
                 return sign_in.page(request, refused)
 
         return shown
@@ -77,6 +79,10 @@ async def sign_in_by_form(request: Request) -> Response:
     response = RedirectResponse(sign_in.target(request), 303)
     await log_in(request, response)
     return response
+
+
+def _brings_a_token(request: Request) -> bool:
+    return "authorization" in request.headers or cookie_name(request) in request.cookies
 
 
 async def _with_token_of_form(request: Request) -> Request:

@@ -64,7 +64,7 @@ def problem(
     """The answer for a problem."""
     body: dict[str, Any] = {
         "type": f"urn:tasklib:problem:{kind}",
-        "title": HTTPStatus(status).phrase,
+        "title": _phrase(status),
         "status": status,
         "detail": _printable(detail),
     }
@@ -110,9 +110,10 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
 
 async def _on_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
+    kind, path = _kind(error), request.url.path
+    await request.app.state.refusals.record(request, error.status_code, kind)
     if isinstance(error, Refused):
         return problem(error.status_code, error.kind, error.detail, field=error.field, headers=error.headers)
-    kind, path = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-"), request.url.path
     match error.status_code:
         case 404:
             return problem(404, kind, f"there is nothing at {path}; see GET {_description(request)}")
@@ -120,7 +121,20 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
             detail = f"{path} does not take {request.method}; see GET {_description(request)}"
             return problem(405, kind, detail, headers={"Allow": ", ".join(_methods(request))})
         case status:
-            return problem(status, kind, error.detail, headers=error.headers)
+            # The application's own check may say anything here, also what is no text.
+            return problem(status, kind, str(error.detail), headers=error.headers)
+
+
+def _kind(error: HTTPException) -> str:
+    return error.kind if isinstance(error, Refused) else _phrase(error.status_code).lower().replace(" ", "-")
+
+
+def _phrase(status: int) -> str:
+    """What a status is called; one that has no name is known by its number."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return f"Status {status}"
 
 
 async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
@@ -133,7 +147,7 @@ async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    logger.error("%s %r failed", request.method, request.url.path, exc_info=error)
     return problem(500, "internal", "something unexpected went wrong here; the service's log says what")
 
 

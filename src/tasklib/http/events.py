@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from tasklib.errors import TaskLibError
 from tasklib.http.audit import AuditedRoute
-from tasklib.http.auth import GRANTS, Permission, needs
+from tasklib.http.auth import GRANTS, Bearer, Permission, needs, principal_of
 from tasklib.http.counts import Counts
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, problems
 from tasklib.http.fields import Answer
@@ -25,6 +29,7 @@ INTERVAL_SECONDS: Final = 0.5
 QUIET_SECONDS: Final = 10.0
 """After this long without news a comment is sent, and whoever listens is checked anew."""
 MAX_LISTENERS: Final = 100
+"""In all; who has the most of them makes room for whoever has fewer."""
 
 router = APIRouter(prefix="/api/events", tags=["events"], route_class=AuditedRoute)
 
@@ -37,6 +42,29 @@ class Snapshot(Answer):
     workers_alive: int
 
 
+class Listener:
+    """One stream: whose it is, and the latest news for it."""
+
+    def __init__(self, caller: str) -> None:
+        self.caller = caller
+        self._news: asyncio.Queue[str | None] = asyncio.Queue(1)
+
+    def tell(self, news: str | None) -> None:
+        """Give it the latest, in the place of what it has not taken yet; None ends it."""
+        if self._news.full():
+            self._news.get_nowait()
+        self._news.put_nowait(news)
+
+    def stir(self) -> None:
+        """Wake it without news, unless it has some that it has not taken yet."""
+        if not self._news.full():
+            self._news.put_nowait("")
+
+    async def hear(self) -> str | None:
+        """The next news."""
+        return await self._news.get()
+
+
 class Pulse:
     """Reads the numbers twice a second while somebody listens, and tells everybody when they have changed."""
 
@@ -44,39 +72,53 @@ class Pulse:
         self._manage = manage
         self._counts = counts
         self._stopping = stopping
-        self._listeners: set[asyncio.Queue[str | None]] = set()
+        self._listeners: dict[Listener, None] = {}  # in the order in which they came
         self._reader: asyncio.Task[None] | None = None
 
-    @property
-    def is_full(self) -> bool:
-        """Whether nobody more may listen."""
-        return len(self._listeners) >= MAX_LISTENERS
+    def admit(self, caller: str) -> Listener | None:
+        """A place to listen; None if all are taken and nobody has two more of them than this caller."""
+        if len(self._listeners) >= MAX_LISTENERS:
+            shares = Counter(each.caller for each in self._listeners)
+            most, count = shares.most_common(1)[0]
+            if count < shares[caller] + 2:
+                return None
+            oldest = next(each for each in self._listeners if each.caller == most)
+            self._listeners.pop(oldest)
+            oldest.tell(None)
+        listener = Listener(caller)
+        self._listeners[listener] = None
+        return listener
 
-    async def listen(self) -> AsyncIterator[str | None]:
+    async def listen(self, listener: Listener) -> AsyncIterator[str | None]:
         """The numbers now, and then whenever they have changed; None when nothing has for a while.
 
-        Ends when the service stops.
+        Ends when the service stops, or when the place is given to another.
         """
-        news: asyncio.Queue[str | None] = asyncio.Queue(1)
-        self._listeners.add(news)
-        try:
-            yield await self._read()
-            if self._reader is None:
-                self._reader = asyncio.create_task(self._watch())
-            while True:
-                try:
-                    told = await asyncio.wait_for(news.get(), QUIET_SECONDS)
-                except TimeoutError:
-                    yield None
-                else:
-                    if told is None:
-                        return
-                    yield told
-        finally:
-            self._listeners.discard(news)
-            if not self._listeners and self._reader is not None:
-                self._reader.cancel()
-                self._reader = None
+        yield await self._read()
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._watch())
+        while True:
+            try:
+                told = await asyncio.wait_for(listener.hear(), QUIET_SECONDS)
+            except TimeoutError:
+                yield None
+            else:
+                if told is None:
+                    return
+                yield told or None
+
+    def dismiss(self, listener: Listener) -> None:
+        """Give the place back; the last one to leave ends the reading."""
+        if self._listeners.pop(listener, self) is self:
+            return
+        if not self._listeners and self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
+
+    def check_anew(self) -> None:
+        """Let every stream look now whether its token is still good."""
+        for listener in self._listeners:
+            listener.stir()
 
     async def _watch(self) -> None:
         last = ""
@@ -94,9 +136,7 @@ class Pulse:
 
     def _tell(self, news: str | None) -> None:
         for listener in self._listeners:
-            if listener.full():  # who is slow gets the latest only
-                listener.get_nowait()
-            listener.put_nowait(news)
+            listener.tell(news)
 
     async def _read(self) -> str:
         seen = await self._manage.aoverview(await self._counts.stats(live=True))
@@ -125,22 +165,38 @@ async def listen(request: Request) -> StreamingResponse:
     that of the last one seen if nothing has changed.
     """
     pulse: Pulse = request.app.state.pulse
-    if pulse.is_full:
+    listener = pulse.admit(principal_of(request).identity)
+    if listener is None:
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         raise Refused(503, "too-many-listeners", "too many listen already; try again later", headers=headers)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_stream(request, pulse), media_type="text/event-stream", headers=headers)
+    return _Stream(request, pulse, listener, headers)
 
 
-async def _stream(request: Request, pulse: Pulse) -> AsyncIterator[str]:
+class _Stream(StreamingResponse):
+    """The answer that goes on; its place is free again however it ends, also before it has begun."""
+
+    def __init__(self, request: Request, pulse: Pulse, listener: Listener, headers: dict[str, str]) -> None:
+        super().__init__(_stream(request, pulse, listener), media_type="text/event-stream", headers=headers)
+        self._leave = partial(pulse.dismiss, listener)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
+
+
+async def _stream(request: Request, pulse: Pulse, listener: Listener) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
-    async for snapshot in pulse.listen():
-        if snapshot is not None:
-            yield f"event: snapshot\nid: {_id(snapshot)}\ndata: {snapshot}\n\n"
-        elif await _may_still_listen(request):
+    async for snapshot in pulse.listen(listener):
+        # Asked after the news and before it is sent, so that nothing reaches who was shut out before it happened.
+        if not await _may_still_listen(request):
+            return
+        if snapshot is None:
             yield ": nothing new\n\n"
         else:
-            return
+            yield f"event: snapshot\nid: {_id(snapshot)}\ndata: {snapshot}\n\n"
 
 
 def _id(snapshot: str) -> str:
@@ -148,6 +204,10 @@ def _id(snapshot: str) -> str:
 
 
 async def _may_still_listen(request: Request) -> bool:
-    """Whether the token with which it began is still good."""
-    principal = await request.app.state.identify(request)
+    """Whether the token with which it began is still good by what is stored now; in doubt it is not."""
+    identify = request.app.state.identify
+    try:
+        principal = await (identify.identify_anew if isinstance(identify, Bearer) else identify)(request)
+    except (HTTPException, TaskLibError):
+        return False
     return principal is not None and Permission.READ in GRANTS[principal.role]

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 
 from tasklib.codec import plain
+from tasklib.definition import KEY_RULE, is_key
 
 INT32 = 2**31 - 1
 MAX_TAGS_BYTES = 64 * 1024
@@ -65,7 +66,15 @@ def _tags(value: dict[str, Any]) -> dict[str, Any]:
     return checked
 
 
+def _key(text: str) -> str:
+    if not is_key(text):
+        raise ValueError(f"must be {KEY_RULE}")
+    return text
+
+
 Text = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_storable)]
+Key = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_key)]
+"""A unique or concurrency key."""
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=NAME_PATTERN), AfterValidator(_storable)]
 Moment = Annotated[
     datetime,

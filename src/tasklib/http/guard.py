@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.http.errors import Refused, problem
@@ -48,7 +49,11 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = [each for each in message.get("headers", ()) if each[0].lower() != b"x-request-id"]
+                given = [
+                    _on_this_host(each, headers.get("host", ""))
+                    for each in message.get("headers", ())
+                    if each[0].lower() != b"x-request-id"
+                ]
                 names = {name.lower() for name, _ in given}
                 added = [each for each in _ENCODED_HEADERS if each[0] not in names]
                 message["headers"] = [*given, *added, (b"x-request-id", request_id.encode())]
@@ -57,6 +62,7 @@ class Guard:
         try:
             self._check(scope, headers)
         except Refused as refused:
+            await scope["app"].state.refusals.record(Request(scope), refused.status_code, refused.kind)
             answer = problem(refused.status_code, refused.kind, refused.detail)
             await answer(scope, receive, send_guarded)
             return
@@ -99,6 +105,19 @@ def _same_origin(headers: Headers, host: str) -> bool:
         return False
     origin = headers.get("origin")
     return origin is None or urlsplit(origin).netloc.lower() == host.lower()
+
+
+def _on_this_host(header: tuple[bytes, bytes], host: str) -> tuple[bytes, bytes]:
+    """The header; one that leads to the host that was asked for leads to the same path wherever the client is now.
+
+    Who asks says the name, and a proxy may not say that it speaks https: neither must send a client and its token away.
+    """
+    name, value = header
+    place = urlsplit(value.decode("latin-1")) if name.lower() == b"location" else None
+    if place is None or not place.netloc or place.netloc.lower() != host.lower():
+        return header
+    path = "/" + place.path.lstrip("/\\")
+    return name, (f"{path}?{place.query}" if place.query else path).encode("latin-1")
 
 
 def _hostname(host: str) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, model_validator
 
 from tasklib.action import Action
-from tasklib.http.fields import INT32, Input, Moment, Name, Seconds, Tags, Text, Whole
+from tasklib.http.fields import INT32, Input, Key, Moment, Name, Seconds, Tags, Text, Whole
 from tasklib.http.schemas import STATES
 from tasklib.queue import task_filter
 from tasklib.storage.operations.walking import Start
@@ -46,9 +46,9 @@ class CreateOptions(Input):
     priority: Whole | None = None
     tags: Tags | None = None
     timeout_seconds: Seconds | None = None
-    unique_key: Text | None = None
+    unique_key: Key | None = None
     on_conflict: Literal["return", "raise", "replace"] = "return"
-    concurrency_key: Text | None = None
+    concurrency_key: Key | None = None
     expires_at: Moment | None = None
     repeat: Repeat | None = None
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Response
 
 from tasklib.http.audit import AuditedRoute
 from tasklib.http.auth import Permission, needs
+from tasklib.http.bounds import MOST_NAMES, busiest, summed
 from tasklib.http.errors import problems
 from tasklib.http.schemas import status_of
 from tasklib.http.service import Counts, Service
@@ -34,11 +35,15 @@ Sample = tuple[Mapping[str, str], float]
 async def get_metrics(service: Service, counts: Counts) -> Response:
     """Tasks by type and status, workers, pauses and limits."""
     stats = await counts.stats()
-    types = await service.atypes(stats)
+    known = await service.atypes(stats)
+    named = {each.name: each for each in known}
+    chosen = set(busiest(named, lambda name: _counts(named[name])))
+    types, others = [each for each in known if each.name in chosen], [each for each in known if each.name not in chosen]
     overview = await service.aoverview(stats)
     limits = await service.queue.alimits()
     lines = [
-        *_metric("tasklib_tasks", "Tasks by type and status.", _tasks(types)),
+        *_metric("tasklib_tasks", "Tasks by type and status; without a type, of all others.", _tasks(types, others)),
+        *_metric("tasklib_types", "Types that are stored or that a worker knows.", [({}, len(known))]),
         *_metric("tasklib_workers", "Workers that are alive.", [({}, overview.workers_alive)]),
         *_metric(
             "tasklib_type_workers", "Live workers that know the type.", [({"type": t.name}, t.workers) for t in types]
@@ -49,16 +54,22 @@ async def get_metrics(service: Service, counts: Counts) -> Response:
         *_metric(
             "tasklib_rate_limit",
             "Tasks that may start in a second; without a type, of all.",
-            [({"type": each.name or ""}, each.rate) for each in limits if each.rate is not None],
+            [({"type": each.name or ""}, each.rate) for each in limits if each.rate is not None][:MOST_NAMES],
         ),
     ]
     return Response("\n".join(lines) + "\n", media_type=MEDIA_TYPE)
 
 
-def _tasks(types: Iterable[TypeInfo]) -> Iterator[Sample]:
+def _tasks(types: Iterable[TypeInfo], others: Iterable[TypeInfo]) -> Iterator[Sample]:
     for each in types:
         for state in STATES:
             yield {"type": each.name, "status": status_of(state)}, getattr(each, state)
+    for state, count in summed(map(_counts, others)).items():
+        yield {"type": "", "status": status_of(state)}, count
+
+
+def _counts(info: TypeInfo) -> dict[str, int]:
+    return {state: getattr(info, state) for state in STATES}
 
 
 def _metric(name: str, purpose: str, samples: Iterable[Sample]) -> Iterator[str]:

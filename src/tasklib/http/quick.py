@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.errors import TaskLibError
 from tasklib.http.auth import GRANTS, Permission
-from tasklib.http.errors import Refused, answer
+from tasklib.http.errors import answer
 from tasklib.http.inputs import CreateTask
 from tasklib.http.tasks import store_task
 
@@ -62,9 +63,9 @@ class QuickCreate:
             body = CreateTask.model_validate_json(data)
             if body.options.repeat is not None:
                 return None
-            request.state.principal = principal
+            request.state.principal, request.state.action = principal, "create_task"
             return await store_task(body, request)
         except (ValidationError, ValueError):
             return None
-        except (Refused, TaskLibError) as error:
+        except (HTTPException, TaskLibError) as error:
             return await answer(request, error)

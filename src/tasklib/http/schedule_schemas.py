@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from tasklib.http.fields import Answer, Input, Moment, Name, Seconds, Tags, Text, Whole
+from tasklib.http.fields import Answer, Input, Key, Moment, Name, Seconds, Tags, Whole
 from tasklib.schedule import Schedule as Stored
 
 
@@ -76,9 +76,10 @@ class Schedule(Answer):
 
 
 class Schedules(Answer):
-    """Every schedule, by name."""
+    """Schedules, by name."""
 
     schedules: list[Schedule]
+    total: int = Field(description="How many there are.")
 
 
 class ScheduleOptions(Input):
@@ -88,7 +89,7 @@ class ScheduleOptions(Input):
     priority: Whole | None = None
     tags: Tags | None = None
     timeout_seconds: Seconds | None = None
-    concurrency_key: Text | None = None
+    concurrency_key: Key | None = None
 
     def stored(self) -> dict[str, Any]:
         """The same in the words of the queue."""

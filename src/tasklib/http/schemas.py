@@ -11,6 +11,7 @@ from pydantic import Field
 
 import tasklib.task as domain
 from tasklib.explain import Explanation
+from tasklib.http.bounds import busiest
 from tasklib.http.fields import Answer
 from tasklib.manage import as_data
 
@@ -169,13 +170,15 @@ class Stats(Answer):
     buried: int
     delayed: int
     retrying: int
-    by_type: dict[str, dict[str, int]]
+    by_type: dict[str, dict[str, int]] = Field(description="The busiest types, up to 500; the others are only counted.")
+    types_left_out: int = Field(0, description="How many types are not in `byType`; see GET /api/types.")
     max_age_seconds: int = Field(description="How old the numbers may be: 0 in a small queue, 1 or 5 in a large one.")
 
     @classmethod
     def of(cls, stats: domain.QueueStats, max_age_seconds: int) -> Self:
         """The numbers under their names in HTTP."""
-        by_type = {name: _statuses(counts) for name, counts in stats.by_name.items()}
+        names = busiest(stats.by_name, lambda name: stats.by_name[name])
+        by_type = {name: _statuses(stats.by_name[name]) for name in names}
         return cls(
             pending=stats.pending,
             processing=stats.running,
@@ -186,6 +189,7 @@ class Stats(Answer):
             delayed=stats.delayed,
             retrying=stats.retrying,
             by_type=by_type,
+            types_left_out=len(stats.by_name) - len(by_type),
             max_age_seconds=max_age_seconds,
         )
 

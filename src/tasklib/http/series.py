@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from tasklib.http.audit import AuditedRoute
 from tasklib.http.auth import Permission, needs
+from tasklib.http.bounds import MOST_ROWS, busiest
 from tasklib.http.errors import problems
 from tasklib.http.fields import Answer, Input, Name
 from tasklib.http.service import NOT_MODIFIED, Queue, Service, conditional
@@ -105,7 +106,7 @@ class TypeWork(Answer):
 
 
 class TypesWork(Answer):
-    """What was done of each type, by name."""
+    """What was done of each type, by name; of more than 1000 of those with the most attempts."""
 
     seconds: int
     types: list[TypeWork]
@@ -150,7 +151,9 @@ async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, s
 async def get_types_work(query: Annotated[TypesQuery, Query()], request: Request, service: Service) -> Response:
     """What ended how and how long it took, by type: the slowest and the failing ones."""
     found = await service.awork_by_type(seconds=query.seconds)
-    types = [TypeWork(type=each.name, **_work(each)) for each in found]
+    named = {each.name: each for each in found}
+    chosen = busiest(named, lambda name: named[name].outcomes, MOST_ROWS)
+    types = [TypeWork(type=name, **_work(named[name])) for name in chosen]
     return conditional(request, TypesWork(seconds=query.seconds, types=types))
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Self
+from typing import Annotated, Self
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
 
 from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Bearer, Permission, needs
+from tasklib.http.bounds import Part
 from tasklib.http.errors import Refused, problems
 from tasklib.http.fields import Answer, Input, Moment, Name
 from tasklib.http.service import Queue
@@ -39,9 +41,10 @@ class TokenInfo(Answer):
 
 
 class Tokens(Answer):
-    """Every token, the newest first."""
+    """Tokens, the newest first."""
 
     tokens: list[TokenInfo]
+    total: int = Field(description="How many there are.")
 
 
 class CreateToken(Input):
@@ -59,11 +62,11 @@ class CreatedToken(Answer):
     secret: str
 
 
-@router.get("", responses=problems(401, 403, 503), **needs(Permission.ADMIN))
-async def list_tokens(queue: Queue) -> Tokens:
-    """Every token, also those that are refused by now."""
+@router.get("", responses=problems(400, 401, 403, 503), **needs(Permission.ADMIN))
+async def list_tokens(query: Annotated[Part, Query()], queue: Queue) -> Tokens:
+    """Every token, also those that are refused by now; up to 1000 at once."""
     found = await queue.database.arun(lambda: tokens.list_tokens(queue.clock.now()))
-    return Tokens(tokens=[TokenInfo.of(each) for each in found])
+    return Tokens(tokens=[TokenInfo.of(each) for each in query.of(found)], total=len(found))
 
 
 @router.post("", status_code=201, responses=problems(400, 401, 403, 413, 503), **needs(Permission.ADMIN))
@@ -92,11 +95,12 @@ def _forget_remembered(request: Request) -> None:
     identify = request.app.state.identify
     if isinstance(identify, Bearer):
         identify.check.forget()
+    request.app.state.pulse.check_anew()
 
 
-def _parsed(text: str) -> str | None:
+def _parsed(text: str) -> UUID | None:
     """Only the id names one token for certain; names may be shared."""
     try:
-        return str(UUID(text))
+        return UUID(text)
     except ValueError:
         return None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from tasklib.http.audit import AuditedRoute
 from tasklib.http.auth import Permission, needs
+from tasklib.http.bounds import MOST_ROWS, Part
 from tasklib.http.errors import problems
 from tasklib.http.fields import Answer
 from tasklib.http.service import Counts, Service
@@ -35,9 +37,10 @@ class TypeInfo(Answer):
 
 
 class Types(Answer):
-    """Every kind of task, by name."""
+    """Kinds of task, by name."""
 
     types: list[TypeInfo]
+    total: int = Field(description="How many there are.")
 
 
 class Worker(Answer):
@@ -62,28 +65,31 @@ class Worker(Answer):
 
 
 class Workers(Answer):
-    """Every worker known, the most recently heard first."""
+    """Workers known, the most recently heard first."""
 
     workers: list[Worker]
+    total: int = Field(description="How many there are.")
 
 
-@router.get("/types", responses=problems(401, 403, 503), **needs(Permission.READ))
-async def list_types(service: Service, counts: Counts) -> Types:
-    """Every kind of task that is stored or that a worker knows."""
+@router.get("/types", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
+async def list_types(query: Annotated[Part, Query()], service: Service, counts: Counts) -> Types:
+    """Every kind of task that is stored or that a worker knows, up to 1000 at once."""
     same = ("pending", "delayed", "completed", "failed", "retrying", "cancelled", "buried", "workers", "paused")
-    found = [
+    found = await service.atypes(await counts.stats(live=True))
+    shown = [
         TypeInfo(type=each.name, processing=each.running, **{name: getattr(each, name) for name in same})
-        for each in await service.atypes(await counts.stats(live=True))
+        for each in query.of(found)
     ]
-    return Types(types=found)
+    return Types(types=shown, total=len(found))
 
 
-@router.get("/workers", responses=problems(401, 403, 503), **needs(Permission.READ))
-async def list_workers(service: Service) -> Workers:
-    """Every worker instance known."""
-    return Workers(workers=[_shown(each) for each in await service.queue.aworkers()])
+@router.get("/workers", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
+async def list_workers(query: Annotated[Part, Query()], service: Service) -> Workers:
+    """Every worker instance known, up to 1000 at once; of the types of each the first 1000."""
+    found = await service.queue.aworkers()
+    return Workers(workers=[_shown(each) for each in query.of(found)], total=len(found))
 
 
 def _shown(worker: WorkerInfo) -> Worker:
     same = {name: getattr(worker, name) for name in Worker.model_fields if name not in {"types", "retention"}}
-    return Worker(types=list(worker.names), retention=worker.retention or None, **same)
+    return Worker(types=list(worker.names[:MOST_ROWS]), retention=worker.retention or None, **same)

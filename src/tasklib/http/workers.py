@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 
 from tasklib.codec import encode_result
 from tasklib.errors import ResultError, TaskNotFound
-from tasklib.http.audit import AuditedRoute
+from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs
 from tasklib.http.errors import Refused, problems
 from tasklib.http.remote_schemas import (
@@ -52,11 +52,12 @@ ENDING_ERRORS = problems(400, 401, 403, 404, 409, 413, 503)
 
 
 @router.post("", status_code=201, responses=problems(400, 401, 403, 413, 503), **needs(Permission.WORK))
-async def register_worker(body: Register, queue: Queue) -> Registered:
+async def register_worker(body: Register, request: Request, queue: Queue) -> Registered:
     """Make a worker known; it may claim from now on."""
     timeout = body.timeout_seconds or queue.config.worker_timeout_seconds
     who = Registration(uuid4(), body.worker_id, body.host, os.getpid(), timeout, body.concurrency, tuple(body.types))
-    await queue.database.arun(lambda: workers.register_worker(who, queue.clock.now()))
+    recording = changing(request, instance=str(who.instance), workerId=who.worker_id, host=who.host)
+    await recording.database.arun(lambda: workers.register_worker(who, queue.clock.now()))
     return Registered(
         instance=who.instance,
         heartbeat_seconds=timeout / 4,
@@ -109,10 +110,12 @@ async def beat(instance: str, request: Request, queue: Queue) -> Beat:
 
 
 @router.delete("/{instance}", status_code=204, responses=ERRORS, **needs(Permission.WORK))
-async def stop_worker(instance: str, queue: Queue) -> None:
+async def stop_worker(instance: str, request: Request, queue: Queue) -> None:
     """Stop in order: what the worker holds goes back, and no attempt is spent."""
     parsed = _instance(instance)
-    await queue.database.arun(lambda: workers.release_held(parsed, queue.clock.now()))
+    await changing(request, lambda released: {"released": released}).database.arun(
+        lambda: workers.release_held(parsed, queue.clock.now())
+    )
 
 
 @ending_router.post("/complete", responses=ENDING_ERRORS, **needs(Permission.WORK))
@@ -123,7 +126,8 @@ async def complete(task_id: str, body: Complete, request: Request, queue: Queue)
         result = encode_result(body.result, limit=queue.config.max_result_bytes)
     except ResultError as error:
         raise Refused(400, "invalid-result", str(error), field="result") from error
-    task = await queue.database.arun(lambda: remote.complete_for(parsed, body.version, result, queue.clock.now()))
+    recording = changing(request, version=body.version)
+    task = await recording.database.arun(lambda: remote.complete_for(parsed, body.version, result, queue.clock.now()))
     return _ended(request, task, "completed")
 
 
@@ -131,7 +135,8 @@ async def complete(task_id: str, body: Complete, request: Request, queue: Queue)
 async def fail(task_id: str, body: Fail, request: Request, queue: Queue) -> AttemptEnded:
     """The attempt failed; another follows by the retry policy, while there are attempts left."""
     parsed = _task_id(task_id)
-    task = await queue.database.arun(
+    recording = changing(request, lambda task: {"status": status_of(task.state)}, version=body.version)
+    task = await recording.database.arun(
         lambda: remote.fail_for(
             parsed,
             body.version,
@@ -149,6 +154,7 @@ async def fail(task_id: str, body: Fail, request: Request, queue: Queue) -> Atte
 async def stopped(task_id: str, body: Ended, request: Request, queue: Queue) -> AttemptEnded:
     """The attempt was stopped because a person asked to cancel it."""
     ending = Ending.cancel(str(_task_id(task_id)), body.version)
+    queue = changing(request, version=body.version)
     return _ended(request, await queue.database.arun(lambda: remote.end_for(ending, queue.clock.now())), "cancelled")
 
 
@@ -156,6 +162,7 @@ async def stopped(task_id: str, body: Ended, request: Request, queue: Queue) -> 
 async def release(task_id: str, body: Ended, request: Request, queue: Queue) -> AttemptEnded:
     """Give the task back; the attempt is not spent."""
     ending = Ending.release(str(_task_id(task_id)), body.version)
+    queue = changing(request, version=body.version)
     return _ended(request, await queue.database.arun(lambda: remote.end_for(ending, queue.clock.now())), None)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tasklib.codec import shown
+from tasklib.definition import KEY_RULE, is_key
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import check_whole, is_rate
 from tasklib.queue.base import QueueBase
@@ -83,8 +85,8 @@ class ControlsTasks(QueueBase):
         0 is unlimited, None forgets what was set.  One, if nothing is.
         """
         for what, value in (("a concurrency key", key), ("a name", name)):
-            if value == "":
-                raise ConfigurationError(f"{what} is a non-empty string, or None for every one, got ''")
+            if value is not None and not is_key(value):
+                raise ConfigurationError(f"{what} is {KEY_RULE}, or None for every one, got {shown(value)}")
         yield from keys.set_key_limit(key, name, count if count is None else check_whole("a key limit", count))
 
     aset_key_limit = set_key_limit.twin

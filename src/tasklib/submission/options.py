@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict
 from uuid import UUID
 
+from tasklib.definition import KEY_RULE, is_key
 from tasklib.errors import ConfigurationError, require_aware, seconds_of
 from tasklib.task import OnConflict
 
@@ -100,12 +101,6 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
 
 
-def _is_text(value: Any) -> bool:
-    if not isinstance(value, str) or not 0 < len(value) <= 500 or "\0" in value:
-        return False
-    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
-
-
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "run_at": (lambda v: isinstance(v, datetime), "a datetime with a time zone"),
     "expires_at": (lambda v: isinstance(v, datetime), "a datetime with a time zone"),
@@ -116,9 +111,9 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda v: isinstance(v, int | float) and not isinstance(v, bool) and 0 < v < 1e9,
         "a number of seconds above 0",
     ),
-    "unique_key": (_is_text, "a non-empty Unicode string of at most 500 characters"),
+    "unique_key": (is_key, KEY_RULE),
     "on_conflict": (lambda v: v in ("return", "raise", "replace"), "'return', 'raise' or 'replace'"),
-    "concurrency_key": (_is_text, "a non-empty Unicode string of at most 500 characters"),
+    "concurrency_key": (is_key, KEY_RULE),
     "headers": (lambda v: isinstance(v, Mapping), "a mapping of names to JSON values"),
     "id": (lambda v: isinstance(v, UUID), "a UUID"),
 }

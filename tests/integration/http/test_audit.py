@@ -150,12 +150,100 @@ def test_a_request_sent_again_under_its_key_is_no_second_change(http: Client) ->
     assert [entry["action"] for entry in http.get("/api/audit").json()["entries"]] == ["create_task"]
 
 
-def test_what_was_refused_or_only_read_is_not_a_change(queue: Face, http: Client) -> None:
+def test_what_was_wrong_or_only_read_is_not_a_change(http: Client) -> None:
     http.get("/api/tasks")
     http.post("/api/tasks", {"type": ""})
     http.post("/api/tasks/nobody/retry")
 
     assert http.get("/api/audit").json()["entries"] == []
+
+
+def entries_of(client: Client) -> list[dict[str, Any]]:
+    """The log, the oldest entry first."""
+    found: list[dict[str, Any]] = client.get("/api/audit?limit=500").json()["entries"]
+    return found[::-1]
+
+
+def test_who_was_refused_is_in_the_log(queue: Face, client: Client) -> None:
+    made = queue.do(lambda: tokens.create_token("eve", Role.VIEWER, now=queue.now))
+    eve = {"Authorization": f"Bearer {made.secret}"}
+    task = queue.enqueue("job")
+
+    assert client.post(f"/api/tasks/{str(task).upper()}/cancel", headers=eve).status_code == 403
+    assert client.get("/api/audit", headers=eve).status_code == 403
+    assert client.post("/api/tasks/pause", headers={"Authorization": "Bearer tl_guessed"}).status_code == 401
+    assert client.post("/api/tasks/pause", headers={"Origin": "http://evil.example"}).status_code == 403
+    form = {"content": "token=tl_guessed", "headers": {"Accept": "text/html", "Authorization": ""}}
+    assert client._queue.run_coroutine(client._client.post("/sign-in", **form)).status_code == 401
+    said = [(each["actor"], each["role"], each["action"], each["target"]) for each in entries_of(client)]
+    assert said == [
+        ("eve", "viewer", "cancel_task", str(task)),
+        ("eve", "viewer", "read_audit", None),
+        ("anonymous", "none", "pause", None),
+        ("anonymous", "none", "request", None),
+        ("anonymous", "none", "sign_in_by_form", None),
+    ]
+    assert [each["detail"]["status"] for each in entries_of(client)] == [403, 403, 401, 403, 401]
+    assert "tl_guessed" not in client.get("/api/audit").text
+
+
+def test_refusals_cannot_fill_the_log(queue: Face, client: Client) -> None:
+    for number in range(120):
+        client.post("/api/tasks/pause", headers={"Authorization": f"Bearer {number}"})
+    assert [each["detail"].get("times") for each in entries_of(client)] == [None, 10, 100]
+    for number in range(100):
+        client.post(f"/api/tasks/{number}/cancel", headers={"Authorization": "Bearer x"})
+    assert len(entries_of(client)) == 60
+    made = queue.do(lambda: tokens.create_token("eve", Role.VIEWER, now=queue.now))
+    assert client.post("/api/tasks/%00/cancel", headers={"Authorization": f"Bearer {made.secret}"}).status_code == 403
+    assert entries_of(client)[-1]["actor"] == "eve"
+
+
+def test_a_log_that_cannot_be_written_refuses_no_less(queue: Face, client: Client) -> None:
+    queue.sql("ALTER TABLE tasklib_audit RENAME TO tasklib_audit_away")
+    assert client.post("/api/tasks/pause", headers={"Authorization": "Bearer x"}).status_code == 401
+    queue.sql("ALTER TABLE tasklib_audit_away RENAME TO tasklib_audit")
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k"}], ids=["plain", "once"])
+def test_the_log_names_the_task_that_was_changed(queue: Face, client: Client, headers: dict[str, str]) -> None:
+    body = {"type": "job", "options": {"uniqueKey": "u"}}
+    first = str(queue.enqueue("job", {}, unique_key="u"))
+    seen = []
+    for on_conflict in ("return", "replace"):
+        sent = {"type": "job", "options": {"uniqueKey": "u", "onConflict": on_conflict}}
+        sent_headers = {name: f"{value}-{on_conflict}" for name, value in headers.items()}
+        assert client.post("/api/tasks", sent, headers=sent_headers).json()["id"] == first
+        seen.append([each["detail"] for each in entries_of(client)])
+    replaced = {"replaced": [first]} if headers else {"id": first, "replaced": True}
+    assert seen == [[], [replaced]]
+    made = client.post("/api/tasks/batch", {"tasks": [body, {"type": "new"}]}).json()["tasks"]
+    assert entries_of(client)[-1]["detail"] == {"ids": [made[1]["id"]]}
+
+
+def test_what_workers_did_is_in_the_log(queue: Face, client: Client) -> None:
+    made = queue.do(lambda: tokens.create_token("js", Role.WORKER, now=queue.now))
+    worker = {"Authorization": f"Bearer {made.secret}"}
+    for _ in range(4):
+        queue.enqueue("job")
+    instance = client.post("/api/workers", {"workerId": "w", "types": ["job"]}, headers=worker).json()["instance"]
+    claimed = client.post(f"/api/workers/{instance}/claim", {"limit": 4}, headers=worker).json()["tasks"]
+    client.post(f"/api/workers/{instance}/heartbeat", headers=worker)
+    endings: list[tuple[str, dict[str, Any]]] = [
+        ("complete", {"result": 1}), ("fail", {"error": "E: no"}), ("release", {}), ("stopped", {}),
+    ]  # fmt: skip
+    for task, (how, said) in zip(claimed, endings, strict=True):
+        sent = {"version": task["version"], **said}
+        assert client.post(f"/api/tasks/{task['id']}/{how}", sent, headers=worker).status_code == 200
+        assert client.post(f"/api/tasks/{task['id']}/{how}", sent, headers=worker).status_code != 403
+    client.delete(f"/api/workers/{instance}", headers=worker)
+
+    found = entries_of(client)
+    assert {each["actor"] for each in found} == {"js"}
+    expected = [(how, task["id"]) for task, (how, _) in zip(claimed, endings, strict=True)]
+    assert [(each["action"], each["target"]) for each in found] == [
+        ("register_worker", None), *expected, ("stop_worker", instance)
+    ]  # fmt: skip
 
 
 def test_the_audit_log_is_read_in_pages(http: Client) -> None:

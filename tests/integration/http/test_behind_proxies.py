@@ -132,7 +132,7 @@ def test_without_tokens_a_proxy_opens_nothing_whatever_it_was_told(sqlite_url: s
                 assert statuses(client) == refused, setting
         with behind(server.url, nothing) as client:
             assert "came by a proxy" in client.get("/api/tasks").json()["detail"]
-        assert httpx.get(f"{server.url}/api/tokens").json() == {"tokens": []}
+        assert httpx.get(f"{server.url}/api/tokens").json() == {"tokens": [], "total": 0}
 
 
 def test_a_caller_cannot_say_from_where_it_asks(sqlite_url: str, admin: dict[str, str], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tasklib import Config, TaskQueue
+from tasklib.cli.main import main
 from tasklib.cli.serve import listen
 from tests.fixtures.waiting import eventually
 from tests.integration.http.serving import Server
@@ -82,6 +83,23 @@ def test_tokens_are_made_listed_and_revoked(database_url: str) -> None:
     (revoked,) = json.loads(run(database_url, "token", "list", "--json").stdout)["tokens"]
     assert revoked["valid"] is False
     assert run(database_url, "token", "revoke", "ci").returncode == 1
+
+
+@pytest.mark.backends("sqlite-file")
+def test_revoking_a_name_leaves_no_token_of_it(database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def tasklib(*words: str) -> Any:
+        assert main([*words, "--json", "--database-url", database_url]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    for role in ("viewer", "admin"):
+        tasklib("token", "create", "ci", "--role", role)
+    other = tasklib("token", "create", "other")["token"][:9]
+    tasklib("token", "create", other)  # named as the other one begins
+    assert len(tasklib("token", "revoke", "ci")["revoked"]) == 2
+    assert [each["name"] for each in tasklib("token", "revoke", other)["revoked"]] == [other]
+    left = [each["name"] for each in tasklib("token", "list")["tokens"] if each["valid"]]
+    assert left == ["other"]
+    assert [each["name"] for each in tasklib("token", "revoke", other)["revoked"]] == ["other"]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 from uuid import UUID, uuid4
 
+from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.rows import moment, uuid
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
@@ -60,10 +61,13 @@ def hashed(secret: str) -> str:
 
 
 def create_token(
-    name: str, role: Role, *, expires_at: datetime | None = None, now: datetime | None
+    name: str, role: Role, *, expires_at: datetime | timedelta | None = None, now: datetime | None
 ) -> Operation[NewToken]:
-    """Make a token."""
+    """Make a token, good until a moment, or for so long by the database's clock."""
     secret = PREFIX + secrets.token_urlsafe(32)
+    if isinstance(expires_at, timedelta):
+        yield BEGIN
+        expires_at = (yield from read_clock(now)) + expires_at
     rows = yield Statement(
         "create_token",
         {
@@ -100,14 +104,28 @@ def list_tokens(now: datetime | None) -> Operation[list[Token]]:
     return [_token(row) for row in (yield Statement("list_tokens", {"now": now}))]
 
 
-def revoke_token(which: str, now: datetime | None) -> Operation[Token | None]:
-    """Refuse a token from now on, given by its name, its id or its first characters; None if there is no such one."""
+def revoke_tokens(which: str, now: datetime | None) -> Operation[list[Token]]:
+    """Refuse every token of a name from now on, or the one of an id or of these first characters; those it was.
+
+    A name counts before all else, so that nobody can hide a token behind another one's beginning.
+    """
     yield BEGIN
-    for token in (yield from list_tokens(now)):
-        if which in (token.name, str(token.id), token.begins) and token.revoked_at is None:
-            rows = yield Statement("revoke_token", {"id": str(token.id), "now": now})
-            return _token(rows[0])
-    return None
+    left = [token for token in (yield from list_tokens(now)) if token.revoked_at is None]
+    named = [token for token in left if token.name == which]
+    chosen = named or [token for token in left if which in (str(token.id), token.begins)]
+    revoked: list[Token] = []
+    for token in chosen:
+        rows = yield Statement("revoke_token", {"id": str(token.id), "now": now})
+        revoked.append(_token(rows[0]))
+    return revoked
+
+
+def revoke_token(token_id: UUID, now: datetime | None) -> Operation[Token | None]:
+    """Refuse the token of this id from now on; None if there is none, or it was revoked before."""
+    yield BEGIN
+    if not any(token.id == token_id and token.revoked_at is None for token in (yield from list_tokens(now))):
+        return None
+    return _token((yield Statement("revoke_token", {"id": str(token_id), "now": now}))[0])
 
 
 def _token(row: Row) -> Token:

@@ -1,0 +1,94 @@
+"""What callers can make without end is shown and kept in bounds."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.fixtures.queues import Face
+from tests.integration.http.conftest import Client
+
+pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
+
+
+def fill(queue: Face, names: int) -> None:
+    """So many types of one task each, beside a busy one."""
+    columns = "name, kwargs"
+    rows = ", ".join(f"('made-up-{n:05}', '{{}}')" for n in range(names))
+    queue.sql(f"INSERT INTO tasks ({columns}) VALUES {rows}, ('zz-busy', '{{}}'), ('zz-busy', '{{}}')")
+
+
+def test_made_up_types_cannot_fill_what_everybody_reads(queue: Face, http: Client) -> None:
+    queue.count()
+    fill(queue, 2000)
+
+    stats = http.get("/api/tasks/stats").json()
+    assert (len(stats["byType"]), stats["typesLeftOut"], stats["pending"]) == (500, 1501, 2002)
+    assert stats["byType"]["zz-busy"]["pending"] == 2
+    lines = http.get("/metrics").text.splitlines()
+    tasks = [line for line in lines if line.startswith("tasklib_tasks{") and 'status="pending"' in line]
+    assert len(tasks) == 501
+    assert sum(int(line.rpartition(" ")[2]) for line in tasks) == 2002
+    assert {'tasklib_tasks{type="zz-busy",status="pending"} 2', "tasklib_types 2001"} <= set(lines)
+    assert len([line for line in lines if line.startswith("tasklib_paused{")]) == 500
+
+
+def test_lists_have_parts(queue: Face, http: Client) -> None:
+    queue.count()
+    fill(queue, 1200)
+    for number in range(3):
+        queue.add_schedule(f"s{number}", task="job", every=60)
+        queue.worker("job")
+        http.post("/api/tokens", {"name": f"t{number}"})
+        queue.set_key_limit(2, f"k{number}")
+
+    types = http.get("/api/types").json()
+    assert (len(types["types"]), types["total"]) == (1000, 1201)
+    rest = http.get("/api/types?offset=1000").json()["types"]
+    assert [len(rest), rest[-1]["type"]] == [201, "zz-busy"]
+    for path, field in (
+        ("/api/schedules", "schedules"), ("/api/workers", "workers"), ("/api/tokens", "tokens"),
+        ("/api/control", "keyLimits"),
+    ):  # fmt: skip
+        everything = http.get(path).json()
+        assert (len(everything[field]), everything["total"]) == (3, 3), path
+        assert http.get(f"{path}?limit=1&offset=1").json()[field] == everything[field][1:2], path
+        for wrong in ("limit=1001", "limit=0", "offset=-1", "limt=5"):
+            assert http.get(f"{path}?{wrong}").status_code == 400
+
+
+def emoji(count: int) -> str:
+    """Characters of four bytes each, in an order that no index can compress."""
+    return "".join(chr(random.Random(count + n).randrange(0x1F300, 0x1F5FF)) for n in range(count))
+
+
+@pytest.mark.parametrize("count, fits", [(375, True), (376, False), (500, False)])
+def test_a_key_that_does_not_fit_an_index_is_refused(queue: Face, http: Client, count: int, fits: bool) -> None:
+    name, key = emoji(255), emoji(count)
+    asked: list[tuple[str, Any, int]] = [
+        ("/api/tasks", {"type": name, "options": {"uniqueKey": key}}, 201),
+        ("/api/tasks", {"type": name, "options": {"concurrencyKey": key}}, 201),
+        ("/api/tasks/batch", {"tasks": [{"type": name, "options": {"concurrencyKey": key}}]}, 201),
+        ("/api/tasks/key-limit", {"type": name, "key": key, "maxRunning": 2}, 200),
+        ("/api/schedules", {"name": name, "type": name, "every": 60, "options": {"concurrencyKey": key}}, 201),
+    ]
+    for path, body, status in asked:
+        answered = http.post(path, body)
+        assert answered.status_code == (status if fits else 400), (path, answered.text)
+    assert queue.count() == (3 if fits else 0)
+    for filtered in ("uniqueKey", "concurrencyKey"):
+        assert len(http.get("/api/tasks", params={filtered: key}).json()["tasks"]) == fits * {"uniqueKey": 1}.get(
+            filtered, 2
+        )
+
+
+def test_a_key_made_of_tags_is_a_key_like_any_other(queue: Face, http: Client) -> None:
+    @queue.plain.task(name="tenant_job", concurrency_key="tenant-{tenant}")
+    def work() -> None: ...
+
+    body = {"type": "tenant_job", "options": {"tags": {"tenant": emoji(2000)}}}
+    refused = http.post("/api/tasks", body)
+    assert (refused.status_code, "concurrency key" in refused.json()["detail"]) == (400, True)
+    assert http.post("/api/tasks", {**body, "options": {"tags": {"tenant": emoji(20)}}}).status_code == 201
