@@ -94,7 +94,6 @@ class KeyLimits(Answer):
     """The limits of concurrency keys that were set, up to 1000; one task of a key runs at once where none is."""
 
     key_limits: list[KeyLimitInfo]
-    total: int = Field(description="How many there are.")
 
 
 class LimitInfo(Answer):
@@ -112,7 +111,6 @@ class Control(Answer):
     pauses: list[PauseInfo]
     limits: list[LimitInfo]
     key_limits: list[KeyLimitInfo]
-    total: int = Field(description="How long the longest of these lists is; `offset` goes on from where they end.")
 
 
 @router.post("/tasks/pause", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
@@ -157,12 +155,12 @@ async def set_key_limit(body: KeyLimitInput, request: Request, queue: Queue) -> 
     await changing(request, key=body.key, type=body.type, maxRunning=body.max_running).aset_key_limit(
         body.max_running, body.key, body.type
     )
-    return await _key_limits(queue, Part())
+    return KeyLimits(key_limits=await _key_limits(queue, Part()))
 
 
 @router.get("/control", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
 async def get_control(query: Annotated[Part, Query()], queue: Queue) -> Control:
-    """What is paused now, by whom and why, and the limits in force."""
+    """What is paused now, by whom and why, and the limits in force; up to 1000 of each, `offset` goes on."""
     pauses = [
         PauseInfo(type=each.name, since=each.since, by=each.by, reason=each.reason) for each in await queue.apauses()
     ]
@@ -170,17 +168,14 @@ async def get_control(query: Annotated[Part, Query()], queue: Queue) -> Control:
         LimitInfo(type=each.name, tasks_per_second=number(each.rate), max_running=each.max_running)
         for each in await queue.alimits()
     ]
-    keys = await _key_limits(queue, query)
     return Control(
         paused=any(each.type is None for each in pauses),
         pauses=list(query.of(pauses)),
         limits=list(query.of(limits)),
-        key_limits=keys.key_limits,
-        total=max(len(pauses), len(limits), keys.total),
+        key_limits=await _key_limits(queue, query),
     )
 
 
-async def _key_limits(queue: TaskQueue, part: Part) -> KeyLimits:
-    found = await queue.akey_limits()
-    shown = [KeyLimitInfo(key=each.key, type=each.name, max_running=each.max_running) for each in part.of(found)]
-    return KeyLimits(key_limits=shown, total=len(found))
+async def _key_limits(queue: TaskQueue, part: Part) -> list[KeyLimitInfo]:
+    found = part.of(await queue.akey_limits())
+    return [KeyLimitInfo(key=each.key, type=each.name, max_running=each.max_running) for each in found]

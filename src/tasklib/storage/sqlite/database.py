@@ -24,7 +24,7 @@ from tasklib.storage.sqlite import schema
 from tasklib.storage.sqlite.across_forks import Connection, Use, close_inherited
 from tasklib.storage.sqlite.dialect import SqliteDialect, translate
 from tasklib.storage.sqlite.file_identity import FileIdentity
-from tasklib.storage.sqlite.files import journal_mode, lock_path, path_of
+from tasklib.storage.sqlite.files import create_private, journal_mode, lock_path, path_of
 from tasklib.storage.sqlite.gate import WriterGate
 from tasklib.storage.sqlite.lending import LentConnection, Loan
 from tasklib.storage.sqlite.session import Session
@@ -289,6 +289,8 @@ class SqliteDatabase:
     def _connect_now(self, kind: type[C]) -> C:
         target = ":memory:" if self.path is None else str(self.path)
         connection = None
+        if self.path is not None:
+            create_private(self.path)
         try:
             connection = sqlite3.connect(
                 target,

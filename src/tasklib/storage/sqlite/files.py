@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import unquote
@@ -26,6 +27,21 @@ def path_of(url: str) -> Path | None:
     if not path.parent.is_dir():
         raise DatabaseUnavailable(f"the folder {path.parent} of the SQLite file {path.name} does not exist; create it")
     return path
+
+
+def create_private(path: Path) -> None:
+    """Make the file, if it is not there, for its owner alone: whoever can read it reads every argument and secret.
+
+    SQLite gives its own files beside it the same rights.  One that is there keeps the rights that it has.
+    """
+    if path.exists():
+        return
+    with suppress(OSError):  # somebody else was faster, or it cannot be made: opening it says why
+        try:
+            # Without opening it: to close it again would end the locks of another thread's connection.
+            os.mknod(os.path.realpath(path), 0o600 | stat.S_IFREG)
+        except (AttributeError, PermissionError):  # where that takes the rights of root
+            os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def lock_path(path: Path) -> Path:

@@ -70,9 +70,27 @@ def last_writer(path: Path) -> tuple[str, str]:
 
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return _create(path)
     except OSError as error:
         raise DatabaseUnavailable(f"cannot open the lock file {path}: {error.strerror}; check the folder") from error
+
+
+def _create(path: Path) -> int:
+    """A new lock file, for those who may write to the database: they all need it, and nobody else does."""
+    try:
+        rights = path.with_name(path.name.removesuffix("-lock")).stat().st_mode & 0o666
+    except FileNotFoundError:
+        rights = 0o600
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with suppress(OSError):
+        os.fchmod(descriptor, rights)
+    return descriptor
 
 
 def _let_go() -> None:
