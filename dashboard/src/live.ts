@@ -1,7 +1,7 @@
 /** What the service tells by itself: numbers as they change, and whether we still hear it. */
 
 import { computed, signal } from "@preact/signals";
-import { settled, type Stats } from "./api/client";
+import { api, settled, type Stats, take } from "./api/client";
 import { root } from "./router";
 
 export interface Snapshot {
@@ -83,4 +83,6 @@ function lose(): void {
   connection.value = "lost";
   timer = setTimeout(restart, wait);
   wait = Math.min(wait * 2, LONGEST_WAIT);
+  // A stream does not say why it ended. If it was because the token is not good any more, this leads to the sign-in.
+  take(api.GET("/api/session")).catch(() => undefined);
 }

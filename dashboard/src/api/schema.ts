@@ -33,7 +33,7 @@ export interface paths {
         };
         /**
          * Get Control
-         * @description What is paused now, by whom and why, and the limits in force.
+         * @description What is paused now, by whom and why, and the limits in force; up to 1000 of each, `offset` goes on.
          */
         get: operations["get_control_api_control_get"];
         put?: never;
@@ -1190,11 +1190,6 @@ export interface components {
             paused: boolean;
             /** Pauses */
             pauses: components["schemas"]["PauseInfo"][];
-            /**
-             * Total
-             * @description How long the longest of these lists is; `offset` goes on from where they end.
-             */
-            total: number;
         };
         /**
          * Created
@@ -1617,11 +1612,6 @@ export interface components {
         KeyLimits: {
             /** Keylimits */
             keyLimits: components["schemas"]["KeyLimitInfo"][];
-            /**
-             * Total
-             * @description How many there are.
-             */
-            total: number;
         };
         /**
          * LimitInfo
