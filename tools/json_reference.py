@@ -57,7 +57,8 @@ def table() -> Iterator[str]:
     for name, kind in THINGS.items():
         yield row(name, keys_of(kind))
     # A schedule is printed together with its plan, and with what comes next.
-    both = [*keys_of(Plan), *(key for key in keys_of(Schedule) if key != "plan"), "next_runs"]
+    plan = [key for key in keys_of(Plan) if key != "secrets"]
+    both = [*plan, *(key for key in keys_of(Schedule) if key != "plan"), "next_runs"]
     yield row("schedule", both)
 
 

@@ -338,7 +338,8 @@ def _with_points(text: str) -> str:
     return _NUMBER.sub(_written_out, text)
 
 
-_NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?e\+?\d+', re.DOTALL)
+_NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(?<!\d)-?\d++(?:\.\d++)?e\+?\d+', re.DOTALL)
+"""A string, or a number with an exponent; a run of digits is read once."""
 
 
 def _written_out(match: re.Match[str]) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Self
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from tasklib.errors import ConfigurationError
-from tasklib.redaction import DEFAULT_KEYS
+from tasklib.redaction import DEFAULT_KEYS, redact_url_error
+from tasklib.redaction import redact_url as redact_url
 from tasklib.retention import is_retention
 from tasklib.retry import RETRY_CAP_SECONDS, Backoff
 
@@ -164,12 +164,6 @@ class Config:
         _set(self, "database_url", url)
 
 
-def redact_url(url: str) -> str:
-    """The URL with its passwords hidden, fit for a message or a log, even if it is not a good URL."""
-    hidden = re.sub(r"(//[^:@/?]*):[^?]*@", r"\1:***@", url)
-    return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1***", hidden)
-
-
 def environment_names() -> Mapping[str, str]:
     """Field name → environment variable, for the docs."""
     return {entry.name: f"TASKLIB_{entry.name.upper()}" for entry in fields(Config)}
@@ -195,7 +189,9 @@ def _split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError as error:
-        raise ConfigurationError(f"database_url {redact_url(url)!r} is not a URL: {error}") from None
+        raise ConfigurationError(
+            f"database_url {redact_url(url)!r} is not a URL: {redact_url_error(error, url)}"
+        ) from None
 
 
 def _query(parts: SplitResult) -> dict[str, str]:

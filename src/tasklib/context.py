@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
-from collections.abc import Callable, Mapping, MutableMapping
+import traceback
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
@@ -69,10 +71,12 @@ class TaskContext:
         "_connection",
         "_database",
         "_event",
+        "_hide",
         "_log",
         "_record",
         "_report",
         "_scratch",
+        "_secrets",
         "_task",
         "_worker_id",
         "state",
@@ -87,8 +91,12 @@ class TaskContext:
         report: Reporter | None = None,
         record: Recorder | None = None,
         connection: Any = None,
+        secrets: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Made by the worker; a `task` given as a callable is called when somebody first asks."""
+        """Made by the worker; a `task` given as a callable is called when somebody first asks.
+
+        `secrets` says which arguments the function calls secret, for tasks whose row does not: as paths.
+        """
         self._task = task
         self._worker_id = worker_id
         self._report = report
@@ -97,6 +105,8 @@ class TaskContext:
         self._database: object = None
         self._cancelled = False
         self._event: threading.Event | None = None
+        self._secrets = secrets
+        self._hide: Texts | None = None
         self._log: TaskLogger | None = None
         self._scratch: dict[Any, Any] | None = None
         self.state = WorkerState() if state is None else state
@@ -143,7 +153,7 @@ class TaskContext:
 
     def progress(self, fraction: float, message: str | None = None) -> None:
         """Say how far the work is, from 0 to 1; never waits, and may be called often and from any thread."""
-        shown = None if message is None else _fitting(message)
+        shown = None if message is None else _fitting(self.hide.text(str(message)))
         reached = _checked_fraction(fraction)
         if self._report is not None:
             self._report(reached, shown)
@@ -163,9 +173,16 @@ class TaskContext:
                 "attempt": self.attempt,
                 "worker_id": self.worker_id,
             }
-            hide = self.state.redactor.texts(task.kwargs, self.headers)
-            self._log = TaskLogger(_logger, details, self._record, hide)
+            self._log = TaskLogger(_logger, details, self._record, self.hide)
         return self._log
+
+    @property
+    def hide(self) -> Texts:
+        """What takes the task's secrets out of a text about it; before it is cut, or half of one could be left."""
+        if self._hide is None:
+            task = self.task
+            self._hide = self.state.redactor.texts(task.kwargs, task.headers, self._secrets())
+        return self._hide
 
     def keep_line(self, level: str, text: str) -> None:
         """Keep a line on the task's row that was logged where the function runs; called by the worker."""
@@ -227,16 +244,36 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a line; it is kept on the task whatever level the program's logging is set to."""
-        if self._record is not None and level >= logging.INFO:
-            self._record(logging.getLevelName(level), _fitting(_formatted(msg, args)))
-        if self._secrets is not None and self.isEnabledFor(level):
+        is_kept, is_shown = self._record is not None and level >= logging.INFO, self.isEnabledFor(level)
+        if self._secrets is not None and (is_kept or is_shown):
             msg, args = self._secrets.text(_formatted(msg, args)), ()
+            kwargs = self._without_secrets(kwargs)
+        if self._record is not None and is_kept:
+            self._record(logging.getLevelName(level), _fitting(_formatted(msg, args)))
         super().log(level, msg, *args, **_called_from_above(kwargs))
+
+    def _without_secrets(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a logging call; of an exception that quotes a secret only its text is left."""
+        assert self._secrets is not None
+        given = kwargs.get("extra")
+        if given:
+            kwargs = {**kwargs, "extra": self._secrets.everywhere(given)}
+        error = kwargs.get("exc_info")
+        if not error:
+            return kwargs
+        raised: Any = sys.exc_info()[1] if error is True else error[1] if isinstance(error, tuple) else error
+        text = "".join(traceback.format_exception(raised)).rstrip() if isinstance(raised, BaseException) else ""
+        clean = self._secrets.text(text)
+        return kwargs if clean == text else {**kwargs, "exc_info": _Told(clean)}
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """The message unchanged, the details merged in."""
         kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
         return msg, kwargs
+
+
+class _Told(Exception):
+    """Stands for an exception whose text had to be changed: the traceback is in the text."""
 
 
 def _called_from_above(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ The guarded statements in `storage/` enforce this table; `docs/lifecycle.md` dra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -136,6 +136,10 @@ class Ending:
     started: float | None = None
     """When the work really began and ended, on the process's monotonic clock; None if it never began."""
     ended: float | None = None
+
+    def redacted(self, redact: Callable[[str | None], str | None]) -> Self:
+        """The same without the secrets that its error quotes."""
+        return self if self.error is None else replace(self, error=redact(self.error))
 
     @classmethod
     def retry_later(cls, task_id: str, version: int, *, delay: float, error: str, outcome: str = "failed") -> Self:

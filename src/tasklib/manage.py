@@ -13,11 +13,12 @@ from typing import Any, Final
 from uuid import UUID
 
 from tasklib.action import Action, act_on_all, act_on_one, count_all, possible
+from tasklib.errors import InvalidArguments
 from tasklib.explain import Explanation
 from tasklib.explain import explain as explain_evidence
 from tasklib.listing import Lists, required
 from tasklib.queue import Id, require_id
-from tasklib.redaction import SECRETS_HEADER
+from tasklib.redaction import MaskLeft, marked_paths
 from tasklib.storage.operations import actions, controls, errors, lists, numbers, tasks, workers
 from tasklib.storage.operations.actions import Told
 from tasklib.storage.operations.attempts import summary
@@ -27,6 +28,7 @@ from tasklib.storage.operations.errors import ErrorGroup
 from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.operations.numbers import Depth, Work
 from tasklib.storage.statement import Operation
+from tasklib.submission import with_secrets
 from tasklib.task import QueueStats, Task, TaskFilter, TaskId, TaskState, WorkerInfo
 from tasklib.twin import operation
 
@@ -89,13 +91,7 @@ class Manage(Lists):
     def explain(self, task_id: Id) -> Operation[Explanation]:
         """Why the task is not running, with no secret in the evidence."""
         found = explain_evidence((yield from gather_evidence(require_id(task_id), self.queue.clock.now())))
-        task = found.task
-        hide = self.redactor.texts(task.kwargs, task.headers)
-        reasons = tuple(
-            replace(each, text=hide.text(each.text) or "", evidence=hide.everywhere(dict(each.evidence)))
-            for each in found.reasons
-        )
-        return replace(found, task=self.redactor.task(task), reasons=reasons)
+        return replace(self.redactor.explanation(found), task=self.redactor.task(found.task))
 
     aexplain = explain.twin
 
@@ -103,7 +99,11 @@ class Manage(Lists):
     def resubmit(self, task_id: Id, payload: Any, *, priority: int | None = None) -> Operation[TaskId]:
         """Store a new task like this one with another payload; where the mask was left, the stored secret is used."""
         task = yield from required(task_id)
-        restored = self.redactor.restore(payload, task.kwargs)
+        marked = marked_paths(task.headers)
+        try:
+            restored = self.redactor.restore(payload, task.kwargs, marked)
+        except MaskLeft as error:
+            raise InvalidArguments(task.name, [str(error)]) from error
         new = self.queue.new_by_name(
             task.name,
             restored,
@@ -113,9 +113,7 @@ class Manage(Lists):
             max_retries=task.max_retries,
             concurrency_key=task.concurrency_key,
         )
-        marked = task.headers.get(SECRETS_HEADER)
-        if marked:
-            new = replace(new, headers={SECRETS_HEADER: marked, **new.headers})
+        new = with_secrets(new, marked)
         return (yield from tasks.submit_tasks([new], self.queue.clock.now()))[0]
 
     aresubmit = resubmit.twin
@@ -147,15 +145,29 @@ class Manage(Lists):
     @operation
     def errors(self, name: str | None = None, *, limit: int = 100) -> Operation[tuple[ErrorGroup, ...]]:
         """What went wrong, grouped by name and kind of error, the latest first."""
-        groups: list[ErrorGroup] = []
-        for group in (yield from errors.list_errors(name, limit)):
-            # What is secret is known only by the arguments of the task whose message it is.
-            task = yield from tasks.get_task(group.example)
-            shown = None if task is None else self.redactor.task(task)
-            groups.append(replace(group, message=summary((shown and shown.error) or "")))
-        return tuple(groups)
+        return (yield from self._shown_errors((yield from errors.list_errors(name, limit))))
 
     aerrors = errors.twin
+
+    @operation
+    def shown_errors(self, groups: Sequence[ErrorGroup]) -> Operation[tuple[ErrorGroup, ...]]:
+        """The groups without the secrets that their messages and fingerprints may quote."""
+        return (yield from self._shown_errors(groups))
+
+    ashown_errors = shown_errors.twin
+
+    def _shown_errors(self, groups: Sequence[ErrorGroup]) -> Operation[tuple[ErrorGroup, ...]]:
+        shown: list[ErrorGroup] = []
+        for group in groups:
+            # What is secret is known only by the arguments of the task whose message it is.
+            task = yield from tasks.get_task(group.example)
+            if task is None:
+                shown.append(replace(group, message=""))
+                continue
+            hide = self.redactor.texts(task.kwargs, task.headers)
+            message = summary(hide.text(task.error) or "")
+            shown.append(replace(group, message=message, fingerprint=hide.text(group.fingerprint)))
+        return tuple(shown)
 
     @operation
     def cleanup(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain, islice
@@ -46,6 +46,14 @@ class Plan:
     ends_at: datetime | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of each task: priority, tags, max_retries, timeout_seconds."""
+    secrets: Sequence[str] | None = None
+    """Which of the arguments the code calls secret, for those who show the schedule and do not know the code."""
+
+    def __repr__(self) -> str:
+        from tasklib.redaction import Redactor
+
+        shown = Redactor().plan(self)
+        return f"Plan({', '.join(f'{each}={getattr(shown, each)!r}' for each in self.fields())})"
 
     def __post_init__(self) -> None:
         if (self.cron is None) == (self.every is None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, Literal, overload
@@ -84,6 +84,13 @@ class Task:
     log: tuple[LogLine, ...] = ()
     seq: int = 0
 
+    def __repr__(self) -> str:
+        """Every field, its secrets masked: a task is printed and logged in passing."""
+        from tasklib.redaction import Redactor
+
+        shown = Redactor().task(self)
+        return f"Task({', '.join(f'{each.name}={getattr(shown, each.name)!r}' for each in fields(shown))})"
+
     @property
     def payload(self) -> Any:
         """The task's input under the name the HTTP interface uses; the same value as `kwargs`."""
@@ -157,6 +164,9 @@ class NewTask:
     expires_at: datetime | None = None
     expires_in: float | None = None
     """Seconds from its submission, by the database's clock, where no moment is given."""
+
+    def __repr__(self) -> str:
+        return f"<NewTask {self.name!r} {self.id}>"
 
 
 POSITION_DIGITS: Final = 4

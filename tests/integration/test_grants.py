@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import httpx
 import psycopg
 import pytest
 
-from tasklib import PermissionDenied, TaskLibError, TaskQueue
+from tasklib import Config, PermissionDenied, TaskContext, TaskLibError, TaskQueue, UniqueConflict
 from tasklib.cli.main import main
 from tasklib.storage.operations import tokens
 from tasklib.storage.postgres.grants import RIGHTS, Duty
+from tasklib.worker import janitor
 from tests.fixtures.backends import libpq_url
+from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.backends("postgres-newest")
 DENIED = {
@@ -24,7 +28,7 @@ DENIED = {
         "SELECT * FROM tasklib_audit", "UPDATE tasklib_controls SET paused_at = now()", "SELECT result FROM tasks",
     ],
     "worker": [
-        "DELETE FROM tasks", "SELECT * FROM tasklib_tokens", "SELECT * FROM tasklib_audit", "TRUNCATE tasks",
+        "SELECT * FROM tasklib_tokens", "SELECT * FROM tasklib_audit", "TRUNCATE tasks", "DROP TABLE tasks",
         "INSERT INTO tasklib_controls (name) VALUES ('x')", "SELECT * FROM tasklib_idempotency",
     ],
     "viewer": [
@@ -77,13 +81,41 @@ def test_every_table_is_somebodys(database_url: str) -> None:
     assert {name for (name,) in rows} == set(RIGHTS[Duty.ADMIN])
 
 
-def test_a_producer_submits_also_unique_tasks(database_url: str, role: str) -> None:
+def test_a_producer_submits_in_every_way_the_docs_know(database_url: str, role: str) -> None:
     with queue_of(database_url, role, "producer") as queue:
-        queue.enqueue("job", {"n": 1})
+        queue.enqueue("job", {"n": 1}, tags={"a": 1}, priority=3, delay_seconds=60)
         first = queue.enqueue("job", unique_key="k")
         assert queue.enqueue("job", unique_key="k") == first
+        with pytest.raises(UniqueConflict):
+            queue.enqueue("job", unique_key="k", on_conflict="raise")
+        for n in range(3):
+            queue.enqueue("job", {"n": n}, concurrency_key="tenant")
+
+        @queue.task
+        def many(n: int) -> None: ...
+
+        assert len(many.submit_many({"n": n} for n in range(3))) == 3
+        with psycopg.connect(libpq_url(as_role(database_url, role))) as connection:
+            queue.enqueue("job", concurrency_key="tenant", connection=connection)
+        with pytest.raises(PermissionDenied, match="on_conflict='return'"):
+            queue.enqueue("job", unique_key="k", on_conflict="replace")
         with pytest.raises(PermissionDenied):
             queue.get(first)
+    with TaskQueue(database_url) as owner:
+        assert len(owner.list(limit=50)) == 9
+        owner.register_handler("job", lambda payload: None)
+        assert owner.process_batch() >= 2, "the one with a unique key, and one of the key: a hint says where to look"
+
+
+def test_the_trigger_that_runs_as_the_owner_belongs_to_the_queue_alone(database_url: str, role: str) -> None:
+    queue_of(database_url, role, "producer").close()
+    with psycopg.connect(libpq_url(database_url), autocommit=True) as owner:
+        settings = owner.execute("SELECT proconfig FROM pg_proc WHERE prosecdef AND proname LIKE 'tasklib%'").fetchall()
+        assert settings == [(["search_path=pg_catalog, pg_temp"],)]
+    with psycopg.connect(libpq_url(as_role(database_url, role)), autocommit=True) as connection:
+        connection.execute("CREATE TEMP TABLE mine (concurrency_key text, slot_key text, name text, priority int)")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("CREATE TRIGGER t AFTER INSERT ON mine FOR EACH ROW EXECUTE FUNCTION tasklib_hint()")
 
 
 def test_a_worker_runs_tasks_and_their_schedules(database_url: str, role: str) -> None:
@@ -105,22 +137,96 @@ def test_a_worker_runs_tasks_and_their_schedules(database_url: str, role: str) -
         queue.fire_schedules()
 
 
-def test_a_viewer_looks_at_everything(database_url: str, role: str) -> None:
+async def test_a_worker_runs_for_real_and_removes_what_is_old(
+    database_url: str, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failures, keys, limits, progress, log, schedules, own submissions and retention."""
+    monkeypatch.setattr(janitor, "EVERY_SECONDS", 0.05)
+    with TaskQueue(database_url) as owner:
+        owner.set_rate_limit(1000, "job")
+        owner.set_key_limit(1, "tenant")
+        kept = owner.enqueue("fails")
+    assert main(["grants", "worker", role, "--apply", "--database-url", database_url]) == 0
+    async with TaskQueue(Config(as_role(database_url, role), retention="completed=0s")) as queue:
+
+        @queue.task(name="job")
+        async def job(ctx: TaskContext) -> None:
+            ctx.log("at work")
+            ctx.progress(0.5, "half")
+            await queue.aenqueue("job-child", concurrency_key="tenant")
+
+        @queue.task(name="job-child")
+        def child() -> None: ...
+
+        @queue.task(name="fails", max_retries=0)
+        def fails() -> None:
+            raise ValueError
+
+        for _ in range(3):
+            await queue.aenqueue("job", concurrency_key="tenant")
+        await queue.aadd_schedule("s", task="job", every=0.2)
+        worker = asyncio.ensure_future(queue.arun(signals=False))
+        with TaskQueue(database_url) as owner:
+
+            def is_done() -> bool:
+                schedule = owner.get_schedule("s")
+                left = {(task.id, str(task.state)) for task in owner.list()}
+                return bool(schedule and schedule.last_run_at) and left >= {(kept, "failed")}
+
+            await asyncio.to_thread(eventually, is_done, 60)
+            await queue.aremove_schedule("s")
+            await asyncio.to_thread(eventually, lambda: [task.id for task in owner.list()] == [kept], 60)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+
+def test_a_viewer_looks_at_everything(database_url: str, role: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with TaskQueue(database_url) as owner:
+        task_id = owner.enqueue("job", {"n": 1}, concurrency_key="tenant")
+        owner.add_schedule("s", task="job", every=60)
     with queue_of(database_url, role, "viewer") as queue:
-        assert (queue.stats().total, queue.list(), list(queue.workers()), queue.pauses()) == (0, [], [], [])
+        assert (queue.stats().total, queue.count(), list(queue.workers()), queue.pauses()) == (1, 1, [], [])
+        assert [task.id for task in queue.list(search="n")] == [task_id]
+        assert queue.explain(task_id).reasons
+        assert (queue.errors(), list(queue.limits()), list(queue.key_limits())) == ([], [], [])
+        assert [each.name for each in queue.schedules()] == ["s"]
         with pytest.raises(PermissionDenied):
             queue.pause()
+    where = ["--database-url", as_role(database_url, role)]
+    for command in ("list", "stats", "workers", "schedules", "errors", f"show {task_id}", f"explain {task_id}"):
+        assert main([*command.split(), *where]) == 0, (command, capsys.readouterr())
 
 
 def test_an_admin_acts_and_makes_tokens(database_url: str, role: str) -> None:
     with queue_of(database_url, role, "admin") as queue:
-        task_id = queue.enqueue("job")
+        task_id = queue.enqueue("job", concurrency_key="tenant", unique_key="k")
+        assert queue.enqueue("job", {"n": 2}, unique_key="k", on_conflict="replace") == task_id
         queue.pause()
         queue.resume()
+        queue.set_rate_limit(5, "job")
+        queue.set_key_limit(2, "tenant")
+        queue.cancel(task_id)
+        queue.retry(task_id)
         queue.cancel(task_id)
         queue.delete(task_id)
+        queue.add_schedule("s", task="job", every=60)
+        queue.run_schedule("s")
+        queue.remove_schedule("s")
         made: Any = queue.database.run(lambda: tokens.create_token("ada", tokens.Role.VIEWER, now=None))
         assert made.secret
+    asyncio.run(serve(as_role(database_url, role)))
+    where = ["--database-url", as_role(database_url, role)]
+    assert main(["cleanup", "--older-than", "1d", *where]) == 0
+
+
+async def serve(url: str) -> None:
+    async with TaskQueue(url) as queue:
+        transport = httpx.ASGITransport(queue.asgi(auth=None))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            created = await client.post("/api/tasks", json={"type": "job", "options": {"concurrencyKey": "tenant"}})
+            assert created.status_code == 201, created.text
+            audit = (await client.get("/api/audit")).json()
+            assert [each["action"] for each in audit["entries"]] == ["create_task"]
 
 
 def test_without_apply_they_are_only_printed(database_url: str, role: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ MOVED = "copied by tasklib copy"
 """Why the source is paused."""
 DECIDED = (
     *("task", "cron", "every", "tz", "kwargs", "misfire", "overlap", "jitter"),
-    *("starts_at", "ends_at", "options"),
+    *("starts_at", "ends_at", "options", "secrets"),
 )
 """What somebody has decided about a schedule, beside its name."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -116,8 +116,10 @@ def _known(answer: Any, name: str) -> Any:
 
 
 def _hidden(cli: Cli, schedule: Schedule) -> Schedule:
-    kwargs = cli.manage.redactor.value(schedule.plan.kwargs)
-    return replace(schedule, plan=replace(schedule.plan, kwargs=kwargs))
+    from tasklib.definition import secrets_of
+
+    known = secrets_of(cli.manage.queue.registry.get(schedule.plan.task))
+    return cli.manage.redactor.schedule(schedule, known)
 
 
 def _say_all(cli: Cli, found: list[Schedule]) -> None:
@@ -150,4 +152,5 @@ def _data(schedule: Schedule) -> dict[str, Any]:
     from tasklib.manage import as_data
 
     data: dict[str, Any] = as_data(schedule)
-    return {**data.pop("plan"), **data, "next_runs": schedule.next_runs()}
+    plan = {name: value for name, value in data.pop("plan").items() if name != "secrets"}
+    return {**plan, **data, "next_runs": schedule.next_runs()}

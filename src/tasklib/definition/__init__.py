@@ -18,6 +18,7 @@ from tasklib.definition.tasks import (
     FunctionDefinition,
     HandlerDefinition,
     default_name,
+    secrets_of,
 )
 from tasklib.definition.validation import Misfit
 
@@ -37,5 +38,6 @@ __all__ = [
     "check_name",
     "default_name",
     "is_key",
+    "secrets_of",
     "shows_options",
 ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Union
 
+from tasklib.definition.secrets import extra_items, secret_paths
 from tasklib.errors import TaskDefinitionError
 
 if TYPE_CHECKING:
@@ -58,38 +59,8 @@ def compile_type(task: str, kind: Any) -> Compiled:
         dump=SchemaSerializer(adapter.core_schema, {"ser_json_inf_nan": "constants"}).to_python,
         error=ValidationError,
         is_simple=_is_simple(kind),
-        secrets=() if _is_simple(kind) else tuple(dict.fromkeys(_secrets(kind, (), ()))),
+        secrets=() if _is_simple(kind) else secret_paths(kind),
     )
-
-
-def _secrets(kind: Any, path: tuple[str, ...], inside: tuple[Any, ...]) -> Iterator[str]:
-    """The places of Pydantic's secrets in a type: `Secret[str]`, `SecretStr`, alone or inside others."""
-    origin = typing.get_origin(kind) or kind
-    if hasattr(origin, "get_secret_value"):
-        yield ".".join(path)
-        return
-    if kind in inside:
-        return
-    inside = (*inside, kind)
-    for name, hint in _hints(origin).items():
-        yield from _secrets(hint, (*path, name), inside)
-    container = isinstance(origin, type) and issubclass(origin, Collection)
-    for argument in typing.get_args(kind):
-        if not _hints(origin):
-            yield from _secrets(argument, (*path, "*") if container else path, inside)
-
-
-def _hints(kind: Any) -> dict[str, Any]:
-    """The fields of a model, a dataclass or a typed dictionary under their names in JSON; empty for other types."""
-    fields: Any = getattr(kind, "model_fields", None)
-    if isinstance(fields, Mapping):
-        return {each.alias or name: each.annotation for name, each in fields.items()}
-    if not isinstance(kind, type) or not (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__total__")):
-        return {}
-    try:
-        return typing.get_type_hints(kind)
-    except Exception:  # noqa: BLE001  a name that cannot be resolved here: Pydantic has already said so if it matters
-        return {}
 
 
 def _culprit(kind: Any) -> str:
@@ -126,7 +97,9 @@ def _members(kind: Any) -> dict[str, Any]:
 def _is_simple(kind: Any) -> bool:
     origin = typing.get_origin(kind)
     if origin is None:
-        members = _members(kind)
+        members, extra = _members(kind), extra_items(kind)
+        if extra is not None and not _is_simple(extra):
+            return False
         return all(map(_is_simple, members.values())) if members else kind in _SIMPLE
     if origin is Literal:
         return True

@@ -201,7 +201,8 @@ class FunctionDefinition(Definition):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Which arguments are annotated as secret, as dotted paths."""
-        return self._arguments.secrets if self.argument_names else ()
+        takes_any = self.argument_names or any(each.role is Role.EXTRA for each in self.parameters)
+        return self._arguments.secrets if takes_any else ()
 
     def prepare(self) -> None:
         """Compile the argument types now instead of at first use."""
@@ -305,6 +306,14 @@ class HandlerDefinition(Definition):
         if taker is None or taker.kind is _VAR_POSITIONAL or taker.annotation in _ANY_PAYLOAD:
             return None
         return Validation(self.name, lambda: resolve_again(self.function, taker, self.name))
+
+
+def secrets_of(definition: Definition | None) -> tuple[str, ...]:
+    """What the definition says is secret, as paths; nothing if there is none, or if its types cannot be read."""
+    try:
+        return () if definition is None else definition.secrets
+    except TaskDefinitionError:
+        return ()
 
 
 def default_name(function: AnyFunction) -> str:

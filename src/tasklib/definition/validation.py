@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tasklib.codec import MASK, check_plain, dumps, path_text, plain, plain_array, shown
 from tasklib.definition.compiling import Compiled, compile_type
+from tasklib.definition.secrets import hidden_paths
 from tasklib.errors import InvalidArguments
-from tasklib.redaction import Redactor
+from tasklib.redaction import Redactor, Texts, join_path, secret_texts
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails, ValidationError
 
+MOST_HIDDEN: Final = 100
+"""How many places of secrets are remembered that the type does not show."""
 MAX_PROBLEMS: Final = 20
 """How many problems one error lists."""
 
@@ -33,7 +36,7 @@ class Validation:
     Where members of a union have the same JSON form (`datetime | str`), Pydantic decides which one arrives.
     """
 
-    __slots__ = ("_build", "_compiled", "_many", "_names", "_task")
+    __slots__ = ("_build", "_compiled", "_hidden", "_many", "_names", "_task")
 
     def __init__(self, task: str, build: Callable[[], Any], names: tuple[str, ...] = ()) -> None:
         """`build` makes the type; `names` are the parameters, for messages."""
@@ -43,6 +46,8 @@ class Validation:
         self._compiled: Compiled | None = None
         self._many: Compiled | None = None
         """The same for a list of such values."""
+        self._hidden: dict[str, None] = {}
+        """Where Pydantic has masked something that the type did not show to be secret, in values seen so far."""
 
     def accept(self, value: Any, limit: int | None = None) -> Any:
         """The value as plain JSON if it fits the type; else InvalidArguments with one problem per field."""
@@ -85,7 +90,7 @@ class Validation:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Where in the value the type says that something is secret, as dotted paths; `*` is every key or position."""
-        return (self._compiled or self.compile()).secrets
+        return ((self._compiled or self.compile()).secrets) + tuple(self._hidden)
 
     def compile(self) -> Compiled:
         """Compile the type now; one that Pydantic cannot check is a TaskDefinitionError."""
@@ -126,16 +131,31 @@ class Validation:
         return Misfit(index, InvalidArguments(self._task, self._problems(of_one)))
 
     def _dump(self, compiled: Compiled, typed: Any, limit: int | None) -> Any:
+        masked = None
         try:
-            stored = compiled.dump(typed, mode="json", round_trip=True, warnings=False)
+            masked = compiled.dump(typed, mode="json", round_trip=True, warnings=False)
         except Exception:  # noqa: BLE001  the user's serializers run here; `plain` below names the place
-            stored = None
+            pass
         else:
-            if check_plain(stored, what=self._task, limit=limit):
-                return stored
+            if check_plain(masked, what=self._task, limit=limit):
+                return masked
         # Pydantic masks secrets in JSON; as Python values they are kept, and `plain` stores them open.
-        opened = compiled.dump(typed, mode="python", round_trip=True, warnings=False)
-        return plain(opened, what=self._task, limit=limit)
+        opened = plain(
+            compiled.dump(typed, mode="python", round_trip=True, warnings=False), what=self._task, limit=limit
+        )
+        self._note_hidden(compiled, opened, masked)
+        return opened
+
+    def _note_hidden(self, compiled: Compiled, opened: Any, masked: Any) -> None:
+        """Remember what is secret by a serializer of the user's, or in a way that the type does not show."""
+        shown = Redactor("")
+        if masked is None or shown.value(opened, self.secrets) == shown.value(masked, self.secrets):
+            return
+        for path in hidden_paths(opened, masked):
+            # One that is made of the data itself, in ever new places, makes the whole secret.
+            place = join_path(path) if len(self._hidden) < MOST_HIDDEN else ""
+            if place not in compiled.secrets:
+                self._hidden[place] = None
 
     def _check_readable(self, stored: Any) -> None:
         try:
@@ -156,7 +176,10 @@ class Validation:
         if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1 and self._names:
             return f"'{place}' is not a parameter (parameters: {', '.join(self._names)})"
         start = f"'{place}': " if place else ""
-        return f"{start}{detail['msg']} (got {self._shown(detail)})"
+        got = self._shown(detail)
+        # A validator of the user's may quote what it was given.
+        message = Texts(secret_texts(detail["input"])).text(detail["msg"]) if MASK in got else detail["msg"]
+        return f"{start}{message} (got {got})"
 
     def _shown(self, detail: ErrorDetails) -> str:
         """The value at fault, unless it stands where secrets are, or holds some."""

@@ -16,13 +16,10 @@ from tasklib.http.errors import Refused, problems
 from tasklib.http.fields import Answer, Input, Name, check_number
 from tasklib.http.fresh import Fresh
 from tasklib.http.service import Queue, Service
-from tasklib.manage import Manage
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import lists
-from tasklib.storage.operations.attempts import summary
 from tasklib.storage.operations.error_times import HOURS, count_errors_by_hour
 from tasklib.storage.operations.errors import MOST_GROUPS, ErrorGroup
-from tasklib.task import TaskFilter
 
 router = APIRouter(prefix="/api/errors", tags=["errors"], route_class=AuditedRoute)
 
@@ -100,10 +97,8 @@ async def list_errors(query: Annotated[ErrorsQuery, Query()], request: Request, 
     """What failed for good or was buried, by type and kind of error, the latest first; of many at most 5 s old."""
     failures: Failures = request.app.state.failures
     groups, hours = await failures.get(query.type, query.limit)
-    messages = await _messages(service, [each.example for each in groups])
-    return ErrorInfos(
-        groups=[_shown(each, messages.get(each.example, ""), hours.get(each.id, [0] * HOURS)) for each in groups]
-    )
+    shown = await service.ashown_errors(groups)
+    return ErrorInfos(groups=[_shown(each, hours.get(each.id, [0] * HOURS)) for each in shown])
 
 
 @router.post("/{group_id}/redrive", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
@@ -123,15 +118,7 @@ async def redrive(group_id: str, request: Request, queue: Queue, body: Redrive |
     return Redriven(changed=changed, dry_run=body.dry_run)
 
 
-async def _messages(service: Manage, ids: list[UUID]) -> dict[UUID, str]:
-    """What each task's error said, without its secrets: those can be told only beside its payload."""
-    if not ids:
-        return {}
-    found = await service.alisting(TaskFilter(ids=tuple(ids)), limit=len(ids))
-    return {task.id: summary(task.error or "") for task in found.tasks}
-
-
-def _shown(group: ErrorGroup, message: str, hours: list[int]) -> ErrorInfo:
+def _shown(group: ErrorGroup, hours: list[int]) -> ErrorInfo:
     return ErrorInfo(
         id=group.id,
         type=group.name,
@@ -140,6 +127,6 @@ def _shown(group: ErrorGroup, message: str, hours: list[int]) -> ErrorInfo:
         first_seen=group.first_seen,
         last_seen=group.last_seen,
         example_id=group.example,
-        message=message,
+        message=group.message,
         hours=hours,
     )

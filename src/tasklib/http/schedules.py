@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
+from tasklib.definition import secrets_of
 from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.bounds import Part
@@ -14,6 +15,7 @@ from tasklib.http.schedule_schemas import CreateSchedule, PutSchedule, Ran, Sche
 from tasklib.http.service import Queue, redactor_of
 from tasklib.http.throttle import allow_submission
 from tasklib.queue import TaskQueue
+from tasklib.redaction import MaskLeft
 from tasklib.schedule import Schedule as Stored
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=AuditedRoute)
@@ -47,7 +49,7 @@ async def put_schedule(name: str, body: PutSchedule, request: Request, queue: Qu
     decided = body.decided()
     stored = await queue.aget_schedule(name) if _storable(name) else None
     if stored is not None:
-        decided["kwargs"] = redactor_of(queue).restore(decided["kwargs"], stored.plan.kwargs)
+        decided |= _kept(queue, stored, body)
     return _shown(queue, await changing(request).aadd_schedule(name, **decided))
 
 
@@ -96,10 +98,24 @@ async def _required(queue: TaskQueue, name: str) -> Schedule:
 
 
 def _shown(queue: TaskQueue, stored: Stored) -> Schedule:
-    shown = Schedule.of(stored)
-    definition = queue.registry.get(stored.plan.task)
-    payload = redactor_of(queue).value(shown.payload, () if definition is None else definition.secrets)
-    return shown.model_copy(update={"payload": payload})
+    return Schedule.of(redactor_of(queue).schedule(stored, _secrets(queue, stored)))
+
+
+def _kept(queue: TaskQueue, stored: Stored, body: PutSchedule) -> dict[str, Any]:
+    """The payload with the secrets that were not seen; another type of task gets none of them."""
+    is_same = stored.plan.task == body.type
+    secrets = _secrets(queue, stored) if is_same else []
+    try:
+        kwargs = redactor_of(queue).restore(body.payload, stored.plan.kwargs if is_same else None, secrets)
+    except MaskLeft as error:
+        raise Refused(400, "masked-secret", str(error), field="payload") from error
+    return {"kwargs": kwargs, "secrets": secrets}
+
+
+def _secrets(queue: TaskQueue, stored: Stored) -> list[str]:
+    """What is secret in its arguments: by the code where it is known here, and by what it was made with."""
+    known = secrets_of(queue.registry.get(stored.plan.task))
+    return list(dict.fromkeys((*known, *(stored.plan.secrets or ()))))
 
 
 def _if_done(done: bool) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, Request
 
 from tasklib.codec import encode_result
+from tasklib.definition import secrets_of
 from tasklib.errors import ResultError, TaskNotFound
 from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs
@@ -30,7 +31,7 @@ from tasklib.http.remote_schemas import (
     Registered,
 )
 from tasklib.http.schemas import status_of
-from tasklib.http.service import Queue
+from tasklib.http.service import Queue, redactor_of
 from tasklib.lifecycle import Ending
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import numbers, remote, workers
@@ -135,12 +136,13 @@ async def complete(task_id: str, body: Complete, request: Request, queue: Queue)
 async def fail(task_id: str, body: Fail, request: Request, queue: Queue) -> AttemptEnded:
     """The attempt failed; another follows by the retry policy, while there are attempts left."""
     parsed = _task_id(task_id)
+    error = await _redacted(queue, parsed, body.error)
     recording = changing(request, lambda task: {"status": status_of(task.state)}, version=body.version)
     task = await recording.database.arun(
         lambda: remote.fail_for(
             parsed,
             body.version,
-            error=body.error,
+            error=error,
             retry=body.retry,
             delay=body.delay_seconds,
             backoff=queue.config.backoff,
@@ -237,6 +239,15 @@ def _durations(task: Task) -> tuple[float | None, float | None]:
     due = max(task.scheduled_at, task.created_at)
     waited = (last.started_at - due).total_seconds() if last.number == 1 else None
     return (last.ended_at - last.started_at).total_seconds(), waited
+
+
+async def _redacted(queue: TaskQueue, task_id: UUID, text: str) -> str:
+    """A text that a worker says of a task, without the task's secrets: before it is cut, named and stored."""
+    task = await queue.aget(task_id)
+    if task is None:
+        return text
+    secrets = secrets_of(queue.registry.get(task.name))
+    return redactor_of(queue).texts(task.kwargs, task.headers, secrets).clean(text)
 
 
 def _instance(text: str) -> UUID:

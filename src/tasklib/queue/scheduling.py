@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
-from tasklib.definition import TaskOptions, check_name
+from tasklib.definition import TaskOptions, check_name, secrets_of
 from tasklib.errors import TaskDefinitionError
 from tasklib.queue.submitting import ENQUEUE_MAX_RETRIES, SubmitsTasks
+from tasklib.redaction import marked_paths
 from tasklib.schedule import Declaration, Misfire, Overlap, Plan, Schedule
 from tasklib.storage.operations import schedules
 from tasklib.storage.statement import Operation
-from tasklib.submission import SubmitOptions, TaskFunction, mark_secrets
+from tasklib.submission import SubmitOptions, TaskFunction, with_secrets
 from tasklib.task import NewTask, TaskId
 from tasklib.twin import operation
 
@@ -29,6 +30,7 @@ class Scheduling(TypedDict, total=False):
     starts_at: datetime | None
     ends_at: datetime | None
     options: Mapping[str, Any]
+    secrets: Sequence[str] | None
 
 
 class KeepsSchedules(SubmitsTasks):
@@ -46,7 +48,8 @@ class KeepsSchedules(SubmitsTasks):
                     f"@queue.schedule goes over a task; put @queue.task under it, on {function!r}"
                 )
             kwargs = function.definition.bind((), decided.get("kwargs", {}))
-            plan = Declaration.over(function.name, **{**decided, "kwargs": kwargs}).plan
+            secrets = list(function.definition.secrets) if kwargs else None
+            plan = Declaration.over(function.name, **{**decided, "kwargs": kwargs, "secrets": secrets or None}).plan
             self.declared_schedules = [each for each in self.declared_schedules if each.name != plan.name] + [plan]
             return function
 
@@ -65,8 +68,9 @@ class KeepsSchedules(SubmitsTasks):
         **decided: Unpack[Scheduling],
     ) -> Operation[Schedule]:
         """Make a schedule, or change the one of that name: cron in a time zone, or every so many seconds."""
-        stored = self.new_by_name(task, kwargs).kwargs
-        plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, kwargs=stored, **decided)
+        new = with_secrets(self.new_by_name(task, kwargs), decided.get("secrets") or ())
+        given: dict[str, Any] = {**decided, "kwargs": new.kwargs, "secrets": marked_paths(new.headers) or None}
+        plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, **given)
         SubmitOptions().with_(**plan.options)
         return (yield from schedules.put_schedule(plan, self.clock.now()))
 
@@ -126,4 +130,5 @@ class KeepsSchedules(SubmitsTasks):
         definition = self.registry.get(plan.task)
         options = SubmitOptions().with_(**plan.options)
         known = TaskOptions() if definition is None else definition.options
-        return mark_secrets(self.make_row(plan.task, plan.kwargs, options, known, ENQUEUE_MAX_RETRIES), definition)
+        row = self.make_row(plan.task, plan.kwargs, options, known, ENQUEUE_MAX_RETRIES)
+        return with_secrets(row, (*secrets_of(definition), *(plan.secrets or ())))

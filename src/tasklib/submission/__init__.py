@@ -3,7 +3,7 @@
 from tasklib.submission.functions import Submitter, TaskFunction
 from tasklib.submission.merging import Merger
 from tasklib.submission.options import NO_OPTIONS, SubmitKeywords, SubmitOptions
-from tasklib.submission.rows import mark_secrets, new_task
+from tasklib.submission.rows import mark_secrets, new_task, with_secrets
 from tasklib.submission.streaming import CHUNK
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "TaskFunction",
     "mark_secrets",
     "new_task",
+    "with_secrets",
 ]

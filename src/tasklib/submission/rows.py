@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from tasklib.codec import plain
 from tasklib.definition import Definition, TaskOptions
-from tasklib.redaction import SECRETS_HEADER
+from tasklib.redaction import SECRETS_HEADER, marked_paths
 from tasklib.submission.options import SubmitOptions
 from tasklib.task import NewTask
 
@@ -53,5 +54,11 @@ def _expiry(options: SubmitOptions, after: float | None) -> tuple[datetime | Non
 
 def mark_secrets(new: NewTask, definition: Definition | None) -> NewTask:
     """The row, saying which of its arguments the code calls secret, so that those who show it can hide them."""
-    secrets = () if definition is None else definition.secrets
-    return replace(new, headers={**new.headers, SECRETS_HEADER: list(secrets)}) if secrets else new
+    return with_secrets(new, () if definition is None else definition.secrets)
+
+
+def with_secrets(new: NewTask, secrets: Iterable[str]) -> NewTask:
+    """The row, saying of these arguments too that they are secret."""
+    marked = marked_paths(new.headers)
+    more = [each for each in dict.fromkeys(secrets) if each not in marked]
+    return replace(new, headers={**new.headers, SECRETS_HEADER: [*marked, *more]}) if more else new

@@ -21,7 +21,7 @@ from tasklib.base_exceptions import uncarried
 from tasklib.codec import encode_result
 from tasklib.config import Config
 from tasklib.context import TaskContext, WorkerState
-from tasklib.definition import Definition
+from tasklib.definition import Definition, secrets_of
 from tasklib.lifecycle import Ending
 from tasklib.middleware import tell_error
 from tasklib.redaction import Redactor
@@ -157,6 +157,7 @@ class Host:
             worker_id=self._worker_id,
             report=lambda fraction, message: self._note(task.id, fraction, message),
             record=lambda level, text: self._channel.send(["line", task.id, level, text]),
+            secrets=lambda: secrets_of(definition),
         )
         try:
             result = self._call(self._caller.prepare(definition, task, context), definition.is_async)
@@ -172,7 +173,7 @@ class Host:
                 self._channel.send(["leaving"])
             if self._queue is not None:
                 tell_error(self._queue.error_hooks, context, raised)
-            ending = ending_for(task, definition.options, raised, self._config.backoff)
+            ending = ending_for(task, definition.options, raised, self._config.backoff).redacted(context.hide.text)
             return _told(ending.between(started, time.monotonic()))
         finally:
             self._context = None

@@ -11,7 +11,7 @@ from typing import Any
 from tasklib.base_exceptions import is_interrupt, outcome_of, uncarried
 from tasklib.codec import encode_result
 from tasklib.context import TaskContext, WorkerState
-from tasklib.definition import Definition, TaskOptions
+from tasklib.definition import Definition, TaskOptions, secrets_of
 from tasklib.errors import TaskNotRegistered, TaskTimeout
 from tasklib.lifecycle import Ending
 from tasklib.middleware import ErrorHook, Middleware, tell_error
@@ -79,6 +79,7 @@ class Execution:
                 worker_id=self._runner.worker_id,
                 report=self._note_progress,
                 record=self._record,
+                secrets=lambda: secrets_of(self._definition),
             )
         return self._context
 
@@ -205,7 +206,7 @@ class Execution:
     def _failed(self, error: BaseException) -> Ending:
         options = self._definition.options if self._definition is not None else TaskOptions()
         tell_error(self._runner.error_hooks, self.context, error)
-        ending = ending_for(self.task, options, error, self._runner.retry_policy)
+        ending = ending_for(self.task, options, error, self._runner.retry_policy).redacted(self.context.hide.text)
         return ending.between(self.started, time.monotonic())
 
     async def _bounded(self, definition: Definition) -> Any:

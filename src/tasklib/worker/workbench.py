@@ -72,8 +72,7 @@ class Workbench:
         )
         self.finisher = Finisher(queue.database, queue.clock.now, self._recorded)
         self.meter = Meter()
-        self._redactor = Redactor(config.redact_keys)
-        self.state = WorkerState.hiding(self._redactor)
+        self.state = WorkerState.hiding(Redactor(config.redact_keys))
         self.watch = Watch(queue.database, self.hand, self.finisher.add, now=queue.clock.now)
         caller = Caller(
             lambda: queue.database,
@@ -208,8 +207,8 @@ class Workbench:
         task = execution.task
         outcome = ended.event.value if isinstance(ended, Ending) else "nothing to record"
         failed = isinstance(ended, Ending) and ended.error is not None
+        # The error was redacted when it was told, before anything was cut from it.
         reason = summary(ended.error) if isinstance(ended, Ending) and ended.error else ""
-        reason = self._redactor.text(reason, task.kwargs, task.headers) if reason else ""
         log.log(
             logging.WARNING if failed else logging.INFO,
             "task %s %s attempt %d: %s%s",

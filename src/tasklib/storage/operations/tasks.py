@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.codec import dumps
-from tasklib.errors import UniqueConflict
+from tasklib.errors import PermissionDenied, UniqueConflict
 from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
 from tasklib.storage.statement import BEGIN, DuplicateKey, Operation, Row, Statement
 from tasklib.task import POSITION_DIGITS, NewTask, Task, TaskBatch, TaskId, TaskIds, TaskState
@@ -167,7 +167,13 @@ def _settle(task: NewTask, found: Sequence[Row], now: datetime | None) -> Operat
         case "raise":
             raise UniqueConflict(task.name, key, existing)
         case "replace":
-            rows = yield Statement("replace_task", {"batch": dumps([_columns(task)]), "now": now})
+            try:
+                rows = yield Statement("replace_task", {"batch": dumps([_columns(task)]), "now": now})
+            except PermissionDenied as error:
+                raise PermissionDenied(
+                    f"task {existing} has the unique key {key!r} and waits; on_conflict='replace' rewrites it, which "
+                    f"this role may not ({error}); use on_conflict='return', or a role with the rights of a worker"
+                ) from error
             if rows:
                 # The insert that was refused has woken workers too early for this.
                 yield Statement("wake_workers")

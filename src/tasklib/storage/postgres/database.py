@@ -20,6 +20,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 
 from tasklib.config import Config, redact_url
 from tasklib.errors import ContextError, DatabaseBusy, DatabaseUnavailable, TaskLibError
+from tasklib.redaction import redact_url_error
 from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.drive import ROLLBACK, run_awaiting, run_blocking, steps
 from tasklib.storage.postgres.cancellable import CancellablePool
@@ -230,8 +231,9 @@ class PostgresDatabase:
         return psycopg.connect(url, autocommit=True, **self._options)
 
     def _unreachable(self, error: Exception) -> DatabaseUnavailable:
+        url = self._config.database_url
         return DatabaseUnavailable(
-            f"cannot connect to {redact_url(self._config.database_url)}: {' '.join(str(error).split())}; "
+            f"cannot connect to {redact_url(url)}: {redact_url_error(error, url)}; "
             "check the URL, and that the server runs and accepts this user"
         )
 

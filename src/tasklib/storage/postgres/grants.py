@@ -40,9 +40,9 @@ RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
         "tasklib_idle": "SELECT",
         "tasklib_migrations": "SELECT",
     },
-    # Runs tasks, and those that tasks and schedules make; deletes none.
+    # Runs tasks, and those that tasks and schedules make; removes finished ones by the rules of retention.
     Duty.WORKER: {
-        "tasks": "SELECT, INSERT, UPDATE",
+        "tasks": ALL,
         "tasklib_workers": ALL,
         "tasklib_claims": ALL,
         "tasklib_idle": ALL,

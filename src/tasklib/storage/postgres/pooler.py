@@ -7,6 +7,7 @@ from psycopg import Connection
 
 from tasklib.config import redact_url
 from tasklib.errors import DatabaseUnavailable
+from tasklib.redaction import redact_url_error
 
 ROUNDS = 3
 
@@ -34,7 +35,7 @@ def _connect(url: str, timeout_seconds: float) -> Connection[tuple[int]]:
         )
     except psycopg.Error as error:
         raise DatabaseUnavailable(
-            f"cannot connect to {redact_url(url)}: {' '.join(str(error).split())}; "
+            f"cannot connect to {redact_url(url)}: {redact_url_error(error, url)}; "
             "check the URL, and that the server runs and accepts this user"
         ) from error
 

@@ -13,7 +13,8 @@ END
 $$;
 
 CREATE FUNCTION {schema}.tasklib_hint() RETURNS trigger
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
     IF TG_OP <> 'INSERT' THEN

@@ -34,7 +34,9 @@ CREATE TABLE {schema}.tasklib_hints (
 CREATE INDEX tasklib_hints_turn ON {schema}.tasklib_hints (name, priority DESC, ready_at, id);
 CREATE INDEX tasklib_hints_key ON {schema}.tasklib_hints (key);
 
-CREATE FUNCTION {schema}.tasklib_hint() RETURNS trigger LANGUAGE plpgsql AS $$
+-- It runs as the owner of the tables: who may store a task needs no right to read others', nor to write hints.
+CREATE FUNCTION {schema}.tasklib_hint() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP <> 'INSERT' THEN
         IF OLD.slot_key IS NOT NULL AND (TG_OP = 'DELETE' OR NEW.slot_key IS DISTINCT FROM OLD.slot_key) THEN
@@ -60,6 +62,9 @@ BEGIN
     RETURN NULL;
 END
 $$;
+
+-- Nobody hangs it on a table of their own.
+REVOKE EXECUTE ON FUNCTION {schema}.tasklib_hint() FROM PUBLIC;
 
 -- The conditions spare tasks without a key the call.
 CREATE TRIGGER tasks_hint_insert AFTER INSERT ON {schema}.tasks

@@ -1,0 +1,78 @@
+"""Names of keys that sound like a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import translate
+from functools import lru_cache
+from typing import Any, Final
+
+DEFAULT_KEYS: Final = (
+    "*password*,*passwd*,*passphrase*,*secret*,*token,*api_key*,*apikey*,authorization,*credential*,*private_key*"
+)
+LONG_KEY: Final = 200
+"""Longer keys are not remembered: there are few in earnest, and a hostile one is large."""
+
+
+class SecretKeys:
+    """Patterns of keys whose values are secret; `apiKey`, `API-Key` and `api_key` are one key."""
+
+    __slots__ = ("_known", "_pattern", "_words")
+
+    def __init__(self, patterns: str) -> None:
+        """The patterns are separated by commas."""
+        given = [each for each in patterns.split(",") if each.strip()]
+        spelled = [translate(each) for pattern in given for each in _spellings(pattern)]
+        self._pattern = re.compile("|".join(spelled)) if spelled else None
+        self._known = lru_cache(4096)(self._matches)
+        self._words = tuple(dict.fromkeys(_longest_word(each) for each in given))
+        """What a text must hold, in small letters without hyphens and underscores, to hold one of the keys."""
+
+    def __contains__(self, key: Any) -> bool:
+        name = str(key)
+        return self._known(name) if len(name) <= LONG_KEY else self._matches(name)
+
+    def may_be_in(self, text: str) -> bool:
+        """False if surely none of the keys is in the text; looks at it `looks` times."""
+        if not self._words or not ("=" in text or ":" in text):
+            return False
+        bare = text.lower().replace("_", "").replace("-", "")
+        return any(word in bare for word in self._words)
+
+    @property
+    def looks(self) -> int:
+        """How many times a text is read to find out whether one of the keys may be in it."""
+        return 5 + len(self._words)
+
+    def _matches(self, key: str) -> bool:
+        return self._pattern is not None and self._pattern.match(_normal(key)) is not None
+
+
+secret_keys = lru_cache(16)(SecretKeys)
+"""The same for the same patterns."""
+
+
+def _spellings(pattern: str) -> Iterator[str]:
+    """The pattern, and the same without the underscores between its words: `PRIVATEKey` shows no border."""
+    normal = _normal(pattern)
+    yield normal
+    joined = _INNER.sub("", normal)
+    if joined != normal:
+        yield joined
+
+
+def _longest_word(pattern: str) -> str:
+    literal = _normal(pattern).replace("_", "")
+    if "[" in literal:
+        return ""
+    return max(_WILD.split(literal), key=len)
+
+
+def _normal(key: str) -> str:
+    return _BORDER.sub("_", key.strip()).replace("-", "_").lower()
+
+
+_BORDER: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_INNER: Final = re.compile(r"(?<=[a-z0-9])_(?=[a-z0-9])")
+_WILD: Final = re.compile(r"[*?]")
