@@ -133,10 +133,10 @@ class PostgresDatabase:
                 raise DatabaseUnavailable(CLOSED) from error
             connection.row_factory, connection.cursor_factory = tuple_row, Cursor  # as if nobody had it before
             stack.enter_context(_translated())
-            block = stack.enter_context(connection.transaction())
+            stack.enter_context(connection.transaction())
             with _kept_open():
                 yield _Transaction(connection, dialect)
-        _check_committed(block)
+            _check_can_commit(connection)
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncGenerator[Transaction]:
@@ -151,10 +151,10 @@ class PostgresDatabase:
                 raise DatabaseUnavailable(CLOSED) from error
             connection.row_factory, connection.cursor_factory = tuple_row, AsyncCursor
             stack.enter_context(_translated())
-            block = await stack.enter_async_context(connection.transaction())
+            await stack.enter_async_context(connection.transaction())
             with _kept_open():
                 yield _Transaction(connection, dialect)
-        _check_committed(block)
+            _check_can_commit(connection)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Listen for notifications on a connection of its own."""
@@ -339,9 +339,9 @@ def _kept_open() -> Generator[None]:
         ) from error
 
 
-def _check_committed(block: psycopg.Transaction | psycopg.AsyncTransaction) -> None:
-    """A block whose connection was found broken before COMMIT ends without a word."""
-    if block.status is not block.Status.COMMITTED:
+def _check_can_commit(connection: Connection[Any] | AsyncConnection[Any]) -> None:
+    """psycopg sends no COMMIT on a connection that was found broken, and says nothing of it."""
+    if connection.closed:
         raise DatabaseUnavailable("the connection broke before COMMIT, and everything in the transaction was undone")
 
 
