@@ -22,6 +22,9 @@ MAX_MESSAGE_LENGTH: Final = 500
 Reporter: TypeAlias = Callable[[float, str | None], None]
 """Takes a progress report without waiting; called from whatever thread the task runs in."""
 
+Progress: TypeAlias = tuple[float, str | None]
+"""How far the work is, from 0 to 1, and what it says of that."""
+
 Recorder: TypeAlias = Callable[[str, str], None]
 """Takes the level and text of a logged line without waiting."""
 
@@ -75,6 +78,7 @@ class TaskContext:
         "_log",
         "_record",
         "_report",
+        "_reported",
         "_scratch",
         "_secrets",
         "_task",
@@ -100,6 +104,7 @@ class TaskContext:
         self._task = task
         self._worker_id = worker_id
         self._report = report
+        self._reported: Progress | None = None
         self._record = record
         self._connection = connection
         self._database: object = None
@@ -155,8 +160,14 @@ class TaskContext:
         """Say how far the work is, from 0 to 1; never waits, and may be called often and from any thread."""
         shown = None if message is None else _fitting(self.hide.text(str(message)))
         reached = _checked_fraction(fraction)
+        self._reported = (reached, shown)
         if self._report is not None:
             self._report(reached, shown)
+
+    @property
+    def reported(self) -> Progress | None:
+        """The latest report of progress, which is recorded together with the attempt's end."""
+        return self._reported
 
     @property
     def log(self) -> TaskLogger:

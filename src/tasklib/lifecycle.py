@@ -136,6 +136,8 @@ class Ending:
     started: float | None = None
     """When the work really began and ended, on the process's monotonic clock; None if it never began."""
     ended: float | None = None
+    progress: tuple[float, str | None] | None = None
+    """The last report of its progress, kept where the task ends for good."""
 
     def redacted(self, redact: Callable[[str | None], str | None]) -> Self:
         """The same without the secrets that its error quotes."""

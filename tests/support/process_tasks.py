@@ -247,6 +247,18 @@ def fail(how: str) -> None:
 
 
 @queue.task(isolation="process", max_retries=0)
+def report_and_end(ctx: TaskContext) -> None:
+    ctx.progress(0.9, "nearly")
+    ctx.progress(1.0, "all of it")
+
+
+@queue.task(isolation="process", transactional=True, max_retries=0)
+def report_and_commit(ctx: TaskContext) -> None:
+    ctx.progress(0.9, "nearly")
+    ctx.progress(1.0, "all of it")
+
+
+@queue.task(isolation="process", max_retries=0)
 async def escape(how: str) -> str:
     await asyncio.sleep(0)
     raise {"cancel": asyncio.CancelledError, "interrupt": KeyboardInterrupt, "exit": SystemExit}[how](how)

@@ -70,7 +70,7 @@ class Caller:
             attempt.begun = True
             with _joined(context, database, transaction):
                 result = call()
-            transaction.run(lambda: self._complete(task, result, attempt.started))
+            transaction.run(lambda: self._complete(task, result, attempt.started, context))
         return COMMITTED
 
     async def _transactional_async(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
@@ -83,17 +83,17 @@ class Caller:
                 with _joined(context, database, transaction):
                     result = await call()
                 attempt.returned = True
-                await transaction.arun(lambda: self._complete(task, result, attempt.started))
+                await transaction.arun(lambda: self._complete(task, result, attempt.started, context))
 
         with attempt:
             # Once the function has returned, a request to end it comes too late: what becomes of COMMIT counts.
             await _uncancelled(asyncio.ensure_future(carrying(run())), lambda: attempt.returned)
         return COMMITTED
 
-    def _complete(self, task: ClaimedTask, result: Any, started: float) -> Operation[None]:
+    def _complete(self, task: ClaimedTask, result: Any, started: float, context: TaskContext) -> Operation[None]:
         """The last statement of the transaction: fenced, so that effects of an attempt that was lost are undone."""
         text = encode_result(result, limit=self._max_result_bytes)
-        done = Completion(task.id, task.version, text, started, time.monotonic())
+        done = Completion(task.id, task.version, text, started, time.monotonic(), context.reported)
         if (yield from complete_tasks([done], self._now())):
             raise ClaimLost(task.task("").id, task.version)
 

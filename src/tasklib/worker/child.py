@@ -93,6 +93,8 @@ class Host:
         self._asked = threading.Event()
         self._report: tuple[str, float, str | None] | None = None
         self._reported = 0.0
+        self._passing_on = threading.Lock()
+        """Held while a report is sent: the thread that watches must not send one behind the answer."""
 
     def serve(self) -> None:
         """Run what is given until the worker hangs up; then run the shutdown hooks and return."""
@@ -100,7 +102,7 @@ class Host:
             answer = self._attempt(ClaimedTask(message[0], message[1]), Address(*message[2]))
             if os.getpid() != self._pid:
                 os._exit(0)  # the function has forked, and returned in the copy too
-            self._report = None
+            self._pass_on()  # Before the answer: the last report is recorded together with the end.
             if answer is not None:
                 self._channel.send(answer)
             if self._asked.is_set():
@@ -236,10 +238,11 @@ class Host:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        report, self._report = self._report, None
-        if report is not None:
-            self._reported = time.monotonic()
-            self._channel.send(["progress", *report])
+        with self._passing_on:
+            report, self._report = self._report, None
+            if report is not None:
+                self._reported = time.monotonic()
+                self._channel.send(["progress", *report])
 
     def _close(self) -> None:
         queue = self._queue

@@ -179,7 +179,7 @@ class Child:
         task = job.task
         match message:
             case ["done", text, started, ended]:
-                self._finish(Completion(task.id, task.version, text, started, ended))
+                self._finish(Completion(task.id, task.version, text, started, ended, job.context.reported))
             case ["ended", event, *rest]:
                 self._finish(Ending(task.id, task.version, Event(event), *rest))
             case ["committed"]:

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tasklib.base_exceptions import is_interrupt, outcome_of, uncarried
 from tasklib.codec import encode_result
-from tasklib.context import TaskContext, WorkerState
+from tasklib.context import Progress, TaskContext, WorkerState
 from tasklib.definition import Definition, TaskOptions, secrets_of
 from tasklib.errors import TaskNotRegistered, TaskTimeout
 from tasklib.lifecycle import Ending
@@ -146,11 +147,17 @@ class Execution:
         self._runner.abandon(self, Work(self._place, self.ending, self.ending.cancel, ends_surely=True))
         self._report(self._failed(_overtime(self.task)) if self.timed_out else self._stopped())
 
+    @property
+    def _progress(self) -> Progress | None:
+        return None if self._context is None else self._context.reported
+
     def _report(self, ended: Ended) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if not self._reported:
             self._reported = True
+            if isinstance(ended, Ending):
+                ended = replace(ended, progress=self._progress)
             self._runner.ended(self, ended)
 
     async def _run(self) -> None:
@@ -184,7 +191,7 @@ class Execution:
             text = encode_result(result, limit=self._runner.max_result_bytes)
         except BaseException as error:  # noqa: BLE001  the serializers of the user's types run here
             return self._raised(error)
-        return Completion(self.task.id, self.task.version, text, self.started, time.monotonic())
+        return Completion(self.task.id, self.task.version, text, self.started, time.monotonic(), self._progress)
 
     def _raised(self, error: BaseException) -> Ended:
         """The end of an attempt whose function has raised: a failure, whatever it was, unless it was told to stop."""

@@ -61,6 +61,8 @@ class Completion(NamedTuple):
     result: str
     started: float
     ended: float
+    progress: tuple[float, str | None] | None = None
+    """The last report of its progress."""
 
 
 def claim_tasks(
@@ -119,7 +121,8 @@ def complete_tasks(done: Sequence[Completion], now: datetime | None) -> Operatio
     # The results are JSON text already, so the batch is put together as text instead of being parsed and dumped again.
     batch = ",".join(
         f'{{"id":"{d.task_id}","version":{d.version},"result":{d.result},'
-        f'"started_ago":{moment - d.started:.6f},"ended_ago":{moment - d.ended:.6f}}}'
+        f'"started_ago":{moment - d.started:.6f},"ended_ago":{moment - d.ended:.6f}'
+        f"{'' if d.progress is None else _last_report(*d.progress)}}}"
         for d in sorted(done, key=lambda d: d.task_id)
     )
     rows = yield Statement("complete_tasks", {"batch": f"[{batch}]", "now": now})
@@ -176,6 +179,10 @@ def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]], now: datetime
     yield Statement("append_log", {"batch": dumps(batch), "now": now})
 
 
+def _last_report(fraction: float, message: str | None) -> str:
+    return f',"progress":{fraction!r},"message":{dumps(message)}'
+
+
 def _claim_plainly(params: Mapping[str, Any], after: Sequence[Position]) -> Operation[Claimed | None]:
     """The answer of a smaller statement, or None where it is not enough."""
     if after:
@@ -227,6 +234,8 @@ def _ending(ending: Ending, moment: float) -> dict[str, Any]:
         "summary": None if error is None else summary(error),
         "started_ago": None if ending.started is None else moment - ending.started,
         "ended_ago": 0.0 if ending.ended is None else moment - ending.ended,
+        "progress": None if ending.progress is None else ending.progress[0],
+        "message": None if ending.progress is None else ending.progress[1],
     }
 
 

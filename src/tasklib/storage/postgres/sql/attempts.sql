@@ -380,14 +380,17 @@ FROM (
 -- plan, however old the statistics, can then find the rows in another way than one by one through the primary key.
 WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
-        id uuid, version integer, result jsonb, started_ago double precision, ended_ago double precision
+        id uuid, version integer, result jsonb, started_ago double precision, ended_ago double precision,
+        progress double precision, message text
     )
 ),
 done AS (
     UPDATE {schema}.tasks AS t
     SET state = 'completed', result = e.result, completed_at = c.now - make_interval(secs => e.ended_ago),
         started_at = c.now - make_interval(secs => e.started_ago), updated_at = c.now, finished_by = t.worker_id,
-        worker_id = NULL, locked_until = NULL, error = NULL, cancel_requested_at = NULL
+        worker_id = NULL, locked_until = NULL, error = NULL, cancel_requested_at = NULL,
+        progress = coalesce(e.progress, t.progress),
+        progress_message = CASE WHEN e.progress IS NULL THEN t.progress_message ELSE e.message END
     FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c, batch AS e
     WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = e.id AND t.version = e.version AND t.state = 'running'
     RETURNING t.id, t.watched
@@ -403,7 +406,7 @@ WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
         id uuid, version integer, state text, terminal boolean, delay double precision, refund integer,
         retried integer, error text, fingerprint text, outcome text, summary text, started_ago double precision,
-        ended_ago double precision
+        ended_ago double precision, progress double precision, message text
     )
 ),
 done AS (
@@ -415,8 +418,11 @@ done AS (
         attempts = t.attempts - e.refund, retry_count = t.retry_count + e.retried,
         error = coalesce(e.error, t.error), fingerprint = coalesce(e.fingerprint, t.fingerprint),
         history = CASE WHEN e.outcome IS NULL THEN t.history ELSE {append_history} END,
-        progress = CASE WHEN e.terminal THEN t.progress END,
-        progress_message = CASE WHEN e.terminal THEN t.progress_message END,
+        progress = CASE WHEN e.terminal THEN coalesce(e.progress, t.progress) END,
+        progress_message = CASE
+            WHEN e.terminal AND e.progress IS NOT NULL THEN e.message
+            WHEN e.terminal THEN t.progress_message
+        END,
         cancel_requested_at = CASE WHEN e.terminal THEN t.cancel_requested_at END,
         finished_by = CASE WHEN e.terminal THEN t.worker_id END,
         updated_at = c.now, worker_id = NULL, locked_until = NULL

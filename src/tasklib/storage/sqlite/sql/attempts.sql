@@ -204,7 +204,9 @@ tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
 UPDATE tasks
 SET state = 'completed', result = e.value -> 'result',
     completed_at = {ended_at}, started_at = {started_at}, updated_at = :now, finished_by = worker_id,
-    worker_id = NULL, locked_until = NULL, error = NULL, cancel_requested_at = NULL
+    worker_id = NULL, locked_until = NULL, error = NULL, cancel_requested_at = NULL,
+    progress = coalesce(e.value ->> 'progress', progress),
+    progress_message = CASE WHEN e.value ->> 'progress' IS NULL THEN progress_message ELSE e.value ->> 'message' END
 FROM json_each(:batch) AS e
 WHERE tasks.id = e.value ->> 'id' AND tasks.version = e.value ->> 'version' AND tasks.state = 'running'
 RETURNING tasks.id AS ids;
@@ -232,8 +234,11 @@ SET state = e.value ->> 'state',
             worker_id, e.value ->> 'outcome', e.value ->> 'summary'
         )
     ) END,
-    progress = CASE WHEN e.value ->> 'terminal' THEN progress END,
-    progress_message = CASE WHEN e.value ->> 'terminal' THEN progress_message END,
+    progress = CASE WHEN e.value ->> 'terminal' THEN coalesce(e.value ->> 'progress', progress) END,
+    progress_message = CASE
+        WHEN e.value ->> 'terminal' AND e.value ->> 'progress' IS NOT NULL THEN e.value ->> 'message'
+        WHEN e.value ->> 'terminal' THEN progress_message
+    END,
     cancel_requested_at = CASE WHEN e.value ->> 'terminal' THEN cancel_requested_at END,
     finished_by = CASE WHEN e.value ->> 'terminal' THEN worker_id END,
     updated_at = :now, worker_id = NULL, locked_until = NULL
