@@ -251,8 +251,10 @@ class ProcessDied(ExecutionError):
 class ProcessNotReady(ExecutionError):
     """The child process of the task could not load it."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, *, never: bool = False) -> None:
         super().__init__(f"the task was not started, because its child process {why}")
+        self.never = never
+        """Whether no other attempt could start either, so that none follows."""
 
 
 class ResultError(ExecutionError):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
+from tasklib.child_process import is_child
 from tasklib.config import Config
 from tasklib.definition import Definition, TaskOptions
 from tasklib.errors import ConfigurationError, NotInitialized
@@ -165,8 +166,6 @@ class Fluent:
 
     def start_worker(self) -> None:
         """Start the worker in the background, unless it runs or is switched off."""
-        from tasklib.worker.importing import is_child
-
         # A child process imports the program to run its tasks, not to start another worker.
         if self._enabled and self._background is None and not is_child():
             self._background = _Background(self.queue, {**self._settings, "limits": self.limits})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tasklib.config import Config
 from tasklib.default import queue_for
+from tasklib.twin import require_asyncio
 from tasklib.worker import Worker, WorkerSettings
+from tasklib.worker.signals import is_handled
 
 
 class TaskWorker:
@@ -22,15 +25,23 @@ class TaskWorker:
         self._settings = WorkerSettings(
             concurrency=concurrency, poll_interval_seconds=poll_interval_seconds, **settings
         )
+        self._polite = "signals" not in settings
         self._queue = queue_for(config)
         self._worker: Worker | None = None
         self._stopped = False
 
     async def run(self) -> None:
-        """Work until `stop`, SIGTERM, SIGINT or cancellation; then let running tasks finish."""
+        """Work until `stop`, SIGTERM, SIGINT or cancellation; then let running tasks finish.
+
+        Where the program handles SIGTERM itself, as a web server does, signals are left to it, unless `signals=True`.
+        """
+        require_asyncio()
         if self._stopped:
             return
-        self._worker = Worker(self._queue, self._settings)
+        settings = self._settings
+        if self._polite and is_handled():
+            settings = replace(settings, signals=False)
+        self._worker = Worker(self._queue, settings)
         await self._worker.run()
 
     def stop(self) -> None:

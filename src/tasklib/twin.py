@@ -12,10 +12,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from tasklib.errors import ConfigurationError
 from tasklib.storage.database import Database
 from tasklib.storage.statement import Operation
 
@@ -57,6 +59,17 @@ class operation(Generic[S, P, T]):  # noqa: N801  a decorator
         return blocking if instance is None else functools.partial(blocking, instance)
 
 
+def require_asyncio() -> None:
+    """Refuse to await anything where no event loop of asyncio runs, instead of failing deep inside."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigurationError(
+            "the awaiting methods of tasklib run on asyncio, and no event loop of asyncio runs here; under Trio call "
+            "the blocking form in a thread: await trio.to_thread.run_sync(queue.get, task_id)"
+        ) from None
+
+
 class _Twin(Generic[S, P, T]):
     """The awaiting form of an operation."""
 
@@ -73,6 +86,7 @@ class _Twin(Generic[S, P, T]):
 
         @functools.wraps(function)
         async def awaiting(target: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            require_asyncio()
             return await target.database.arun(lambda: function(target, *args, **kwargs))
 
         return awaiting if instance is None else functools.partial(awaiting, instance)

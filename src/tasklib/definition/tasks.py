@@ -241,12 +241,13 @@ class FunctionDefinition(Definition):
 class HandlerDefinition(Definition):
     """A handler that takes the payload as one value, or the Task where a parameter is annotated so."""
 
-    __slots__ = ("_filled", "_payload", "_taker")
+    __slots__ = ("_filled", "_payload", "_taker", "declared_payload")
 
     def __init__(self, handler: AnyFunction, name: str, options: TaskOptions | None, payload: Any = None) -> None:
         super().__init__(handler, name, options)
         self._taker = _payload_taker(self.parameters, name)
         self._filled = tuple(each for each in self.parameters if each.role in _INJECTED)
+        self.declared_payload = payload
         self._payload = self._payload_validation(payload)
         takes_task = any(each.role is Role.TASK for each in self._filled)
         self.accepts = "payload" if self._taker else "task" if takes_task else "nothing"

@@ -14,7 +14,7 @@ from tasklib.storage.operations import lists, numbers, tasks, workers
 from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.statement import Operation
 from tasklib.task import QueueStats, Task, WorkerInfo
-from tasklib.twin import operation
+from tasklib.twin import operation, require_asyncio
 from tasklib.waiting import wait_async, wait_blocking
 
 Tasks = list[Task]
@@ -71,6 +71,7 @@ class ReadsTasks(QueueBase):
 
     async def await_(self, task_id: Id, timeout: float | None = None) -> Task:
         """The awaiting form of `wait`."""
+        require_asyncio()
         return await wait_async(self.database, require_id(task_id), timeout)
 
     @operation

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, Final, Unpack, overload
 
+from tasklib.child_process import refuse_while_loading
 from tasklib.clock import Clock
 from tasklib.codec import plain
 from tasklib.context import TaskContext, current_context
@@ -19,6 +20,7 @@ from tasklib.storage.statement import Operation
 from tasklib.submission import NO_OPTIONS, Merger, SubmitKeywords, SubmitOptions, mark_secrets, new_task
 from tasklib.submission.streaming import Chunk, Stored
 from tasklib.task import NewTask, TaskBatch, TaskId, TaskIds
+from tasklib.twin import require_asyncio
 
 ENQUEUE_MAX_RETRIES = 2
 """Tasks submitted by name get three attempts unless somebody says otherwise."""
@@ -97,6 +99,7 @@ class SubmitsTasks(QueueBase):
     def submit_new(self, new: Chunk, connection: Any = None) -> Stored: ...
     def submit_new(self, new: Chunk, connection: Any = None) -> Stored:
         """Store rows made by `new_task`: on the caller's connection, or in a transactional task, in its transaction."""
+        refuse_while_loading("a task is submitted")
         connection = self._joined(connection)
         submit = partial(_submission, new, self.clock)
         return self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
@@ -109,6 +112,8 @@ class SubmitsTasks(QueueBase):
     async def asubmit_new(self, new: Chunk, connection: Any = None) -> Stored: ...
     async def asubmit_new(self, new: Chunk, connection: Any = None) -> Stored:
         """The awaiting form of `submit_new`."""
+        refuse_while_loading("a task is submitted")
+        require_asyncio()
         connection = self._joined(connection)
         submit = partial(_submission, new, self.clock)
         if connection is None:
@@ -117,6 +122,7 @@ class SubmitsTasks(QueueBase):
 
     async def asubmit_one(self, new: NewTask, connection: Any = None) -> TaskId:
         """Store one row, merged with others of the same moment."""
+        require_asyncio()
         if self._joined(connection) is None:
             return await self._merger.submit(new)
         return (await self.asubmit_new([new], connection))[0]

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import importlib
 import threading
-from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from tasklib.errors import ConfigurationError
 from tasklib.limits import LocalLimits
 from tasklib.queue.base import QueueBase
 from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
-from tasklib.twin import operation
+from tasklib.twin import operation, require_asyncio
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
 
 R = TypeVar("R")
+
+STOP_LOOK_SECONDS = 0.1
+"""How often a worker looks whether its stop event is set."""
 
 
 class WorkerKeywords(TypedDict, total=False):
@@ -61,19 +65,34 @@ class RunsTasks(QueueBase):
         """The awaiting form of `process_batch`."""
         from tasklib.worker import Worker, WorkerSettings
 
+        require_asyncio()
         return await Worker(cast("TaskQueue", self), WorkerSettings(concurrency=10, signals=False)).run_once(limit)
 
-    def run(self, concurrency: int = 1, **settings: Unpack[WorkerKeywords]) -> None:
-        """Work on this queue's tasks until the process is told to stop."""
-        run_coroutine(lambda: self.arun(concurrency, **settings))
+    def run(self, concurrency: int = 1, *, stop: StopEvent | None = None, **settings: Unpack[WorkerKeywords]) -> None:
+        """Work on this queue's tasks until SIGTERM, SIGINT, or until `stop` is set; then let running tasks finish.
 
-    async def arun(self, concurrency: int = 1, **settings: Unpack[WorkerKeywords]) -> None:
-        """The awaiting form of `run`; cancelling it drains and stops the worker."""
+        In another thread than the main one no signal arrives: give a `threading.Event` as `stop`, and set it.
+        """
+        _refuse_inside_a_loop()
+        settings.setdefault("signals", True)
+        asyncio.run(self.arun(concurrency, stop=stop, **settings))
+
+    async def arun(
+        self, concurrency: int = 1, *, stop: StopEvent | None = None, **settings: Unpack[WorkerKeywords]
+    ) -> None:
+        """The awaiting form of `run`; cancelling it, or setting `stop`, drains and stops the worker.
+
+        Signals are left to the program around it, unless `signals=True` says otherwise.
+        """
         from tasklib.worker import Worker, WorkerSettings
 
+        require_asyncio()
         _check_settings(settings)
         settings.setdefault("poll_interval_seconds", self.config.poll_interval_seconds)
-        await Worker(cast("TaskQueue", self), WorkerSettings(concurrency=concurrency, **settings)).run()
+        settings.setdefault("signals", False)
+        worker = Worker(cast("TaskQueue", self), WorkerSettings(concurrency=concurrency, **settings))
+        async with _stopping_when(stop, worker.stop):
+            await worker.run()
 
     def asgi(self, *, auth: str | Callable[[Any], Any] | None, hosts: Iterable[str] | None = None) -> Any:
         """The HTTP service of this queue, to be served or mounted: `app.mount("/tasks", queue.asgi(auth="tokens"))`.
@@ -91,6 +110,43 @@ class RunsTasks(QueueBase):
                 f"the HTTP service needs {error.name}, which is not installed: pip install 'tasklib[serve]'"
             ) from error
         return http.create_app(self, auth=auth, hosts=hosts)
+
+
+class StopEvent(Protocol):
+    """A `threading.Event`, or an event of asyncio: set to end a worker."""
+
+    def is_set(self) -> bool:
+        """Whether the worker shall stop."""
+        ...
+
+
+@asynccontextmanager
+async def _stopping_when(event: StopEvent | None, stop: Callable[[], None]) -> AsyncGenerator[None]:
+    """Call `stop` once the event is set."""
+
+    async def watch(event: StopEvent) -> None:
+        # Asked now and then, because an event of threads cannot be awaited.
+        while not event.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(STOP_LOOK_SECONDS)
+        stop()
+
+    watching = None if event is None else asyncio.ensure_future(watch(event))
+    try:
+        yield
+    finally:
+        if watching is not None:
+            watching.cancel()
+
+
+def _refuse_inside_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigurationError(
+        "queue.run() blocks, and would hold the event loop that it was called in; write `await queue.arun(...)` there, "
+        "or call it in a thread"
+    )
 
 
 def _check_settings(given: WorkerKeywords) -> None:

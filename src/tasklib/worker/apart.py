@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tasklib.definition import Definition
-from tasklib.errors import ProcessNotReady, TaskTimeout
+from tasklib.errors import ConfigurationError, ProcessNotReady, TaskDefinitionError, TaskTimeout
 from tasklib.lifecycle import Ending
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
@@ -44,8 +44,10 @@ class ApartExecution(Execution):
         job = self._job = Job(self.task, self.context, begun=self._begun, over=self._over)
         try:
             self._processes.start(self._definition, job)
-        except Exception as error:  # noqa: BLE001  a process that cannot be had is this task's failure alone
+        except (TaskDefinitionError, ConfigurationError) as error:
             # Later, because this attempt is not in hand yet.
+            loop.call_soon(self._over, ProcessNotReady(f"cannot be had: {error}", never=True))
+        except Exception as error:  # noqa: BLE001  a process that cannot be had is this task's failure alone
             loop.call_soon(self._over, error)
 
     def _begun(self) -> None:

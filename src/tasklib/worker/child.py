@@ -22,6 +22,7 @@ from tasklib.codec import encode_result
 from tasklib.config import Config
 from tasklib.context import TaskContext, WorkerState
 from tasklib.definition import Definition, secrets_of
+from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.lifecycle import Ending
 from tasklib.middleware import tell_error
 from tasklib.redaction import Redactor
@@ -81,7 +82,7 @@ class Host:
         self._is_default: bool = introduction["is_default"]
         self._worker_id: str = introduction["worker_id"]
         self._memory = MemoryLimit(introduction["memory_limit_mb"])
-        self._loader = Loader(introduction["main"], introduction["modules"])
+        self._loader = Loader(introduction["main"], introduction["modules"], introduction["queue"])
         self._definitions: dict[str, Definition] = {}
         self._queue: TaskQueue | None = None
         self._database: Database | None = None
@@ -150,7 +151,8 @@ class Host:
                 definition = self._load(task.name, address)
             except BaseException as error:  # noqa: BLE001  importing the program runs its code
                 self._memory.explain(error)
-                return None if self._asked.is_set() else ["unloadable", describe(error)]
+                never = isinstance(error, TaskDefinitionError | ConfigurationError)
+                return None if self._asked.is_set() else ["unloadable", describe(error), never]
             self._channel.send(["begun"])
         started = time.monotonic()
         context = self._context = TaskContext(

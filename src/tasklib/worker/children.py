@@ -134,7 +134,10 @@ class Child:
             self._begin(job)
         elif self._recall_timer is None:
             self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._look_back, self.jobs[0])
-        self._pipe.send([job.task.fields, job.task.claim, job.address])
+        address = job.address
+        if address is not None and job.task.name in self._known:
+            address = address._replace(declaration=None)  # It may be long.
+        self._pipe.send([job.task.fields, job.task.claim, address])
 
     def end(self, job: Job) -> None:
         """End a task: one that runs with the process and all it has started, one that waits when it is back."""
@@ -194,9 +197,9 @@ class Child:
                 self._take_back(count)
             case ["leaving"]:
                 self.leaving = True
-            case ["unloadable", text]:
+            case ["unloadable", text, never]:
                 self.leaving = True
-                self._finish(ProcessNotReady(f"could not load the task: {summary(text)}\n{text}"))
+                self._finish(ProcessNotReady(f"could not load the task: {summary(text)}\n{text}", never=never))
             case _:
                 pass  # a word about a task that has ended
 

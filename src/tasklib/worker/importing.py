@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import os
+import pickle
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing import process, spawn
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasklib.definition import Definition
+from tasklib.child_process import become_child, loading
+from tasklib.definition import Definition, FunctionDefinition
 from tasklib.definition.parameters import underlying
-from tasklib.errors import ConfigurationError, NotInitialized, TaskDefinitionError
+from tasklib.errors import NotInitialized, TaskDefinitionError
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -28,6 +30,8 @@ class Address(NamedTuple):
 
     module: str
     qualname: str
+    declaration: str | None = None
+    """How the task was declared, for a child that does not find it declared when it imports the module."""
 
 
 def address_of(definition: Definition) -> Address:
@@ -39,7 +43,7 @@ def address_of(definition: Definition) -> Address:
             f"task {definition.name!r} cannot run in a child process, because {definition.place} {obstacle}; "
             "define it at the top level of a module that can be imported, or leave out isolation='process'"
         )
-    return address
+    return address._replace(declaration=_declaration(definition))
 
 
 def is_importable(definition: Definition) -> bool:
@@ -54,6 +58,7 @@ def surroundings(queue: TaskQueue, modules: Iterable[str]) -> dict[str, Any]:
         "sys_path": [each or process.ORIGINAL_DIR for each in sys.path],  # type: ignore[attr-defined]
         "sys_argv": sys.argv,
         "main": main_source(),
+        "queue": _variable_of(queue),
         "modules": [each for each in dict.fromkeys(homes) if each != MAIN or main_source()],
     }
 
@@ -72,39 +77,26 @@ def main_source() -> dict[str, str]:
     return {"init_main_from_path": path}
 
 
-def is_child() -> bool:
-    """Whether this process is one that a worker has started for its tasks."""
-    return _state.loader is not None
-
-
-def refuse_while_loading() -> None:
-    """Called where a worker starts: a script that starts one when it is imported would do so in every child."""
-    if _state.loading:
-        raise ConfigurationError(
-            "a worker is started while a child process imports this program to find its tasks; put what the program "
-            "does under `if __name__ == '__main__':`, or define the tasks in a module of their own"
-        )
-
-
 class Loader:
     """The child's side: imports modules, and finds definitions and the queue they belong to."""
 
-    def __init__(self, main: Mapping[str, str], modules: Sequence[str]) -> None:
+    def __init__(self, main: Mapping[str, str], modules: Sequence[str], queue: Sequence[str] | None) -> None:
         self._main = main
         self._modules = modules
+        self._queue = queue
         self._main_loaded = False
-        _state.loader = self
+        become_child()
 
     def load(self, name: str, address: Address) -> tuple[Definition, TaskQueue | None]:
         """The definition of a task, and its queue if it can be found; TaskDefinitionError if the task cannot."""
-        with _loading():
+        with loading():
             module = self._import(address.module)
             for each in self._modules:
                 self._import(each)
-            found = _find(name, address, module)
+            found = _find(name, address, module) or self._declare(name, address, module)
             if found is None and self._main and not self._main_loaded:
                 self._import(MAIN)
-                found = _find(name, address, module)
+                found = _find(name, address, module) or self._declare(name, address, module)
         if found is None:
             raise TaskDefinitionError(
                 f"a child process has imported {address.module}, but no task {name!r} with the function "
@@ -113,6 +105,35 @@ class Loader:
             )
         return found
 
+    def _declare(self, name: str, address: Address, module: ModuleType) -> tuple[Definition, TaskQueue | None] | None:
+        """The task as the worker's program has declared it at run time; the function is what was imported."""
+        function = _at(module, address.qualname)
+        if address.declaration is None or not callable(function):
+            return None
+        try:
+            is_function, options, payload = pickle.loads(base64.b64decode(address.declaration))
+        except Exception:  # noqa: BLE001  a class or function that it names is not here, or not yet
+            return None
+        plain = getattr(function, "definition", None)
+        function = plain.function if isinstance(plain, Definition) else function
+        if is_function:
+            return Definition.for_function(function, name=name, options=options), self._worker_queue()
+        return Definition.for_handler(name, function, options, payload), self._worker_queue()
+
+    def _worker_queue(self) -> TaskQueue | None:
+        """The queue that the worker works on, found where its program keeps it."""
+        from tasklib import default
+        from tasklib.queue import TaskQueue
+
+        if self._queue is not None:
+            module, variable = self._queue
+            found = getattr(self._import(module), variable, None)
+            return found if isinstance(found, TaskQueue) else None
+        try:
+            return default.default_queue()
+        except NotInitialized:
+            return None
+
     def _import(self, name: str) -> ModuleType:
         if name != MAIN:
             return importlib.import_module(name)
@@ -120,25 +141,6 @@ class Loader:
             self._main_loaded = True
             spawn.prepare(self._main)
         return sys.modules[MAIN]
-
-
-class _State:
-    """Whether this process is a child, and whether it is importing the program just now."""
-
-    loader: Loader | None = None
-    loading = False
-
-
-_state = _State()
-
-
-@contextmanager
-def _loading() -> Generator[None]:
-    _state.loading = True
-    try:
-        yield
-    finally:
-        _state.loading = False
 
 
 def _identity(definition: Definition) -> Address:
@@ -164,15 +166,40 @@ def _homes(queue: TaskQueue) -> Iterator[str]:
         module = getattr(underlying(hook), "__module__", None)
         if module in sys.modules:
             yield module
-    holders = [name for name, module in list(sys.modules.items()) if any(each is queue for each in _variables(module))]
+    variable = _variable_of(queue)
+    if variable is not None:
+        yield variable[0]
+
+
+def _variable_of(queue: TaskQueue) -> list[str] | None:
+    """A module and its variable that holds the queue."""
+    found = [
+        [name, variable]
+        for name, module in list(sys.modules.items())
+        for variable, value in list(getattr(module, "__dict__", {}).items())
+        if value is queue
+    ]
     # The main script is loaded again only where there is no other way: it may do more than define things.
-    yield from sorted(holders, key=lambda name: name == MAIN)[:1]
+    return min(found, key=lambda each: each[0] in (MAIN, MAIN_AGAIN), default=None)
+
+
+def _declaration(definition: Definition) -> str | None:
+    """How the task was declared, as text; None where that cannot be sent, as with a lambda for a retry policy.
+
+    Pickled, because it names classes and functions; the worker's own child reads it, and nobody else can write there.
+    """
+    payload = getattr(definition, "declared_payload", None)
+    try:
+        declared = pickle.dumps((isinstance(definition, FunctionDefinition), definition.options, payload))
+    except Exception:  # noqa: BLE001  what cannot be pickled says so in many ways
+        return None
+    return base64.b64encode(declared).decode()
 
 
 def _find(name: str, address: Address, module: ModuleType) -> tuple[Definition, TaskQueue | None] | None:
     for queue in _queues(module):
         definition = queue.registry.get(name)
-        if definition is not None and _identity(definition) == address:
+        if definition is not None and _identity(definition)[:2] == address[:2]:
             return definition, queue
     return _walk(name, address, module)
 
@@ -200,9 +227,7 @@ def _queues(first: ModuleType) -> Iterator[TaskQueue]:
 
 def _walk(name: str, address: Address, module: ModuleType) -> tuple[Definition, TaskQueue | None] | None:
     """The decorated function itself, for a queue that is in no variable."""
-    target: Any = module
-    for part in address.qualname.split("."):
-        target = getattr(target, part, None)
+    target = _at(module, address.qualname)
     definition = getattr(target, "definition", None)
     if not isinstance(definition, Definition) or name not in (definition.name, *definition.options.aliases):
         return None
@@ -210,6 +235,13 @@ def _walk(name: str, address: Address, module: ModuleType) -> tuple[Definition, 
         return definition, target.queue
     except (NotInitialized, AttributeError):
         return definition, None
+
+
+def _at(module: ModuleType, qualname: str) -> Any:
+    target: Any = module
+    for part in qualname.split("."):
+        target = getattr(target, part, None)
+    return target
 
 
 def _variables(module: ModuleType) -> list[Any]:

@@ -42,7 +42,8 @@ def ending_for(task: ClaimedTask, options: TaskOptions, error: BaseException, po
     text = describe(error)
     crashed = isinstance(error, ProcessDied)
     outcome = "timeout" if isinstance(error, TaskTimeout) else "crashed" if crashed else "failed"
-    wanted = isinstance(error, _NOT_ITS_OWN) or (not isinstance(error, _FINAL) and options.retries(error))
+    never = isinstance(error, _FINAL) or (isinstance(error, ProcessNotReady) and error.never)
+    wanted = not never and (isinstance(error, _NOT_ITS_OWN) or options.retries(error))
     if not wanted or task.retry_count >= task.max_retries:
         if crashed:
             return Ending.bury(task.id, task.version, error=text)

@@ -10,12 +10,13 @@ from tasklib.context import WorkerState
 from tasklib.definition import Definition
 from tasklib.lifecycle import Ending, Event
 from tasklib.redaction import Redactor
-from tasklib.storage.operations.attempts import Completion, summary
+from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.apart import ApartExecution
 from tasklib.worker.attendant import Watch
 from tasklib.worker.calling import Caller
 from tasklib.worker.claim_size import ClaimSize
+from tasklib.worker.end_log import EndLog
 from tasklib.worker.execution import Ended, Execution, Runner
 from tasklib.worker.finisher import Ends, Finisher, Lines
 from tasklib.worker.hand import Hand
@@ -72,6 +73,7 @@ class Workbench:
         )
         self.finisher = Finisher(queue.database, queue.clock.now, self._recorded)
         self.meter = Meter()
+        self._end_log = EndLog(worker_id)
         self.state = WorkerState.hiding(Redactor(config.redact_keys))
         self.watch = Watch(queue.database, self.hand, self.finisher.add, now=queue.clock.now)
         caller = Caller(
@@ -169,9 +171,13 @@ class Workbench:
         if isinstance(ended, Completion):
             self.done += 1
             self.size.took([ended.ended - ended.started])
+            self._end_log.succeeded([(execution.task, ended)])
         else:
             self.done += not (isinstance(ended, Ending) and ended.event is Event.RELEASE)
-            self._tell(execution, ended)
+            if isinstance(ended, Ending):
+                self._end_log.ended(execution.task, ended)
+            else:
+                self._end_log.committed(execution.task)
             if execution.committed:
                 self.meter.note_committed(execution.task, execution.started)
             if len(self.runner.stuck) >= self._max_stuck:
@@ -188,6 +194,7 @@ class Workbench:
         self.finisher.add_completions(ends, lines)
         self.done += len(ends)
         self.size.took([done.ended - done.started for _, done in ends])
+        self._end_log.succeeded(ends)
         self._use_free_slots()
 
     def _use_free_slots(self) -> None:
@@ -202,20 +209,3 @@ class Workbench:
         self.meter.note([(task, ended) for task, ended in batch if task is not None and ended.task_id not in refused])
         if any(isinstance(ended, Ending) for _, ended in batch):
             self._wake()
-
-    def _tell(self, execution: Execution, ended: Ended) -> None:
-        task = execution.task
-        outcome = ended.event.value if isinstance(ended, Ending) else "nothing to record"
-        failed = isinstance(ended, Ending) and ended.error is not None
-        # The error was redacted when it was told, before anything was cut from it.
-        reason = summary(ended.error) if isinstance(ended, Ending) and ended.error else ""
-        log.log(
-            logging.WARNING if failed else logging.INFO,
-            "task %s %s attempt %d: %s%s",
-            task.name,
-            task.id,
-            task.attempts,
-            outcome,
-            f" ({reason})" if reason else "",
-            extra={"task_id": task.id, "task_name": task.name, "attempt": task.attempts, "worker_id": self._worker_id},
-        )

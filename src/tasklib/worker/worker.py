@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
+from tasklib.child_process import refuse_while_loading
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.lifecycle import Ending
 from tasklib.retention import parse_retention
@@ -24,7 +25,6 @@ from tasklib.worker.execution import UNWIND_SECONDS
 from tasklib.worker.guard import Guard
 from tasklib.worker.heartbeat import Heartbeat
 from tasklib.worker.hooks import call_hooks
-from tasklib.worker.importing import refuse_while_loading
 from tasklib.worker.janitor import Janitor
 from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
 from tasklib.worker.meter import Bookkeeper, flush
@@ -109,7 +109,7 @@ class Worker:
             self._claimer.stop()
 
     async def _with_hooks(self, work: Callable[[], Awaitable[None]]) -> None:
-        refuse_while_loading()
+        refuse_while_loading("a worker is started")
         self._bench.check(self._names())
         await call_hooks(self._queue.startup_hooks, self.state)
         try:
@@ -136,7 +136,15 @@ class Worker:
         await self._database.arun(
             lambda: workers.register_worker(self._registration(instance), self._queue.clock.now())
         )
-        log.info("worker %s started, %d names known", self.worker_id, len(self._names()))
+        names = self._names()
+        log.info("worker %s started, %d names known", self.worker_id, len(names))
+        if not names:
+            chosen = f", or of those it knows none matches only={self._settings.only!r}" if self._settings.only else ""
+            log.warning(
+                "worker %s knows no task, and so runs none%s: import the modules that define them before it starts",
+                self.worker_id,
+                chosen,
+            )
         return heartbeat
 
     async def _as_instance(self, heartbeat: Heartbeat, work: Callable[[Claimer], Awaitable[None]]) -> None:

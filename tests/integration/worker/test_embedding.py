@@ -1,0 +1,175 @@
+"""A worker inside another program: who handles signals, how it is stopped, and what is said where it cannot run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tasklib
+from tasklib import ConfigurationError, TaskQueue, TaskWorker
+from tests.fixtures.waiting import aeventually, eventually
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
+
+
+@pytest.fixture
+def queue() -> Iterator[TaskQueue]:
+    with TaskQueue("sqlite:///:memory:") as queue:
+        yield queue
+
+
+def handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in STOPS]
+
+
+async def test_an_awaited_worker_leaves_signals_alone_unless_asked(queue: TaskQueue) -> None:
+    before = handlers()
+    worker = asyncio.create_task(queue.arun())
+    await aeventually(queue.workers)
+    assert handlers() == before
+    worker.cancel()
+    await asyncio.gather(worker, return_exceptions=True)
+
+    worker = asyncio.create_task(queue.arun(signals=True))
+    await aeventually(queue.workers)
+    assert all(now is not then for now, then in zip(handlers(), before, strict=True))
+    signal.raise_signal(signal.SIGTERM)
+    await asyncio.wait_for(worker, 20)
+    assert handlers() == before
+
+
+async def test_a_task_worker_takes_no_signal_from_a_program_that_handles_it(tmp_path: Path) -> None:
+    tasklib.init(f"sqlite:///{tmp_path}/tasks.db")
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        mine = handlers()
+        worker = TaskWorker(f"sqlite:///{tmp_path}/tasks.db")
+        running = asyncio.create_task(worker.run())
+        with TaskQueue(f"sqlite:///{tmp_path}/tasks.db") as other:
+            await aeventually(other.workers)
+        assert handlers() == mine
+        worker.stop()
+        await asyncio.wait_for(running, 20)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+SERVER = """
+import asyncio, contextlib, sys
+from tasklib import TaskQueue
+
+queue = TaskQueue(sys.argv[1])
+
+@queue.task
+async def noop() -> None: ...
+
+@contextlib.asynccontextmanager
+async def lifespan(app):
+    worker = asyncio.create_task(queue.arun())
+    yield
+    worker.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await worker
+
+async def hello(request):
+    task = await queue.await_(await noop.asubmit(), timeout=20)
+    return PlainTextResponse(task.state)
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+app = Starlette(routes=[Route("/", hello)], lifespan=lifespan)
+server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="info"))
+server.run()
+"""
+
+
+def test_a_web_server_with_a_worker_in_it_stops_when_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SERVER, f"sqlite:///{tmp_path}/tasks.db"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        line = next(line for line in server.stderr if "running on" in line)
+        address = line.split("running on ")[1].split()[0]
+        with urllib.request.urlopen(address, timeout=20) as answer:
+            assert answer.read() == b"completed"
+        server.send_signal(signal.SIGTERM)
+        rest = server.communicate(timeout=20)[1]
+    assert "Application shutdown complete" in rest
+    with TaskQueue(f"sqlite:///{tmp_path}/tasks.db") as queue:
+        assert not queue.workers()
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before it starts", "while it runs"])
+def test_a_worker_in_a_thread_ends_when_its_event_is_set(queue: TaskQueue, early: bool) -> None:
+    stop = threading.Event()
+    if early:
+        stop.set()
+    thread = threading.Thread(target=queue.run, kwargs={"stop": stop}, daemon=True)
+    thread.start()
+    if not early:
+        eventually(queue.workers)
+        stop.set()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert not queue.workers()
+
+
+async def test_run_inside_an_event_loop_names_arun(queue: TaskQueue) -> None:
+    with pytest.raises(ConfigurationError, match=r"await queue\.arun"):
+        queue.run()
+
+
+CALLS: list[Callable[[TaskQueue], Any]] = [
+    lambda queue: queue.arun(),
+    lambda queue: queue.aprocess_batch(),
+    lambda queue: queue.acount(),
+    lambda queue: queue.aenqueue("noop"),
+    lambda queue: queue.await_("01900000-0000-7000-8000-000000000000"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_without_asyncio_as_under_trio_the_message_is_our_own(
+    queue: TaskQueue, call: Callable[[TaskQueue], Coroutine[Any, Any, Any]]
+) -> None:
+    with pytest.raises(ConfigurationError, match="run on asyncio, and no event loop of asyncio runs here; under Trio"):
+        call(queue).send(None)  # as any other event loop would begin it
+
+
+def test_a_worker_that_knows_no_task_says_so(queue: TaskQueue, caplog: pytest.LogCaptureFixture) -> None:
+    queue.process_batch()
+    assert "knows no task, and so runs none: import the modules that define them" in caplog.text
+
+
+def test_successes_are_logged_where_debug_is_asked_for(queue: TaskQueue, caplog: pytest.LogCaptureFixture) -> None:
+    @queue.task
+    async def quick() -> None: ...
+
+    @queue.task
+    def threaded() -> None: ...
+
+    @queue.task(max_retries=1)
+    def broken() -> None:
+        raise ValueError("no")
+
+    for task in (quick, threaded, broken):
+        task.submit()
+    with caplog.at_level(logging.DEBUG, "tasklib.worker"):
+        queue.process_batch()
+    said = {line.split(maxsplit=2)[1]: line for line in caplog.messages if line.startswith("task ")}
+    assert ", attempt 1: succeeded after " in said["quick"]
+    assert ", attempt 1: succeeded after " in said["threaded"]
+    assert " and will be tried again in " in said["broken"]
+    assert said["broken"].endswith(" s: ValueError: no")
