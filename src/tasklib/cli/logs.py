@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from tasklib.cli.exits import CommandFailed, Exit
 from tasklib.cli.output import safe
@@ -24,10 +26,46 @@ class PlainFormatter(logging.Formatter):
 
 def log_to_stderr(level: str) -> None:
     """Send the log of this process to stderr from a level on."""
+    logging.basicConfig(level=_checked(level), handlers=[_stderr_handler()], force=True)
+    _quieten()
+
+
+@contextmanager
+def log_as_the_program_does(level: str | None) -> Generator[None]:
+    """Inside, the program's modules are imported; the logging that they set up holds, and otherwise ours does.
+
+    A level that is given holds in both cases, in theirs for what tasklib says.
+    """
+    chosen = None if level is None else _checked(level)
+    ours, root = logging.getLogger("tasklib"), logging.getLogger()
+    # Not on the root, where it would keep the program's basicConfig() from doing anything.
+    meanwhile = _stderr_handler()
+    ours.addHandler(meanwhile)
+    try:
+        yield
+    finally:
+        ours.removeHandler(meanwhile)
+    if not root.handlers:
+        logging.basicConfig(level=chosen or "INFO", handlers=[_stderr_handler()])
+    elif chosen is not None:
+        ours.setLevel(chosen)
+    _quieten()
+
+
+def _checked(level: str) -> str:
     if level.lower() not in LEVELS:
         raise CommandFailed(f"no such log level: {level!r}; choose from {', '.join(LEVELS)}", Exit.USAGE)
+    return level.upper()
+
+
+def _stderr_handler() -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    return handler
+
+
+def _quieten() -> None:
     # It says the same for every connection and attempt while the database is away; we say it once.
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+    pool = logging.getLogger("psycopg.pool")
+    if pool.level == logging.NOTSET:
+        pool.setLevel(logging.ERROR)

@@ -44,9 +44,9 @@ def worker(cli: Cli, work: Work) -> None:
     from tasklib.cli.logs import log_to_stderr
     from tasklib.worker.link import link_to_supervisor
 
-    log_to_stderr(work.log_level)
     link = link_to_supervisor()
     if work.processes > 0 and link is None:
+        log_to_stderr(work.log_level or "info")
         raise typer.Exit(_supervise(cli, work))
     _run_here(cli, work, link)
 
@@ -89,9 +89,11 @@ def _run_here(cli: Cli, work: Work, link: Link | None) -> None:
     import asyncio
 
     from tasklib.cli.discovery import find_queue
+    from tasklib.cli.logs import log_as_the_program_does
     from tasklib.worker.member import run_member
 
-    queue = find_queue(work.modules, cli.given_url, cli.url)
+    with log_as_the_program_does(work.log_level):
+        queue = find_queue(work.modules, cli.given_url, cli.url)
     settings = work.settings(queue)
     names = _names(queue, settings, work.modules)
     is_first = link is None or not link.restarts

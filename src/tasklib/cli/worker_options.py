@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import LogLevel
+from tasklib.cli.options import one_of
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -76,12 +76,29 @@ class Work:
             show_default=False,
         ),
     ] = None
+    memory_limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="MIB",
+            help="Memory that a child process may use, for tasks that do not say it themselves.",
+            show_default=False,
+        ),
+    ] = None
     probe_port: Annotated[
         int | None,
         typer.Option(min=1, max=65535, metavar="PORT", help="Answer GET /livez and /readyz there.", show_default=False),
     ] = None
     probe_host: Annotated[str, typer.Option(metavar="HOST", help="Address of the probes.")] = "127.0.0.1"
-    log_level: LogLevel = "info"
+    log_level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="debug (tells of successes too), info, warning or error.  [default: as the modules set it, or info]",
+            autocompletion=one_of("debug", "info", "warning", "error"),
+            show_default=False,
+        ),
+    ] = None
 
     def settings(self, queue: TaskQueue) -> WorkerSettings:
         """As a worker of this queue takes them."""
@@ -93,6 +110,7 @@ class Work:
             prefetch=self.prefetch,
             grace_seconds=self.grace,
             only=tuple(self.only or ()),
+            memory_limit_mb=self.memory_limit,
             modules=tuple(module.partition(":")[0] for module in self.modules),
         )
 
@@ -106,6 +124,7 @@ class Work:
             "--grace": self.grace,
             "--poll-interval": self.poll_interval,
             "--prefetch": self.prefetch,
+            "--memory-limit": self.memory_limit,
             "--log-level": self.log_level,
         }.items():
             if value is not None:

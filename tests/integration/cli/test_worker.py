@@ -50,6 +50,23 @@ queue = TaskQueue(os.environ["OWN_URL"])
 def own(n: int) -> int:
     return n * 2
 """
+LOGGED = """
+import logging
+import tasklib
+
+logging.basicConfig(format="MINE %(levelname)s %(message)s", level="WARNING")
+
+@tasklib.task
+async def quick() -> None: ...
+
+@tasklib.task
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+@tasklib.task(isolation="process")
+def hungry() -> int:
+    return len(bytearray(600 << 20))
+"""
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -62,6 +79,7 @@ def project(tmp_path: Path) -> Path:
     (folder / "app" / "__init__.py").touch()
     (folder / "app" / "tasks.py").write_text(TASKS)
     (folder / "own.py").write_text(OWN_QUEUE)
+    (folder / "logged.py").write_text(LOGGED)
     (folder / "two.py").write_text(
         "from tasklib import TaskQueue\na, b = TaskQueue('sqlite:///a.db'), TaskQueue('sqlite:///b.db')"
     )
@@ -195,6 +213,38 @@ def test_the_start_can_be_read_by_a_program(sqlite_url: str, start: Start) -> No
     said = json.loads(text)
     assert (said["database"], said["concurrency"]) == (sqlite_url, 2)
     assert said["names"] == ["add", "email.send", "evil", "slow", "stuck"]
+
+
+def test_it_logs_as_the_program_has_set_up_and_limits_the_memory_of_tasks(sqlite_url: str, start: Start) -> None:
+    options = ["--database-url", sqlite_url, "--memory-limit", "300"]
+    with TaskQueue(sqlite_url) as queue:
+        worker = start("logged", *options, "--processes", "0", "--log-level", "debug")
+        hungry = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=30)
+        quick = queue.wait(queue.enqueue("quick"), timeout=30)
+        worker.send_signal(signal.SIGTERM)
+        _, _, log = ended(worker)
+
+        assert "memory limit of 300 MiB reached" in (hungry.error or "")
+        said = [line for line in log.splitlines() if str(quick.id) in line]
+        assert len(said) == 1
+        assert said[0].startswith(f"MINE DEBUG task quick {quick.id}, attempt 1: succeeded after ")
+
+        worker = start("logged", *options)  # the worker processes of a supervisor are given the options too
+        again = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=30)
+        worker.send_signal(signal.SIGTERM)
+        _, _, log = ended(worker)
+        assert "memory limit of 300 MiB reached" in (again.error or "")
+        assert [line.split()[:2] for line in log.splitlines() if str(again.id) in line] == [["MINE", "WARNING"]]
+
+
+def test_a_task_that_raises_keyboard_interrupt_keeps_it_from_nothing(sqlite_url: str, start: Start) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        worker = start("logged", "--database-url", sqlite_url)
+        task = queue.wait(queue.enqueue("interrupted", max_attempts=1), timeout=30)
+        assert queue.wait(queue.enqueue("quick"), timeout=30).state == "completed"
+        worker.send_signal(signal.SIGTERM)
+        code, _, _ = ended(worker)
+        assert (task.state, code, queue.workers()) == ("failed", 0, [])
 
 
 def test_no_task_can_forge_a_line_of_the_log(sqlite_url: str, start: Start) -> None:
