@@ -52,7 +52,6 @@ class Workbench:
         `stop` when too many threads never came back."""
         config = queue.config
         self._registry = queue.registry
-        self._worker_id = worker_id
         self._max_stuck = settings.max_stuck_threads
         self._table = table
         self._make_room = make_room
