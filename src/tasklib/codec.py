@@ -257,11 +257,11 @@ def _enter(container: object, path: Path, parents: tuple[int, ...]) -> tuple[int
 def _walk_text(text: str, path: Path) -> str:
     nul = text.find("\0")
     if nul >= 0:
-        raise _Refused(path, f"PostgreSQL cannot store U+0000, here at character {nul} (got {shown(text)})")
+        raise _Refused(path, f"PostgreSQL cannot store U+0000, here at character {nul} of {len(text)}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        where = f"here at character {error.start} (got {shown(text)})"
+        where = f"here at character {error.start} of {len(text)}"  # not the text itself: it may be a secret
         raise _Refused(path, f"a lone surrogate is not Unicode text, {where}") from None
     return text
 

@@ -58,6 +58,30 @@ def test_a_secret_is_taken_out_of_everything_else_about_its_task() -> None:
     assert "hunter2" not in repr(shown)
 
 
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("password=hunter3 to=ada", f"password={MASK} to=ada"),
+        ("password = b'hunter3', 1", f"password = {MASK}, 1"),
+        ("password == 'hunter3' y", f"password == '{MASK}' y"),
+        ("{'apiKey': 'it\\'s', 'x': 1}", f"{{'apiKey': '{MASK}', 'x': 1}}"),
+        ('{"token": ["a", "]"], "y": 2}', f'{{"token": {MASK}, "y": 2}}'),
+        (r"{\"password\": \"hunter3\", \"z\": 1}", rf"{{\"password\": \"{MASK}\", \"z\": 1}}"),
+        ("PRIVATEKey='a' monkey='b'", f"PRIVATEKey='{MASK}' monkey='b'"),
+        ("token='never closed", f"token='{MASK}"),
+        ("token: expired, x: 1", "token: expired, x: 1"),
+        ("at postgresql://ada:p?w/x@host/db", f"at postgresql://ada:{MASK}@host/db"),
+        ("at http://localhost:8000/@ada", "at http://localhost:8000/@ada"),
+        ("%68unter2 hunter2 1,234,567 1234567", f"%68unter2 {MASK} {MASK} {MASK}"),
+        ("p%C3%B6%3Fx p%c3%b6%3fx p\\u00f6?x", f"{MASK} {MASK} {MASK}"),
+        ("abcdef", MASK),
+    ],
+)
+def test_a_text_is_shown_without_secrets(text: str, shown: str) -> None:
+    hide = Redactor().texts({"secret": ["hunter2", 1_234_567, "pö?x", "abcd", "cdef"]}, {})
+    assert hide.text(text) == shown
+
+
 def test_marked_arguments_are_hidden_and_their_mark_too() -> None:
     shown = Redactor().task(task({"a": {"b": [1, {"c": "x"}]}, "d": 1}, headers={SECRETS_HEADER: ["a.b.*.c"]}))
     assert (shown.kwargs, shown.headers) == ({"a": {"b": [1, {"c": MASK}]}, "d": 1}, {})

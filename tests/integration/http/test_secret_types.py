@@ -258,10 +258,11 @@ def test_what_a_refusal_quotes_is_no_secret(queue: Face, http: Client) -> None:
     @queue.plain.task(name="strict")
     def strict(pin: Annotated[Secret[int], Field()], account: Camel) -> None: ...
 
-    payload = {"pin": "hunter2", "account": {"accessCode": ["hunter3"]}}
-    refused = http.post("/api/tasks", {"type": "strict", "payload": payload})
-    assert refused.status_code == 400
-    assert "hunter" not in refused.text
+    misfit = {"pin": "hunter2", "account": {"accessCode": ["hunter3"]}}
+    for body in ({"type": "strict", "payload": misfit}, {"type": "unknown", "payload": {"password": "hunter\0"}}):
+        refused = http.post("/api/tasks", body)
+        assert refused.status_code == 400
+        assert "hunter" not in refused.text
     with pytest.raises(InvalidArguments) as error:
         strict.submit(pin="hunter2", account={"accessCode": 5})  # type: ignore[arg-type]
     assert "hunter" not in f"{error.value!r} {error.value}"
