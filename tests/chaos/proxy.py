@@ -29,6 +29,7 @@ class Proxy:
         self._host = host
         self._pairs: list[Pair] = []
         self._is_cut = False
+        self._lost: Callable[[Pair, bytes], bool] | None = None
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
@@ -67,6 +68,14 @@ class Proxy:
         asyncio.run_coroutine_threadsafe(self._abort(lambda pair: pair in found, ends=1), self._loop).result(10)
         return len(found)
 
+    def lose_answer(self, chosen: Callable[[Pair, bytes], bool]) -> None:
+        """Let the next request that is chosen through and break its connection, so that its answer is never heard."""
+        self._lost = chosen
+
+    @property
+    def has_lost(self) -> bool:
+        return self._lost is None
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._server = self._loop.run_until_complete(asyncio.start_server(self._accept, self._host, 0))
@@ -101,6 +110,9 @@ class Proxy:
                     continue
                 writer.write(data)
                 await writer.drain()
+                if is_client and self._lost is not None and self._lost(pair, data):
+                    self._lost, pair.is_frozen = None, True
+                    pair.ends[0].transport.abort()
         if not pair.is_frozen:
             writer.close()
 

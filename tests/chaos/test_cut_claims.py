@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -16,11 +16,13 @@ import pytest
 from tasklib import Config, TaskQueue
 from tests.chaos.proxy import Proxy
 from tests.chaos.test_half_open import through
-from tests.chaos.test_outages import read, working
+from tests.chaos.test_outages import claim, read, register, service, working
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import aeventually
 
 TASKS = 4
+TAKES = b"FOR NO KEY UPDATE SKIP LOCKED"
+"""Found in the statements that claim, and in no others."""
 
 
 @dataclass(frozen=True)
@@ -115,15 +117,37 @@ async def test_a_claim_that_reaches_the_server_after_its_worker_gave_it_up_takes
         async with working(queue, concurrency=TASKS):
             await aeventually(lambda: len(watching.workers()) == 1)
             for _ in range(size.rounds):
-                # Before it has locked anything; and there is enough for it and for the claim after it.
+                # Before it has locked anything; and there is enough for it and for many claims after it.
                 with holder.holds("LOCK TABLE tasklib_hints IN ACCESS EXCLUSIVE MODE"):
-                    ids = [watching.enqueue("job") for _ in range(2 * TASKS)]
+                    # Due also for a claim that began before they were there.
+                    due = datetime.now(UTC) - timedelta(minutes=1)
+                    ids = [watching.enqueue("job", run_after=due) for _ in range(10 * TASKS)]
                     await aeventually(lambda: holder.waiting() == 1)
                     assert proxy.cut_client(lambda _: True)
                     await aeventually(lambda: holder.waiting() >= 2)
                 await aeventually(lambda ids=ids: all(task.completed_at for task in read(watching, ids)))
                 tasks = read(watching, ids)
                 assert {(task.state, task.attempts, task.lost_count) for task in tasks} == {("completed", 1, 0)}
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_a_claim_over_http_took_whose_answer_was_lost_is_given_back(newest_postgres_url: str, size: Size):
+    with Proxy(urlsplit(newest_postgres_url).port or 0) as proxy:
+        queue = TaskQueue(through(proxy, newest_postgres_url))
+        async with service(queue) as http:
+            worker = await register(http)
+            assert await claim(http, worker) == []
+            for _ in range(size.rounds):
+                task_id = queue.enqueue("job")
+                proxy.lose_answer(lambda pair, data: b"COMMIT" in data and TAKES in pair.heard)
+                answer = await http.post(f"/api/workers/{worker}/claim", json={"limit": 10})
+                assert (proxy.has_lost, answer.status_code) == (True, 503)
+
+                [task] = await aeventually(lambda: claim(http, worker))
+                assert (task["id"], task["attempt"]) == (str(task_id), 1)
+                done = await http.post(f"/api/tasks/{task_id}/complete", json={"version": task["version"]})
+                assert done.json()["status"] == "completed"
+        await queue.aclose()
 
 
 def made(proxy: Proxy, url: str, name: str) -> TaskQueue:

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 
 from tasklib.codec import encode_result
 from tasklib.definition import secrets_of
-from tasklib.errors import ResultError, TaskNotFound
+from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, ResultError, TaskNotFound
 from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs
 from tasklib.http.errors import Refused, problems
@@ -35,10 +35,11 @@ from tasklib.http.service import Queue, redactor_of
 from tasklib.lifecycle import Ending
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import numbers, remote, workers
+from tasklib.storage.operations.attempts import Claimed
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.rows import ClaimedTask as Row
 from tasklib.storage.rows import number
-from tasklib.task import Task
+from tasklib.task import Task, WorkerInfo
 from tasklib.worker.meter import Meter, flush
 from tasklib.worker.recovery import Recovery
 
@@ -76,15 +77,7 @@ async def claim(instance: str, request: Request, queue: Queue, body: Claim | Non
     await caretaker.care()
     deadline = time.monotonic() + wanted.wait_seconds
     while True:
-        found = await queue.database.arun(
-            lambda: remote.claim_for(
-                parsed,
-                limit=wanted.limit,
-                lease_seconds=queue.config.lock_timeout_seconds,
-                now=queue.clock.now(),
-            ),
-            repeatable=False,
-        )
+        found = await caretaker.claim(parsed, wanted.limit)
         if found is None:
             raise _unknown(instance)
         worker, claimed = found
@@ -183,6 +176,8 @@ class Caretaker:
         self._next = 0.0
         self._watching: asyncio.AbstractEventLoop | None = None
         self._recovery: Recovery | None = None
+        self._giving_back: set[asyncio.Future[None]] = set()
+        queue.before_close.append(self.stop)
         self.meter = Meter()
 
     def watch(self) -> None:
@@ -193,6 +188,47 @@ class Caretaker:
             self._watching = loop
             self._recovery = Recovery(self._queue.database, self._queue.config, now=self._queue.clock.now)
             self._recovery.start()
+
+    async def stop(self) -> None:
+        """End what goes on in the background of this event loop; the next worker begins it again."""
+        if self._watching is not asyncio.get_running_loop():
+            return
+        self._watching = None
+        if self._recovery is not None:
+            await self._recovery.stop()
+        for giving_back in self._giving_back:
+            giving_back.cancel()
+        await asyncio.gather(*self._giving_back, return_exceptions=True)
+
+    async def claim(self, instance: UUID, limit: int) -> tuple[WorkerInfo, Claimed] | None:
+        """Lease tasks to an instance; None if it is not known.  What is taken and cannot be told is given back."""
+        queue, taken = self._queue, list[tuple[str, int]]()
+        try:
+            return await queue.database.arun(
+                lambda: remote.claim_for(
+                    instance,
+                    limit=limit,
+                    lease_seconds=queue.config.lock_timeout_seconds,
+                    now=queue.clock.now(),
+                    taken=taken,
+                ),
+                repeatable=False,
+            )
+        except DatabaseUnavailable:
+            if taken:
+                giving_back = asyncio.ensure_future(self._give_back(instance, taken))
+                self._giving_back.add(giving_back)
+                giving_back.add_done_callback(self._giving_back.discard)
+            raise
+
+    async def _give_back(self, instance: UUID, taken: list[tuple[str, int]]) -> None:
+        """Try until the database is back: the worker knows nothing of these, and its heartbeat renews their leases."""
+        while True:
+            try:
+                await self._queue.database.arun(lambda: remote.give_back_for(instance, taken, self._queue.clock.now()))
+                return
+            except (DatabaseUnavailable, DatabaseBusy, DatabaseFull):
+                await asyncio.sleep(POLL_SECONDS)
 
     async def care(self) -> None:
         """Do the rest, if it was not done a moment ago: workers that speak HTTP may be the only ones there are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from typing import Any, Self
 
@@ -33,6 +33,8 @@ class QueueBase:
         self.error_hooks: list[ErrorHook] = []
         self.header_sources: list[HeaderSource] = []
         self.declared_schedules: list[Plan] = []
+        self.before_close: list[Callable[[], Awaitable[None]]] = []
+        """Ends what goes on in the background of an event loop: it would open connections anew."""
         self._database = connect(self.config)
 
     @property
@@ -59,6 +61,8 @@ class QueueBase:
 
     async def aclose(self) -> None:
         """Close every connection from within an event loop."""
+        for stop in self.before_close:
+            await stop()
         await self.database.aclose()
 
     def __enter__(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -34,9 +35,13 @@ def find_worker(instance: UUID, now: datetime | None) -> Operation[WorkerInfo | 
 
 
 def claim_for(
-    instance: UUID, *, limit: int, lease_seconds: float, now: datetime | None
+    instance: UUID, *, limit: int, lease_seconds: float, now: datetime | None, taken: list[tuple[str, int]]
 ) -> Operation[tuple[WorkerInfo, Claimed] | None]:
-    """Lease due tasks to an instance, of the names it registered; None if it is not known."""
+    """Lease due tasks to an instance, of the names it registered; None if it is not known.
+
+    `taken` holds their (id, version) pairs before the commit: if its answer is lost they must be given back.
+    """
+    taken.clear()
     yield BEGIN
     worker = yield from find_worker(instance, now)
     if worker is None:
@@ -61,7 +66,17 @@ def claim_for(
         generation=own[0]["generation"],
         now=now,
     )
+    taken += [(task.id, task.version) for task in claimed.tasks]
     return worker, claimed
+
+
+def give_back_for(instance: UUID, taken: Sequence[tuple[str, int]], now: datetime | None) -> Operation[None]:
+    """Give back what a claim took whose answer was lost, if it was committed at all; one that still is under way is
+    waited for."""
+    yield BEGIN
+    yield Statement("lock_claims", {"dead": dumps([str(instance)])})
+    yield from attempts.end_attempts([Ending.release(task_id, version) for task_id, version in taken], now)
+    yield Statement("wake_workers")
 
 
 def beat_for(instance: UUID, lease_seconds: float, now: datetime | None) -> Operation[Holding | None]:
