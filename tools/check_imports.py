@@ -18,7 +18,7 @@ LAYERS = {
     ),
     "storage": "storage",
     "engine": (
-        "middleware submission twin waiting task_worker queue worker listing action manage doctor "
+        "middleware submission twin waiting task_worker queue worker preview listing action manage doctor "
         "fluent default testing"
     ),
     "front": "http cli contrib pytest_plugin",

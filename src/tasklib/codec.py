@@ -16,7 +16,7 @@ from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from functools import cache
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from tasklib.errors import InvalidPayload, ResultError
 
@@ -84,12 +84,27 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text, integers and floats exact; what is not JSON is a ValueError."""
+    """The value of a JSON text, integers and floats exact.
+
+    What is not JSON is a ValueError, and so is what we never write and nobody could pass on: a value nested deeper than
+    200 levels, a lone surrogate, an integer longer than Python reads.
+    """
     try:
         return _core().from_json(text, allow_inf_nan=False)
-    except ValueError:
-        # pydantic-core stops at 200 levels and at lone surrogates, which a row written by others may hold.
-        return json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
+        if "recursion limit" in str(error):
+            raise ValueError("nested deeper than 200 levels") from None
+        raise
+
+
+def dumps_to_show(value: Any) -> str:
+    """The value as JSON text for people to see, whatever it holds; infinite numbers are null."""
+    return _core().to_json(value).decode()
+
+
+def loads_start(text: str) -> Any:
+    """What the beginning of a JSON text says; a ValueError if it is not the beginning of JSON."""
+    return _core().from_json(text, allow_inf_nan=False, allow_partial="trailing-strings")
 
 
 def encode_result(value: Any, *, limit: int | None = None) -> str:
@@ -345,10 +360,6 @@ _NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(?<!\d)-?\d++(?:\.\d++)?e\+?\d+'
 def _written_out(match: re.Match[str]) -> str:
     token = match[0]
     return token if token[0] == '"' else f"{Decimal(token):f}.0"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 _short = reprlib.Repr()

@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from tasklib.errors import TaskNotFound
+from tasklib.preview import preview, without_unknown_secrets
 from tasklib.queue import Id, TaskQueue, require_id
 from tasklib.redaction import Redactor
 from tasklib.storage.database import Database
@@ -70,8 +71,9 @@ class Lists:
     def page(self, which: TaskFilter, *, limit: int = 50, before: Id | None = None) -> Operation[Page]:
         """A page of matching tasks; `before` is the id at which the page before said to go on."""
         position = None if before is None else (yield from required(before)).seq
-        found = yield from lists.list_tasks(which, self.queue.clock.now(), limit=limit + 1, before=position)
-        shown = tuple(map(self.redactor.task, found[:limit]))
+        now = self.queue.clock.now()
+        found = yield from lists.list_tasks(which, now, limit=limit + 1, before=position, width=lists.LISTED_WIDTH)
+        shown = tuple(map(self._shown, found[:limit]))
         return Page(shown, shown[-1].id if shown and len(found) > limit else None)
 
     apage = page.twin
@@ -94,7 +96,7 @@ class Lists:
         known = None if stats is None else count_in(stats, which)
         bounds, keep = (JUDGED, self._keep(which)) if judged else (NEAR if known == 0 else PAGE, None)
         walk = yield from walk_tasks(which, now, limit=limit + 1, start=start, bounds=bounds, keep=keep)
-        shown = tuple(map(self.redactor.task, walk.tasks[:limit]))
+        shown = tuple(map(self._shown, walk.tasks[:limit]))
         following = None if walk.stopped is None or known == 0 else Start(walk.stopped, walk.owed)
         if len(walk.tasks) > limit:
             following = Start(shown[-1].seq)
@@ -118,6 +120,10 @@ class Lists:
             if below is None:
                 return total
             start = Start(below)
+
+    def _shown(self, task: Task) -> Task:
+        """The beginning of a task, its secrets hidden before anything is cut."""
+        return preview(self.redactor.task(without_unknown_secrets(task)))
 
     def _keep(self, which: TaskFilter) -> Keep:
         return lambda task: self.redactor.shows(task, which)

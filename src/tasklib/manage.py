@@ -5,7 +5,8 @@ The command line uses the blocking form of each method; the awaiting one has an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -29,7 +30,7 @@ from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.operations.numbers import Depth, Work
 from tasklib.storage.statement import Operation
 from tasklib.submission import with_secrets
-from tasklib.task import QueueStats, Task, TaskFilter, TaskId, TaskState, WorkerInfo
+from tasklib.task import QueueStats, Task, TaskFilter, TaskId, TaskState
 from tasklib.twin import operation
 
 
@@ -207,8 +208,10 @@ class Manage(Lists):
         stats = stats or (yield from numbers.count_tasks_by_state(now))
         known = yield from workers.list_workers(now)
         pauses = yield from controls.list_pauses()
+        workers_of = Counter(name for worker in known if worker.alive for name in set(worker.names))
+        paused = {pause.name for pause in pauses}
         names = {*stats.by_name, *(name for worker in known for name in worker.names)}
-        return tuple(_type_info(name, stats, known, pauses) for name in sorted(names))
+        return tuple(_type_info(name, stats, workers_of[name], paused) for name in sorted(names))
 
     atypes = types.twin
 
@@ -257,7 +260,7 @@ def _told_from(told: Told | None, before: int) -> Told | None:
     return told if told is None or not before else lambda done: told(before + done)
 
 
-def _type_info(name: str, stats: QueueStats, known: Iterable[WorkerInfo], pauses: Iterable[Pause]) -> TypeInfo:
+def _type_info(name: str, stats: QueueStats, workers_alive: int, paused: Collection[str | None]) -> TypeInfo:
     counts = stats.by_name.get(name, {})
     return TypeInfo(
         name=name,
@@ -269,8 +272,8 @@ def _type_info(name: str, stats: QueueStats, known: Iterable[WorkerInfo], pauses
         retrying=counts.get("retrying", 0),
         cancelled=counts.get("cancelled", 0),
         buried=counts.get("buried", 0),
-        workers=sum(worker.alive and name in worker.names for worker in known),
-        paused=any(pause.name in (None, name) for pause in pauses),
+        workers=workers_alive,
+        paused=None in paused or name in paused,
     )
 
 

@@ -89,14 +89,16 @@ class Plan:
         """When the schedule runs first, if it is made now."""
         start = max(self.starts_at or now, now)
         if self.every is not None:
-            first = start if self.starts_at is not None else now + timedelta(seconds=self.every)
-            return self._within(first)
+            return self._within(start) if self.starts_at is not None else self.next_run(now)
         return self.next_run(start - timedelta(microseconds=1))
 
     def next_run(self, after: datetime) -> datetime | None:
         """The first tick after a moment, which is a tick itself for an interval; None if there is none any more."""
         if self.every is not None:
-            return self._within(after + timedelta(seconds=self.every))
+            try:
+                return self._within(after + timedelta(seconds=self.every))
+            except OverflowError:
+                return None  # after the last year that there is
         return self._within(next(_cron_ticks(self, after), None))
 
     def upcoming(self, start: datetime | None, count: int = 5) -> list[datetime]:
@@ -155,6 +157,39 @@ class Plan:
         return tick
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BrokenPlan(Plan):
+    """A stored plan that cannot be followed: as much of it as can be shown, and nothing of it is checked."""
+
+    def __post_init__(self) -> None:
+        """Nothing is checked."""
+
+    @classmethod
+    def of(cls, name: str, document: Any) -> Self:
+        """What can be shown of what is stored."""
+        stored: dict[str, Any] = document if isinstance(document, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        given: dict[str, Any] = {"task": "", "name": name}
+        for key, kind in _SHOWN.items():
+            if key in stored and isinstance(stored[key], kind) and not isinstance(stored[key], bool):
+                given[key] = stored[key]
+        if (
+            not all(isinstance(each, str) for each in given.get("secrets", ()))
+            or "secrets" in stored.keys() - given.keys()
+        ):
+            given |= {"kwargs": None, "secrets": None}  # which of them may be shown is not known
+        return cls(**given)
+
+
+_SHOWN: Mapping[str, Any] = {
+    **dict.fromkeys(("task", "cron", "tz", "misfire", "overlap"), str),
+    **dict.fromkeys(("every", "jitter"), int | float),
+    **dict.fromkeys(("starts_at", "ends_at"), datetime),
+    "options": dict,
+    "secrets": list,
+    "kwargs": object,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A schedule as it stood in the database when it was read."""
@@ -170,6 +205,8 @@ class Schedule:
     version: int
     created_at: datetime
     updated_at: datetime
+    error: str | None = None
+    """Why it cannot run, which stops no other; None if nothing is wrong."""
 
     @property
     def name(self) -> str:
@@ -178,7 +215,8 @@ class Schedule:
 
     def next_runs(self, count: int = 5) -> list[datetime]:
         """The next times it runs; none while it is paused."""
-        return [] if self.paused_at is not None else self.plan.upcoming(self.next_run_at, count)
+        stopped = self.paused_at is not None or isinstance(self.plan, BrokenPlan)
+        return [] if stopped else self.plan.upcoming(self.next_run_at, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +260,8 @@ def _cron_ticks(plan: Plan, after: datetime) -> Iterator[datetime]:
     try:
         for tick in CronSim(plan.cron, local):
             yield tick.astimezone(UTC)
+    except OverflowError:
+        return  # after the last year that there is
     except (CronSimError, AttributeError) as error:
         raise ConfigurationError(
             f"schedule {plan.name!r}: {plan.cron!r} is no cron expression ({error}); it has five fields "

@@ -10,6 +10,8 @@ from typing import Any, Final, Literal, overload
 from uuid import UUID
 
 OnConflict = Literal["return", "raise", "replace"]
+DEFAULT_RETRIES: Final = 3
+"""Attempts after the first where nobody says otherwise; also shown for a row whose number nobody has decided yet."""
 
 
 class TaskState(StrEnum):
@@ -83,6 +85,10 @@ class Task:
     history: tuple[Attempt, ...] = ()
     log: tuple[LogLine, ...] = ()
     seq: int = 0
+    unreadable: str | None = None
+    """What of the row cannot be read and is empty here, and why; None for all that tasklib writes itself."""
+    truncated: tuple[str, ...] = ()
+    """Which fields are shown in part, or not at all, because the task is part of a list; a task by itself is whole."""
 
     def __repr__(self) -> str:
         """Every field, its secrets masked: a task is printed and logged in passing."""

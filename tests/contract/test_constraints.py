@@ -29,10 +29,19 @@ IMPOSSIBLE: dict[Phase, list[str]] = {
         "version = -1",
         "attempts = -1",
         "retry_count = -1",
-        "max_retries = -1",
+        "max_retries = -2",
         "lost_count = -1",
         "timeout_seconds = 0",
         "timeout_seconds = -5",
+        "timeout_seconds = 1e9",
+        "attempts = 2147483647",
+        "lost_count = 2147483647",
+        "tags = '[]'",
+        "tags = '3'",
+        "headers = '\"text\"'",
+        "scheduled_at = '9999-12-31 12:00:00'",
+        "created_at = '0001-01-01 00:00:00'",
+        "expires_at = '9999-12-31 00:00:00.5'",
         "progress = 1.5",
         "progress = -0.1",
         "scheduled_at = NULL",
@@ -66,6 +75,44 @@ def test_an_impossible_row_is_refused(queue: Face, phase: Phase):
 
     for change in IMPOSSIBLE[phase]:
         with pytest.raises((psycopg.IntegrityError, sqlite3.IntegrityError)):
+            queue.sql(f"UPDATE tasks SET {change} WHERE id = '{task.id}'")
+        assert queue.bytes_of(task.id) == before, change
+
+
+FOREIGN = {
+    "postgres": [
+        *(f"{column} = '{moment}'" for column in ("scheduled_at", "created_at", "updated_at", "expires_at")
+          for moment in ("infinity", "-infinity", "0044-03-15 12:00:00 BC", "12000-01-01")),
+        "cancel_requested_at = 'infinity'",
+        "timeout_seconds = 'NaN'",
+        "timeout_seconds = 'Infinity'",
+        "progress = 'NaN'",
+    ],
+    "sqlite": [
+        *(f"{column} = '{moment}'" for column in ("scheduled_at", "created_at", "expires_at")
+          for moment in ("infinity", "", "now", "2024-02-31 00:00:00", "2024-01-01T00:00:00", "2024-01-01 00:00:00 x",
+                         "2024-01-01 25:00:00", "2024-01-01 00:00:00.", "2024-01-01")),
+        "timeout_seconds = 'abc'",
+        "timeout_seconds = 9e999",
+        "priority = 'high'",
+        "priority = 4294967296",
+        "id = x'00'",
+        "id = 'abc'",
+        "id = '018F2D3B-0000-7000-8000-000000000000'",
+        "name = x'ff'",
+        "kwargs = x'ff'",
+        "error = x'ff'",
+    ],
+}  # fmt: skip
+"""What only one of them could hold at all."""
+
+
+def test_values_of_another_kind_are_refused(queue: Face):
+    task = queue.task_in(Phase.PENDING)
+    before = queue.bytes_of(task.id)
+
+    for change in FOREIGN["sqlite" if queue.is_sqlite else "postgres"]:
+        with pytest.raises((psycopg.Error, sqlite3.Error)):
             queue.sql(f"UPDATE tasks SET {change} WHERE id = '{task.id}'")
         assert queue.bytes_of(task.id) == before, change
 

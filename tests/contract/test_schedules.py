@@ -8,11 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from tasklib import ConfigurationError, InvalidArguments, ManualClock, TaskQueue
 from tasklib.schedule import MAX_AT_ONCE, Plan
 from tasklib.storage.operations import schedules
+from tests.fixtures.backends import libpq_url
 
 START = datetime(2026, 11, 15, 12, 0, 30, tzinfo=UTC)
 
@@ -282,3 +284,68 @@ def test_many_workers_firing_at_once_make_one_task_per_tick(queue: TaskQueue, cl
         for thread in threads:
             thread.join()
     assert (sum(made), queue.count()) == (20, 20)
+
+
+BROKEN = {
+    "zone": '{"task": "report", "cron": "0 * * * *", "tz": "Mars/Olympus"}',
+    "newer": '{"task": "report", "every": 60, "calendar": "lunar"}',
+    "option": '{"task": "report", "every": 60, "options": {"priority": "high"}}',
+    "number": '{"task": 3, "every": "often", "jitter": [1], "kwargs": {"a": 1}}',
+    "list": "[1, 2]",
+    "moment": '{"task": "report", "every": 60, "starts_at": "tomorrow"}',
+}
+
+
+def write(queue: TaskQueue, url: str, text: str) -> None:
+    """Change the table as another program would."""
+    if queue.config.is_sqlite:
+        with queue.database.transaction() as transaction:
+            transaction.connection.execute(text)
+    else:
+        with psycopg.connect(libpq_url(url), autocommit=True) as connection:
+            connection.execute(text.encode())
+
+
+def test_a_schedule_that_cannot_run_stops_only_itself_and_says_why(
+    queue: TaskQueue, clock: ManualClock, database_url: str
+) -> None:
+    queue.add_schedule("good", task="report", every=60)
+    for name in BROKEN:
+        queue.add_schedule(name, task="report", every=60)
+    for name, plan in BROKEN.items():
+        write(queue, database_url, f"UPDATE tasklib_schedules SET plan = '{plan}' WHERE name = '{name}'")
+    clock.advance(seconds=61)
+
+    assert queue.fire_schedules() == 1
+    assert queue.fire_schedules() == 0
+    assert [task.headers["schedule"] for task in queue.list()] == ["good"]
+    known = {each.name: each for each in queue.schedules()}
+    assert set(known) == {"good", *BROKEN}
+    assert known["good"].error is None
+    for name in BROKEN:
+        assert known[name].error
+        assert queue.get_schedule(name) == known[name]
+        assert (name == "option") is bool(known[name].next_runs())
+        with pytest.raises(ConfigurationError):
+            queue.run_schedule(name)
+        assert queue.pause_schedule(name)
+        assert queue.resume_schedule(name)
+    assert "Mars/Olympus" in (known["zone"].error or "")
+    assert "calendar" in (known["newer"].error or "")
+    assert "priority" in (known["option"].error or "")
+    assert (known["newer"].plan.task, known["number"].plan.kwargs) == ("report", {"a": 1})
+
+    queue.add_schedule("zone", task="report", every=60)
+    clock.advance(seconds=61)
+    assert queue.fire_schedules() == 2
+    assert known["zone"].error != (queue.get_schedule("zone") or known["zone"]).error is None
+
+
+def test_a_schedule_at_the_end_of_time_ends_there(queue: TaskQueue, clock: ManualClock) -> None:
+    last = datetime(9998, 12, 31, 23, 59, tzinfo=UTC)
+    queue.add_schedule("cron", task="report", cron="0 0 1 1 *", starts_at=last)
+    queue.add_schedule("every", task="report", every=3e7, starts_at=last)
+
+    for schedule in queue.schedules():
+        assert 1 <= len(schedule.next_runs()) <= 2
+        assert schedule.error is None

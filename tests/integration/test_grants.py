@@ -26,6 +26,8 @@ DENIED = {
         "SELECT kwargs FROM tasks", "UPDATE tasks SET priority = 1", "DELETE FROM tasks",
         "SELECT * FROM tasklib_tokens",
         "SELECT * FROM tasklib_audit", "UPDATE tasklib_controls SET paused_at = now()", "SELECT result FROM tasks",
+        "INSERT INTO tasks (name, seq) OVERRIDING SYSTEM VALUE VALUES ('x', 4611686018427387904)",
+        "INSERT INTO tasks (name, attempts) VALUES ('x', 5)",
     ],
     "worker": [
         "SELECT * FROM tasklib_tokens", "SELECT * FROM tasklib_audit", "TRUNCATE tasks", "DROP TABLE tasks",

@@ -62,8 +62,9 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     """Every statement with the parameters of an ordinary moment; those of a batch take a hundred rows."""
     clock = time.monotonic()
     ids = [UUID(task_id) for task_id in waiting]
-    everything = lists.filter_params(TaskFilter(), None)
-    completed = lists.filter_params(TaskFilter(states=("completed",)), None) | {"limit": BATCH, "offset": 0}
+    everything = lists.filter_params(TaskFilter(), None) | {"width": 1000}
+    completed = lists.filter_params(TaskFilter(states=("completed",)), None)
+    completed |= {"width": 1000, "limit": BATCH, "offset": 0}
     keys = [{"id": str(task_id), "name": "type.0", "unique_key": f"key-{task_id}"} for task_id in ids]
     new = [
         NewTask(id=UUID(int=n), name="type.0", kwargs={}, max_retries=3, unique_key=f"new-{n}") for n in range(BATCH)

@@ -345,8 +345,11 @@ def test_what_is_not_json_is_not_read(text: str):
         loads(text)
 
 
-def test_rows_written_by_others_may_be_nested_deeper_than_ours():
-    assert loads("[" * 300 + "]" * 300)
+def test_rows_written_by_others_may_be_nested_deeper_than_ours_up_to_a_bound():
+    assert loads("[" * 150 + "]" * 150)
+    for text in ("[" * 300 + "]" * 300, '["\\ud800",' + "[" * 300 + "]" * 301, "[" * 100_000, '"\\ud800"', "9" * 5000):
+        with pytest.raises(ValueError):
+            loads(text)
 
 
 def test_a_large_float_is_written_with_a_point_so_that_jsonb_keeps_it_a_float():

@@ -2079,6 +2079,11 @@ export interface components {
             /** Endsat */
             endsAt: string | null;
             /**
+             * Error
+             * @description Why it cannot run; it stops no other. Null if nothing is wrong.
+             */
+            error: string | null;
+            /**
              * Every
              * @description Seconds between runs.
              */
@@ -2285,10 +2290,20 @@ export interface components {
             };
             /** Timeoutseconds */
             timeoutSeconds: number | null;
+            /**
+             * Truncated
+             * @description What a list shows in part only, or not at all; a task read by its id is whole.
+             */
+            truncated: string[];
             /** Type */
             type: string;
             /** Uniquekey */
             uniqueKey: string | null;
+            /**
+             * Unreadable
+             * @description What of the stored row cannot be read, and why. Null for nearly all.
+             */
+            unreadable: string | null;
             /**
              * Updatedat
              * Format: date-time
@@ -2383,10 +2398,20 @@ export interface components {
             };
             /** Timeoutseconds */
             timeoutSeconds: number | null;
+            /**
+             * Truncated
+             * @description What a list shows in part only, or not at all; a task read by its id is whole.
+             */
+            truncated: string[];
             /** Type */
             type: string;
             /** Uniquekey */
             uniqueKey: string | null;
+            /**
+             * Unreadable
+             * @description What of the stored row cannot be read, and why. Null for nearly all.
+             */
+            unreadable: string | null;
             /**
              * Updatedat
              * Format: date-time

@@ -108,6 +108,11 @@ function Row({ schedule, edit, refresh }: RowProps) {
         </a>{" "}
         {schedule.pausedAt && <span class="badge retrying">Paused</span>} {schedule.declared && <span class="tag">in code</span>}
         <div class="hint">runs {schedule.type}</div>
+        {schedule.error && (
+          <div class="hint">
+            <span class="badge failed">Cannot run</span> {schedule.error}
+          </div>
+        )}
       </td>
       <td class="half" data-label="When">
         <When schedule={schedule} />

@@ -113,6 +113,11 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
               <Trace error={task.error} />
             </Panel>
           )}
+          {task.unreadable && (
+            <Panel title="Unreadable" class="failure">
+              <p>{task.unreadable}</p>
+            </Panel>
+          )}
           <JsonPanel title="Payload" value={task.payload} />
           {(task.status === "completed" || task.result !== null) && <JsonPanel title="Result" value={task.result ?? null} />}
           {task.log.length > 0 && <Log task={task} />}

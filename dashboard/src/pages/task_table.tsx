@@ -88,6 +88,7 @@ function Row({ task, selected, toggle, operates }: RowProps) {
             {key}={String(value)}
           </a>
         ))}
+        {task.unreadable && <span class="badge failed" title={task.unreadable}>Unreadable</span>}
         <div class={task.error && shown !== "completed" ? "preview bad" : "preview"}>
           {task.error && shown !== "completed" ? lastLine(task.error) : jsonPreview(task.payload)}
         </div>

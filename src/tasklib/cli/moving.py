@@ -59,7 +59,7 @@ def copy(
         if not old.is_paused():
             old.pause(by=person(), reason=MOVED)
         with cli.out.progress("Copying", old.count()) as progress:
-            seen, copied = _copy_tasks(old, new, progress)
+            seen, copied, unreadable = _copy_tasks(old, new, progress)
         others = {
             "schedules": _copy_schedules(old, new),
             "pauses": _copy_pauses(old, new),
@@ -69,29 +69,37 @@ def copy(
     def say() -> None:
         known = f"; {seen - copied:,} were there already" if seen > copied else ""
         cli.out.line(f"Copied {copied:,} of {seen:,} tasks{known}.")
+        if unreadable:
+            cli.out.line(f"Left behind, because they cannot be read: {', '.join(unreadable)}", "yellow")
         cli.out.line(f"Schedules: {others['schedules']}, pauses: {others['pauses']}, limits: {others['limits']}.")
         cli.out.line("The source is paused; start workers on the target.")
 
-    cli.out.answer({"seen": seen, "copied": copied, **others}, say)
+    cli.out.answer({"seen": seen, "copied": copied, "unreadable": unreadable, **others}, say)
 
 
-def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None]) -> tuple[int, int]:
+def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None]) -> tuple[int, int, list[str]]:
     from tasklib.storage.operations import copying
 
     seen = copied = after = 0
+    unreadable: list[str] = []
     while True:
         found = old.database.run(lambda after=after: copying.export_tasks(after, None))  # type: ignore[misc]
-        if not found.rows:
-            return seen, copied
+        if found.last == after:
+            return seen, copied, unreadable
+        unreadable += found.unreadable
         copied += new.database.run(lambda rows=found.rows: copying.import_tasks(rows, None))  # type: ignore[misc]
         seen, after = seen + len(found.rows), found.last
         progress(seen)
 
 
 def _copy_schedules(old: TaskQueue, new: TaskQueue) -> int:
+    from tasklib.schedule import BrokenPlan
+
     found = old.schedules()
     for schedule in found:
         plan = schedule.plan
+        if isinstance(plan, BrokenPlan):
+            continue  # nobody could run it there either
         new.add_schedule(plan.name, **{name: getattr(plan, name) for name in DECIDED})
         if schedule.paused_at is not None:
             new.pause_schedule(plan.name, by=schedule.paused_by)

@@ -132,7 +132,7 @@ def show_schedules(out: Output, schedules: Sequence[Schedule], now: datetime) ->
             schedule.name,
             schedule.plan.task,
             rhythm(schedule),
-            Cell("paused", "yellow") if schedule.paused_at else _when(schedule.next_run_at, now, "over"),
+            _next(schedule, now),
             _when(schedule.last_run_at, now, "never"),
         ]
         for schedule in schedules
@@ -145,6 +145,8 @@ def show_schedule(out: Output, schedule: Schedule, now: datetime) -> None:
     """One schedule, and its next runs."""
     plan = schedule.plan
     out.line(f"{plan.name}  {'paused' if schedule.paused_at else 'active'}", "bold")
+    if schedule.error:
+        out.line(f"  cannot run   {schedule.error}", "red")
     out.line(f"  task         {plan.task}")
     out.line(f"  runs         {rhythm(schedule)}")
     out.line(f"  missed runs  {plan.misfire}, overlap {plan.overlap}")
@@ -155,6 +157,12 @@ def show_schedule(out: Output, schedule: Schedule, now: datetime) -> None:
     for number, moment in enumerate(schedule.next_runs()):
         label = "" if number else "next runs"
         out.line(f"  {label:<12} {times.clock(moment)}  ({times.ago(moment, now)})")
+
+
+def _next(schedule: Schedule, now: datetime) -> str | Cell:
+    if schedule.paused_at:
+        return Cell("paused", "yellow")
+    return Cell("cannot run", "red") if schedule.error else _when(schedule.next_run_at, now, "over")
 
 
 def rhythm(schedule: Schedule) -> str:

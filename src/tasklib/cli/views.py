@@ -47,6 +47,8 @@ def show_task(out: Output, task: Task, now: datetime) -> None:
     out.line(f"{task.name}  {state}", f"bold {STYLES[state]}")
     for label, value in facts(task, now):
         out.line(f"  {label:<12} {value}")
+    if task.unreadable is not None:
+        out.line(f"  unreadable   {task.unreadable}", "red")
     _section(out, "Payload", task.payload)
     if task.tags:
         _section(out, "Tags", task.tags)
@@ -138,6 +140,8 @@ def when(task: Task, now: datetime) -> str:
 
 def about(task: Task) -> str:
     """One line on what the task is for, or on what went wrong."""
+    if task.unreadable is not None:
+        return shortened(f"unreadable: {task.unreadable}", DETAIL)
     if task.error is not None:
         return shortened(summary(task.error), DETAIL)
     return shortened(compact(task.payload), DETAIL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasklib.definition.tasks import Definition
@@ -17,6 +17,7 @@ class Registry:
         self._changing = threading.Lock()
         self._definitions: dict[str, Definition] = {}
         self._by_any_name: dict[str, Definition] = {}
+        self._retries: dict[str, int] = {}
 
     def add(self, definition: Definition) -> Definition:
         """Make the task known; a name taken by another function is a TaskDefinitionError that names both."""
@@ -62,6 +63,10 @@ class Registry:
         """Every name a worker with these definitions may claim: names and aliases."""
         return list(self._by_any_name)
 
+    def retries(self) -> Mapping[str, int]:
+        """For each name and alias, how many attempts after the first its declaration asks for, if it says so."""
+        return self._retries
+
     def items(self) -> list[tuple[str, Definition]]:
         """Name and definition of each task, without aliases."""
         return list(self._definitions.items())
@@ -82,3 +87,6 @@ class Registry:
         # New dictionaries, so that a reader in another thread never sees one change under it.
         by_any_name = {name: each for each in definitions.values() for name in (each.name, *each.options.aliases)}
         self._definitions, self._by_any_name = definitions, by_any_name
+        self._retries = {
+            name: each.options.max_retries for name, each in by_any_name.items() if each.options.max_retries is not None
+        }

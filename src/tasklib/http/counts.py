@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from datetime import timedelta
@@ -15,6 +16,7 @@ from tasklib.storage.operations.walking import SURVEY, Walk, walk_tasks
 from tasklib.task import QueueStats, TaskFilter
 
 LONGEST_PAGE: Final = 101
+MANY_NAMES: Final = 1000
 
 
 class Counts:
@@ -22,6 +24,7 @@ class Counts:
 
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue
+        self._many_names = False
         self._stats = Fresh(self._count, is_costly=lambda stats: stats.total > lists.FEW_ROWS, prepare=self._keep_books)
 
     async def stats(self, *, live: bool = False) -> QueueStats:
@@ -34,7 +37,13 @@ class Counts:
         return math.ceil(self._stats.lasts_seconds(live=True))
 
     async def _count(self) -> QueueStats:
-        return await self._queue.database.arun(lambda: numbers.count_tasks_by_state(self._queue.clock.now()))
+        database, now = self._queue.database, self._queue.clock.now()
+        if not self._many_names:
+            stats = await database.arun(lambda: numbers.count_tasks_by_state(now))
+        else:  # to put them together takes its time, in which nobody else shall have to wait
+            stats = await asyncio.to_thread(database.run, lambda: numbers.count_tasks_by_state(now))
+        self._many_names = len(stats.by_name) > MANY_NAMES
+        return stats
 
     async def _keep_books(self) -> None:
         fold_every = timedelta(seconds=1)

@@ -52,6 +52,7 @@ class Schedule(Answer):
     last_task_id: UUID | None
     paused_at: datetime | None
     paused_by: str | None
+    error: str | None = Field(description="Why it cannot run; it stops no other. Null if nothing is wrong.")
     declared: bool = Field(description="Declared in code, and changed and removed with it.")
     created_at: datetime
     updated_at: datetime
@@ -61,7 +62,7 @@ class Schedule(Answer):
         """The schedule as HTTP shows it."""
         plan = stored.plan
         decided = ("cron", "every", "tz", "misfire", "overlap", "jitter", "starts_at", "ends_at")
-        happened = ("next_run_at", "last_run_at", "last_task_id", "paused_at", "paused_by", "declared")
+        happened = ("next_run_at", "last_run_at", "last_task_id", "paused_at", "paused_by", "declared", "error")
         return cls(
             name=plan.name,
             type=plan.task,

@@ -73,6 +73,10 @@ class Task(Answer):
     progress_message: str | None
     worker_id: str | None
     version: int = Field(description="The fencing token: grows with every claim.")
+    truncated: list[str] = Field(
+        description="What a list shows in part only, or not at all; a task read by its id is whole."
+    )
+    unreadable: str | None = Field(description="What of the stored row cannot be read, and why. Null for nearly all.")
 
     @classmethod
     def of(cls, task: domain.Task) -> Self:
@@ -241,12 +245,23 @@ def _columns(task: domain.Task) -> dict[str, Any]:
         "run_after": task.scheduled_at if task.scheduled_at > task.created_at else None,
         **{name: getattr(task, name) for name in _SAME},
         "tags": dict(task.tags),
+        "truncated": [_HTTP_NAMES.get(name, name) for name in task.truncated if name not in _NOT_LISTED],
     }
+
+
+_HTTP_NAMES = {
+    "kwargs": "payload",
+    "progress_message": "progressMessage",
+    "unique_key": "uniqueKey",
+    "concurrency_key": "concurrencyKey",
+    "worker_id": "workerId",
+}
+_NOT_LISTED = frozenset({"args", "headers", "history", "log"})
 
 
 _SAME = (
     *("created_at", "updated_at", "completed_at", "priority", "timeout_seconds", "unique_key", "concurrency_key"),
-    *("expires_at", "cancel_requested_at", "progress", "progress_message", "worker_id", "version"),
+    *("expires_at", "cancel_requested_at", "progress", "progress_message", "worker_id", "version", "unreadable"),
 )
 
 

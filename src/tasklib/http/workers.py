@@ -211,6 +211,7 @@ class Caretaker:
                     lease_seconds=queue.config.lock_timeout_seconds,
                     now=queue.clock.now(),
                     taken=taken,
+                    retries=queue.retries,
                 ),
                 repeatable=False,
             )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
-from typing import Final
 
-from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
+from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Operation, Row, Statement, T
 
 Steps = Generator[Statement, Sequence[Row], T]
-ROLLBACK: Final = Statement("rollback")
 
 
 def steps(operation: Operation[T], translate: Callable[[Exception], Exception]) -> Steps[T]:
@@ -23,9 +21,9 @@ def steps(operation: Operation[T], translate: Callable[[Exception], Exception]) 
         while True:
             rows: Sequence[Row] = ()
             try:
-                if statement is not BEGIN and statement is not COMMIT:
+                if statement is not BEGIN and statement is not COMMIT and statement is not ROLLBACK:
                     rows = yield statement
-                elif opened is (statement is COMMIT):
+                elif opened is not (statement is BEGIN):
                     yield statement
                     opened = statement is BEGIN
             except Exception as error:  # noqa: BLE001 the operation decides what it means

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from tasklib.codec import loads
+from tasklib.codec import dumps, loads, loads_start
 from tasklib.storage.statement import Row
-from tasklib.task import Attempt, LogLine, Task, TaskState, WorkerInfo
+from tasklib.task import DEFAULT_RETRIES, Attempt, LogLine, Task, TaskState, WorkerInfo
+
+NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Shown where a time that is always there cannot be read."""
 
 
 def moment(value: datetime | str | float | None) -> datetime | None:
@@ -33,43 +38,89 @@ def uuid(value: UUID | str) -> UUID:
 
 
 def task_from_row(row: Row) -> Task:
-    """The task of a row that holds all columns."""
-    task_id = uuid(row["id"])
+    """The task of a row that holds all columns; what cannot be read of it is left empty and named in `unreadable`."""
+    reader = RowReader(row)
+    read = reader.read
     return Task(
-        id=task_id,
+        id=uuid(row["id"]),
         name=row["name"],
         state=TaskState(row["state"]),
-        scheduled_at=required_moment(row["scheduled_at"]),
-        created_at=required_moment(row["created_at"]),
-        updated_at=required_moment(row["updated_at"]),
-        started_at=moment(row["started_at"]),
-        completed_at=moment(row["completed_at"]),
-        args=_json(row["args"]),
-        kwargs=_json(row["kwargs"]),
-        result=_json(row["result"]),
+        scheduled_at=read("scheduled_at", required_moment, NO_TIME),
+        created_at=read("created_at", required_moment, NO_TIME),
+        updated_at=read("updated_at", required_moment, NO_TIME),
+        started_at=read("started_at", moment),
+        completed_at=read("completed_at", moment),
+        args=read("args", _json),
+        kwargs=read("kwargs", _json),
+        result=read("result", _object),
         error=row["error"],
         retry_count=row["retry_count"],
-        max_retries=row["max_retries"],
-        next_retry_at=moment(row["next_retry_at"]),
+        max_retries=DEFAULT_RETRIES if row["max_retries"] < 0 else row["max_retries"],
+        next_retry_at=read("next_retry_at", moment),
         worker_id=row["worker_id"],
-        locked_until=moment(row["locked_until"]),
-        timeout_seconds=number(row["timeout_seconds"]),
+        locked_until=read("locked_until", moment),
+        timeout_seconds=read("timeout_seconds", number),
         priority=row["priority"],
-        tags=_json(row["tags"]) or {},
+        tags=read("tags", _object) or {},
         version=row["version"],
         attempts=row["attempts"],
         unique_key=row["unique_key"],
         concurrency_key=row["concurrency_key"],
-        expires_at=moment(row["expires_at"]),
-        cancel_requested_at=moment(row["cancel_requested_at"]),
+        expires_at=read("expires_at", moment),
+        cancel_requested_at=read("cancel_requested_at", moment),
         progress=row["progress"],
         progress_message=row["progress_message"],
-        headers=_json(row["headers"]) or {},
+        headers=read("headers", _object) or {},
         lost_count=row["lost_count"],
-        history=_history(row),
-        log=tuple(LogLine(*line) for line in _json(row["log"]) or ()),
+        history=read("history", lambda _: _history(row), ()),
+        log=read("log", _lines, ()),
         seq=row["seq"],
+        unreadable="; ".join(reader.problems) or None,
     )
+
+
+def task_start_from_row(row: Row, width: int) -> Task:
+    """The task of a row whose long columns may have been cut after so many characters; `truncated` names those."""
+    cut = tuple(column for column in _LONG if row[column] is not None and len(row[column]) >= width)
+    if not cut:
+        return task_from_row(row)
+    start = {column: _start(column, row[column]) for column in cut}
+    return replace(task_from_row({**row, **start}), truncated=cut)
+
+
+_LONG: Final = ("args", "kwargs", "tags", "headers", "result", "history", "log", "error", "progress_message")
+
+
+def _start(column: str, text: str) -> str | None:
+    if column in ("error", "progress_message"):
+        return text
+    try:
+        return dumps(loads_start(text)) if column == "kwargs" else None if column != "tags" else "{}"
+    except ValueError:
+        return "null"
+
+
+class RowReader:
+    """Reads the columns of one row, each for itself: one that cannot be read takes nothing else with it."""
+
+    __slots__ = ("_row", "problems")
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        self.problems: list[str] = []
+
+    def read(self, column: str, decode: Callable[[Any], Any], instead: Any = None) -> Any:
+        """The value of a column, or something in its place and a note."""
+        try:
+            return decode(self._row[column])
+        except Exception as error:  # noqa: BLE001  whatever somebody has written there
+            self.problems.append(f"{column} cannot be read ({reason_of(error)})")
+            return instead
+
+
+def reason_of(error: Exception) -> str:
+    """Why something cannot be read, in one short line."""
+    return str(error).partition("\n")[0][:200] or type(error).__name__
 
 
 class ClaimedTask:
@@ -99,12 +150,12 @@ class ClaimedTask:
         (
             self.id,
             self.seq,
-            self.name,
-            self.kwargs,
             self.version,
             self.attempts,
             self.max_retries,
             self.created_at,
+            self.name,
+            self.kwargs,
             self.rare,  # What most tasks have none of travels apart.
         ) = fields
         self.timeout_seconds: float | None = None
@@ -159,6 +210,40 @@ class ClaimedTask:
         )
 
 
+class BrokenTask(NamedTuple):
+    """A task that was claimed and cannot be read, and why."""
+
+    id: str
+    seq: int
+    version: int
+    reason: str
+
+
+def claimed_from_text(text: str | None, claim: Sequence[Any]) -> tuple[list[ClaimedTask], list[BrokenTask]]:
+    """The tasks of a claim, and those of them that cannot be read: each fails alone."""
+    if not text:
+        return [], []
+    try:
+        return [ClaimedTask(fields, claim) for fields in loads(f"[{text}]")], []
+    except ValueError:
+        pass  # one of them, or more; below it is found out which
+    tasks: list[ClaimedTask] = []
+    broken: list[BrokenTask] = []
+    for line in _BETWEEN.split(text):
+        try:
+            tasks.append(ClaimedTask(loads(line), claim))
+        except ValueError as error:
+            task_id, seq, version = loads(f"{_HEAD.match(line)[0]}]")  # type: ignore[index]
+            broken.append(BrokenTask(task_id, seq, version, reason_of(error)))
+    return tasks, broken
+
+
+_BETWEEN: Final = re.compile(r',\n(?=\["[-0-9a-f]{36}",)')
+"""What is between two tasks of a claim; no JSON that a database writes has a line end inside."""
+_HEAD: Final = re.compile(r'\["[-0-9a-f]{36}",\d+,\d+')
+"""How each begins: its id, position and version, before anything that somebody else has written."""
+
+
 def worker_from_row(row: Row) -> WorkerInfo:
     """The worker instance of a row."""
     info = _json(row["info"])
@@ -194,6 +279,17 @@ def required_moment(value: datetime | str | float) -> datetime:
 
 def _json(text: str | None) -> Any:
     return None if text is None else loads(text)
+
+
+def _object(text: str | None) -> Any:
+    value = _json(text)
+    if value is not None and not isinstance(value, dict):
+        raise ValueError("it is no object")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _lines(text: str | None) -> tuple[LogLine, ...]:
+    return tuple(LogLine(*line) for line in _json(text) or ())
 
 
 def _history(row: Row) -> tuple[Attempt, ...]:

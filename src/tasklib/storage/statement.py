@@ -42,6 +42,10 @@ COMMIT: Final = Statement("commit")
 """Yielded between the steps of a long operation: what was done so far stays, whatever happens next."""
 
 
+ROLLBACK: Final = Statement("rollback")
+"""Yielded after a failure that the operation gets over: what was done since the last BEGIN or COMMIT is undone."""
+
+
 class DuplicateKey(StorageError):
     """A statement would have made a key twice and did nothing; an operation that expects it goes on."""
 

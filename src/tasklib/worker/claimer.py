@@ -17,7 +17,7 @@ from tasklib.lifecycle import Ending
 from tasklib.limits import LocalLimits
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import Claimed
+from tasklib.storage.operations.attempts import Claimed, Retries
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.claim_size import ClaimSize
 from tasklib.worker.finisher import Finisher
@@ -57,6 +57,7 @@ class Claimer:
         may_claim: Callable[[], bool],
         notices: Notices,
         fleet: Callable[[], int],
+        retries: Callable[[], Retries],
         now: Callable[[], datetime | None],
     ) -> None:
         self._database = database
@@ -73,6 +74,7 @@ class Claimer:
         self._may_claim = may_claim
         self._notices = notices
         self._fleet = fleet
+        self._retries = retries
         self._now = now
         self._woken = asyncio.Event()
         self._stopping = False
@@ -184,6 +186,7 @@ class Claimer:
                 plain=plain,
                 after=after,
                 keyed=keyed,
+                retries=self._retries(),
                 lease_seconds=self._lease,
                 held=held,
                 now=self._now(),

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from tasklib.errors import TaskLibError
 from tasklib.schedule import Plan
 from tasklib.storage.database import Database
 from tasklib.storage.operations import schedules
@@ -82,7 +81,7 @@ class Scheduler:
                     log.info("schedules made %d tasks", made)
                 wait = await self._database.arun(lambda: schedules.next_tick(self._now()))
                 failing = False
-            except TaskLibError as error:
+            except Exception as error:  # noqa: BLE001  whatever it is, ticks go on when it is over
                 if not failing:
                     log.warning("cannot run schedules, trying until it works: %s", error)
                 failing, wait = True, random.uniform(0.5, 2)

@@ -350,6 +350,7 @@ class Worker:
             may_claim=lambda: guard.may_claim,
             notices=self._notices,
             fleet=lambda: recovery.fleet,
+            retries=lambda: self._queue.retries,
             now=self._queue.clock.now,
         )
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tasklib.codec import dumps, loads
 from tasklib.fingerprint import fingerprint
 from tasklib.lifecycle import EFFECTS, Ending
 from tasklib.storage.operations.keys import NOBODYS_TURN, settle_turn, take_turn
-from tasklib.storage.rows import ClaimedTask
+from tasklib.storage.rows import BrokenTask, ClaimedTask, claimed_from_text
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
-from tasklib.task import LogLine
+from tasklib.task import DEFAULT_RETRIES, LogLine
 
 SUMMARY_CHARACTERS = 500
 ERROR_CHARACTERS = 100_000
@@ -53,6 +53,17 @@ class Claimed:
     """Where this claim left off in each name and priority it saw due, if these were few."""
 
 
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How many attempts after the first a task gets whose row does not say, as one inserted by hand."""
+
+    by_name: Mapping[str, int] = field(default_factory=dict[str, int])
+    default: int = DEFAULT_RETRIES
+
+
+NO_RETRIES: Final = Retries()
+
+
 class Completion(NamedTuple):
     """An attempt that returned, its result already JSON text `{"value": …}`; a tuple, because one is made per task."""
 
@@ -79,12 +90,14 @@ def claim_tasks(
     plain: bool = False,
     after: Sequence[Position] = (),
     keyed: bool = True,
+    retries: Retries = NO_RETRIES,
 ) -> Operation[Claimed]:
     """Lease up to `limit` due tasks, best first, and of a name in `caps` no more than that.
 
     `held` are the (seq, version) pairs this instance still has, `generation` the one it claims in (`find_strays`).
     With `plain` a smaller statement is tried first, which is enough where nobody has switched anything and no
     concurrency key asks for a look.  Without `keyed` only tasks without such a key are looked for.
+    `retries` decide for rows whose submitter left it open.
     """
     known, most = list(names), dict(caps or {})
     params = {
@@ -96,6 +109,8 @@ def claim_tasks(
         "lease": lease_seconds,
         "held_seqs": dumps([seq for seq, _ in held]),
         "held_versions": dumps([version for _, version in held]),
+        "retries": dumps(dict(retries.by_name)),
+        "default_retries": retries.default,
         "now": now,
     }
     if plain and not caps:
@@ -107,8 +122,9 @@ def claim_tasks(
         yield BEGIN
         turn = yield from take_turn(known, most, limit, now)
     (row,) = yield Statement("claim_tasks", {**params, "caps": dumps(most), "keyed": dumps(list(turn.seqs))})
-    tasks = _claimed(row, limit, lease_seconds)
-    settled = yield from settle_turn(turn, [task.seq for task in tasks], now)
+    tasks, broken = _claimed(row, limit, lease_seconds)
+    settled = yield from settle_turn(turn, [*(task.seq for task in tasks), *(each.seq for each in broken)], now)
+    yield from _fail(broken, now)
     registered, limited, hinted = bool(row["registered"]), bool(row["limited"]), bool(row["hinted"])
     more = turn.elsewhere or (hinted and (settled or not keyed))
     contended = not tasks and (row["seen"] > 0 or bool(row["blocked"]) or more)
@@ -189,28 +205,37 @@ def _claim_plainly(params: Mapping[str, Any], after: Sequence[Position]) -> Oper
         places = dumps([place._asdict() for place in after])
         (row,) = yield Statement("claim_next", {**params, "after": places})
         if row["plain"] and row["tasks"]:
-            return _plainly(row, params)
+            return replace((yield from _plainly(row, params)), exhausted=False)
     (row,) = yield Statement("claim_plain", params)
     if not row["plain"]:
         return None
-    claimed = _plainly(row, params)
+    claimed = yield from _plainly(row, params)
     missed = not claimed.tasks and row["seen"] > 0 and row["registered"]
-    exhausted = not missed and len(claimed.tasks) < params["limit"]
+    exhausted = claimed.exhausted and not missed
     return replace(claimed, contended=missed, next_due_in=row["next_due_in"], exhausted=exhausted)
 
 
-def _plainly(row: Row, params: Mapping[str, Any]) -> Claimed:
-    tasks = _claimed(row, params["limit"], params["lease"])
-    last = [Position(**place) for place in loads(row["last"])] if len(tasks) == params["limit"] and row["last"] else ()
-    return Claimed(tasks, registered=row["registered"], plain=True, last=last)
+def _plainly(row: Row, params: Mapping[str, Any]) -> Operation[Claimed]:
+    tasks, broken = _claimed(row, params["limit"], params["lease"])
+    yield from _fail(broken, params["now"])
+    full = len(tasks) + len(broken) == params["limit"]
+    last = [Position(**place) for place in loads(row["last"])] if full and row["last"] else ()
+    return Claimed(tasks, registered=row["registered"], plain=True, last=last, exhausted=not full)
 
 
-def _claimed(row: Row, limit: int, lease_seconds: float) -> list[ClaimedTask]:
-    claim = (row["now"], lease_seconds)
-    tasks = [ClaimedTask(fields, claim) for fields in loads(f"[{row['tasks']}]")] if row["tasks"] else []
-    if len(tasks) > limit:
-        raise AssertionError(f"claimed {len(tasks)} tasks where at most {limit} were asked for")
-    return tasks
+def _claimed(row: Row, limit: int, lease_seconds: float) -> tuple[list[ClaimedTask], list[BrokenTask]]:
+    tasks, broken = claimed_from_text(row["tasks"], (row["now"], lease_seconds))
+    if len(tasks) + len(broken) > limit:
+        raise AssertionError(f"claimed {len(tasks) + len(broken)} tasks where at most {limit} were asked for")
+    return tasks, broken
+
+
+def _fail(broken: Sequence[BrokenTask], now: datetime | None) -> Operation[None]:
+    """End tasks for good that were claimed and cannot be read; each alone."""
+    if broken:
+        error = "UnreadableTask: the stored row cannot be read: {}; correct it by hand, or submit the task anew"
+        endings = [Ending.give_up(each.id, each.version, error=error.format(each.reason)) for each in broken]
+        yield from end_attempts(endings, now)
 
 
 def _held(held: Iterable[tuple[str, int]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -30,12 +30,20 @@ class Exported:
     rows: list[dict[str, Any]]
     last: int
     """The position to go on from."""
+    unreadable: list[str] = field(default_factory=list[str])
+    """The ids of those that cannot be read, and so not be copied."""
 
 
 def export_tasks(after: int, now: datetime | None) -> Operation[Exported]:
     """The next tasks after a position; those that run are taken as waiting, their attempt not spent."""
     rows = yield Statement("export_tasks", {"after": after, "limit": STEP, "now": now})
-    return Exported([_exported(row) for row in rows], rows[-1]["seq"] if rows else after)
+    found = Exported([], rows[-1]["seq"] if rows else after)
+    for row in rows:
+        try:
+            found.rows.append(_exported(row))
+        except ValueError:
+            found.unreadable.append(str(row["id"]))
+    return found
 
 
 def import_tasks(rows: Sequence[dict[str, Any]], now: datetime | None) -> Operation[int]:
@@ -51,6 +59,7 @@ def _exported(row: Row) -> dict[str, Any]:
         data[name] = None if at is None else moment_text(at)
     for name in DOCUMENTS:
         data[name] = None if row[name] is None else loads(row[name])
+    dumps(data)  # a number without end is read and cannot be written
     if data["state"] == "running":
         data |= {"state": "pending", "attempts": data["attempts"] - 1, "cancel_requested_at": None}
         data |= {"progress": None, "progress_message": None}

@@ -11,7 +11,7 @@ from uuid import UUID
 from tasklib.codec import dumps
 from tasklib.storage.operations.actions import in_steps, without_taken_keys
 from tasklib.storage.operations.attempts import summary
-from tasklib.storage.rows import required_moment, uuid
+from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement
 from tasklib.task import TaskFilter, TaskState
 
@@ -46,8 +46,8 @@ def list_errors(name: str | None, limit: int) -> Operation[list[ErrorGroup]]:
             name=row["name"],
             fingerprint=row["fingerprint"],
             count=row["count"],
-            first_seen=required_moment(row["first_seen"]),
-            last_seen=required_moment(row["last_seen"]),
+            first_seen=RowReader(row).read("first_seen", required_moment, NO_TIME),
+            last_seen=RowReader(row).read("last_seen", required_moment, NO_TIME),
             example=uuid(row["id"]),
             message=summary(row["error"] or ""),
         )

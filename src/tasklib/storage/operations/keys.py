@@ -14,6 +14,9 @@ from tasklib.storage.statement import BEGIN, Operation, Statement
 KEYS_AT_ONCE: Final = 32
 """Keys that a claim looks at if it may start fewer tasks: many of them may turn out to be full."""
 
+REPLACEMENT: Final = "\ufffd"
+"""In place of bytes that are no text, which SQLite may hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyLimit:
@@ -61,6 +64,9 @@ def take_turn(names: Sequence[str], caps: Mapping[str, int], limit: int, now: da
     order = {key: place for place, key in enumerate(keys)}
     first = sorted(found, key=lambda row: order[row["key"]])[:room]
     blocked = set(keys) - {row["key"] for row in found}
+    unreadable = [row["id"] for row in rows if row["key"] in blocked and REPLACEMENT in row["key"] and "id" in row]
+    if unreadable:
+        yield Statement("forget_hints", {"ids": dumps(unreadable)})
     used = {row["key"] for row in first}
     return Turn(
         tuple(key for key in keys if key in used or key in blocked),

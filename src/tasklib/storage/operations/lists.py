@@ -7,12 +7,16 @@ from datetime import datetime
 from typing import Any
 
 from tasklib.codec import dumps
-from tasklib.storage.rows import task_from_row
+from tasklib.storage.rows import task_start_from_row
 from tasklib.storage.statement import Operation, Statement
 from tasklib.task import QueueStats, Task, TaskFilter, TaskState
 
 FEW_ROWS = 20_000
 """A table of this size is read row by row where a larger one would need its indexes."""
+WHOLE_WIDTH = 2**31 - 1
+"""So many characters are always all of them."""
+LISTED_WIDTH = 64 * 1024
+"""Characters of a payload, a result or an error that are read for a page of a list."""
 NEVER = 2**63 - 1
 """A position that no task has."""
 _TROUBLES = frozenset({"failed", "cancelled", "buried"})
@@ -26,12 +30,14 @@ def list_tasks(
     offset: int = 0,
     before: int | None = None,
     floor: int | None = None,
+    width: int = WHOLE_WIDTH,
 ) -> Operation[list[Task]]:
     """Matching tasks, newest first; `before` is the `seq` of the last task of the page before.
 
-    None from below `floor`, which only those take that `find_floor` finds one for.
+    None from below `floor`, which only those take that `find_floor` finds one for.  Of what may be long no more than
+    `width` characters are read.
     """
-    params = filter_params(which, now) | {"limit": limit, "offset": offset, "before": before}
+    params = filter_params(which, now) | {"limit": limit, "offset": offset, "before": before, "width": width}
     between = {"before": NEVER if before is None else before, "floor": floor or 0}
     states = _states(which)
     if states and states <= _TROUBLES:
@@ -44,7 +50,7 @@ def list_tasks(
         rows = yield Statement("list_held_tasks", params)
     else:
         rows = yield Statement("list_tasks", params)
-    return [task_from_row(row) for row in rows]
+    return [task_start_from_row(row, width) for row in rows]
 
 
 def find_floor(which: TaskFilter, before: int | None, reach: int) -> Operation[int | None]:

@@ -196,10 +196,11 @@ def _keys(histogram: Mapping[int, int]) -> dict[str, int]:
 
 def _stats(rows: Sequence[Row]) -> QueueStats:
     by_name: dict[str, dict[str, int]] = {}
-    found = {(row["name"], row["kind"]): row for row in rows}
-    for name in {row["name"] for row in rows}:
-        of = {kind: row for (named, kind), row in found.items() if named == name}
-        counts = _of_name({kind: {key: int(row[key]) for key in _NUMBERS} for kind, row in of.items()})
+    kinds: dict[str, dict[str, dict[str, int]]] = {}
+    for row in rows:
+        kinds.setdefault(row["name"], {})[row["kind"]] = {key: int(row[key]) for key in _NUMBERS}
+    for name, of_name in kinds.items():
+        counts = _of_name(of_name)
         if counts:
             by_name[name] = counts
     totals = {key: sum(counts.get(key, 0) for counts in by_name.values()) for key in _KEYS}

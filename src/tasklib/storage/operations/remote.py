@@ -13,7 +13,7 @@ from tasklib.errors import ClaimLost, TaskNotFound
 from tasklib.lifecycle import Ending
 from tasklib.retry import Backoff
 from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import Claimed, Completion
+from tasklib.storage.operations.attempts import NO_RETRIES, Claimed, Completion, Retries
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.statement import BEGIN, Operation, Statement
@@ -35,7 +35,13 @@ def find_worker(instance: UUID, now: datetime | None) -> Operation[WorkerInfo | 
 
 
 def claim_for(
-    instance: UUID, *, limit: int, lease_seconds: float, now: datetime | None, taken: list[tuple[str, int]]
+    instance: UUID,
+    *,
+    limit: int,
+    lease_seconds: float,
+    now: datetime | None,
+    taken: list[tuple[str, int]],
+    retries: Retries = NO_RETRIES,
 ) -> Operation[tuple[WorkerInfo, Claimed] | None]:
     """Lease due tasks to an instance, of the names it registered; None if it is not known.
 
@@ -64,6 +70,7 @@ def claim_for(
         lease_seconds=lease_seconds,
         held=positions,
         generation=own[0]["generation"],
+        retries=retries,
         now=now,
     )
     taken += [(task.id, task.version) for task in claimed.tasks]

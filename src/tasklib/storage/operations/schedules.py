@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from tasklib.codec import dumps, loads
-from tasklib.schedule import Plan, Schedule
+from tasklib.errors import ConfigurationError, StorageError
+from tasklib.schedule import BrokenPlan, Plan, Schedule
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.tasks import submit_tasks
-from tasklib.storage.rows import moment, uuid
-from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
+from tasklib.storage.rows import NO_TIME, RowReader, moment, reason_of, required_moment, uuid
+from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Operation, Row, Statement
 from tasklib.task import NewTask, TaskId
 
 MakeTask = Callable[[Plan], NewTask]
 """Makes the row of a schedule's next task."""
+HELD_SECONDS: Final = 60.0
+"""How long nobody tries again to fire a schedule that could not be."""
+
+log = logging.getLogger("tasklib.worker")
 
 
 def put_schedule(plan: Plan, now: datetime | None, *, declared_at: datetime | None = None) -> Operation[Schedule]:
@@ -57,7 +63,7 @@ def declare_schedules(
         yield COMMIT
     tasks = set(known_tasks)
     for row in (yield Statement("list_schedules")):
-        stored, at = _schedule(row), moment(row["declared_at"])
+        stored, at = _schedule(row), RowReader(row).read("declared_at", moment)
         gone = stored.declared and stored.name not in declared and stored.plan.task in tasks
         if gone and at is not None and at <= declared_at:
             yield Statement("remove_schedule", {"name": stored.name})
@@ -69,11 +75,7 @@ def fire_schedules(make: MakeTask, now: datetime | None) -> Operation[int]:
     while more:
         more = False
         for row in (yield Statement("due_schedules", {"now": now})):
-            clock = moment(row["now"])
-            assert clock is not None
-            yield BEGIN
-            fired, left = yield from _fire(_schedule(row), make, clock, now)
-            yield COMMIT
+            fired, left = yield from _fire_alone(_schedule(row), make, required_moment(row["now"]), now)
             made, more = made + fired, more or left
     return made
 
@@ -84,6 +86,8 @@ def run_now(name: str, make: MakeTask, now: datetime | None) -> Operation[TaskId
     schedule = yield from get_schedule(name)
     if schedule is None:
         return None
+    if isinstance(schedule.plan, BrokenPlan):
+        raise ConfigurationError(f"schedule {name!r} cannot run: {schedule.error}; change or remove it")
     task = make(schedule.plan)
     return (yield from submit_tasks([replace(task, headers={**task.headers, "schedule": name})], now))[0]
 
@@ -107,7 +111,7 @@ def resume_schedule(name: str, now: datetime | None) -> Operation[bool]:
         return False
     clock = yield from read_clock(now)
     following = schedule.next_run_at
-    if following is not None and following < clock:
+    if following is not None and following < clock and not isinstance(schedule.plan, BrokenPlan):
         following = schedule.plan.following(following, clock)
     yield Statement("resume_schedule", {"name": name, "next_run_at": following})
     return True
@@ -116,6 +120,34 @@ def resume_schedule(name: str, now: datetime | None) -> Operation[bool]:
 def remove_schedule(name: str) -> Operation[bool]:
     """Forget a schedule; False if there is none of that name."""
     return bool((yield Statement("remove_schedule", {"name": name})))
+
+
+def _fire_alone(
+    schedule: Schedule, make: MakeTask, clock: datetime, now: datetime | None
+) -> Operation[tuple[int, bool]]:
+    """Fire in a transaction of its own; a schedule that cannot is noted with its error, and all others go on."""
+    try:
+        if isinstance(schedule.plan, BrokenPlan):
+            raise ConfigurationError(schedule.error or "")
+        yield BEGIN
+        fired = yield from _fire(schedule, make, clock, now)
+        yield COMMIT
+        return fired
+    except Exception as error:
+        if isinstance(error, StorageError) and type(error) is not StorageError:
+            raise  # not its fault: the database is away, or full, or denies it, or others came between
+        yield ROLLBACK
+        reason = f"{type(error).__name__}: {reason_of(error)}"
+        log.warning("schedule %r cannot run, and is tried again in %d s: %s", schedule.name, HELD_SECONDS, reason)
+        held = {
+            "name": schedule.name,
+            "version": schedule.version,
+            "error": reason,
+            "seconds": HELD_SECONDS,
+            "now": now,
+        }
+        yield Statement("hold_schedule", held)
+        return 0, False
 
 
 def _fire(schedule: Schedule, make: MakeTask, clock: datetime, now: datetime | None) -> Operation[tuple[int, bool]]:
@@ -162,20 +194,29 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def _schedule(row: Row) -> Schedule:
-    document: dict[str, Any] = loads(row["plan"])
-    document |= {key: moment(document[key]) for key in ("starts_at", "ends_at") if key in document}
-    created, updated = moment(row["created_at"]), moment(row["updated_at"])
-    assert created is not None
-    assert updated is not None
+    """The schedule of a row; one that cannot be followed is shown as far as it can be read, with the reason."""
+    reader = RowReader(row)
+    read = reader.read
+    document: Any = read("plan", loads, {})
+    try:
+        plan = Plan(name=row["name"], **_with_moments(document))
+    except Exception as error:  # noqa: BLE001  whatever somebody, or a newer version, has stored
+        plan = BrokenPlan.of(row["name"], document)
+        reader.problems.append(reason_of(error))
     return Schedule(
-        plan=Plan(name=row["name"], **document),
-        next_run_at=moment(row["next_run_at"]),
-        last_run_at=moment(row["last_run_at"]),
-        last_task_id=None if row["last_task_id"] is None else uuid(row["last_task_id"]),
-        paused_at=moment(row["paused_at"]),
+        plan=plan,
+        next_run_at=read("next_run_at", moment),
+        last_run_at=read("last_run_at", moment),
+        last_task_id=read("last_task_id", lambda value: None if value is None else uuid(value)),
+        paused_at=read("paused_at", moment),
         paused_by=row["paused_by"],
         declared=row["declared_at"] is not None,
         version=row["version"],
-        created_at=created,
-        updated_at=updated,
+        created_at=read("created_at", required_moment, NO_TIME),
+        updated_at=read("updated_at", required_moment, NO_TIME),
+        error="; ".join(reader.problems) or row["error"],
     )
+
+
+def _with_moments(document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, **{key: moment(document[key]) for key in ("starts_at", "ends_at") if key in document}}

@@ -11,9 +11,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from tasklib.storage.operations.lists import filter_params, find_floor, is_covered, is_indexed, list_tasks
+from tasklib.storage.operations.lists import (
+    LISTED_WIDTH,
+    WHOLE_WIDTH,
+    filter_params,
+    find_floor,
+    is_covered,
+    is_indexed,
+    list_tasks,
+)
 from tasklib.storage.operations.stretches import Gap, find_gaps
-from tasklib.storage.rows import task_from_row
+from tasklib.storage.rows import task_start_from_row
 from tasklib.storage.statement import Operation, Statement
 from tasklib.task import Task, TaskFilter
 
@@ -93,7 +101,7 @@ def walk_tasks(
 
     With `keep`, what that refuses is no match, and nothing in the answer tells that it was there.
     """
-    params = filter_params(which, now)
+    params = filter_params(which, now) | {"width": _width(keep)}
     walk = Walk(owed=start.offset)
     if is_indexed(which):
         yield from _read_index(which, now, walk, limit, start, keep)
@@ -172,7 +180,7 @@ def _look(
     while len(walk.tasks) < limit:
         wanted = limit - len(walk.tasks) if keep is None else CHUNK
         rows = yield Statement("walk_tasks", {**here, "before": below, "limit": wanted})
-        tasks = [task_from_row(row) for row in rows]
+        tasks = [task_start_from_row(row, params["width"]) for row in rows]
         kept = _judge(walk, tasks, limit, keep)
         met += [each.seq for each in kept]
         if len(tasks) < wanted:
@@ -191,7 +199,9 @@ def _read_index(
         walk.stopped = yield from find_floor(which, start.below, COVERED if is_covered(which) else UNCOVERED)
     below, floor = start.below, walk.stopped
     if keep is None:
-        found = yield from list_tasks(which, now, limit=limit, offset=start.offset, before=below, floor=floor)
+        found = yield from list_tasks(
+            which, now, limit=limit, offset=start.offset, before=below, floor=floor, width=_width(keep)
+        )
         walk.owed, walk.tasks = 0, found
         return
     while len(walk.tasks) < limit and (
@@ -199,6 +209,11 @@ def _read_index(
     ):
         _judge(walk, tasks, limit, keep)
         below = tasks[-1].seq
+
+
+def _width(keep: Keep | None) -> int:
+    """Whoever judges a task has to see all of it."""
+    return LISTED_WIDTH if keep is None else WHOLE_WIDTH
 
 
 def _judge(walk: Walk, tasks: Sequence[Task], limit: int, keep: Keep | None) -> list[Task]:

@@ -22,14 +22,14 @@ from tasklib.config import Config, redact_url
 from tasklib.errors import ContextError, DatabaseBusy, DatabaseUnavailable, TaskLibError
 from tasklib.redaction import redact_url_error
 from tasklib.storage.database import Listener, Transaction
-from tasklib.storage.drive import ROLLBACK, run_awaiting, run_blocking, steps
+from tasklib.storage.drive import run_awaiting, run_blocking, steps
 from tasklib.storage.postgres.cancellable import CancellablePool
 from tasklib.storage.postgres.dialect import PostgresDialect, is_conflict, translate
 from tasklib.storage.postgres.grants import Duty, grants
 from tasklib.storage.postgres.listener import PostgresListener
 from tasklib.storage.postgres.patience import RECONNECT_SECONDS, AsyncLent, Lent
 from tasklib.storage.postgres.schema import current_schema, ensure_schema
-from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
+from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Operation, Row, Statement, T
 
 if TYPE_CHECKING:
     from tasklib.storage.enlist import Enlisted

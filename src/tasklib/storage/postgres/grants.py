@@ -33,10 +33,15 @@ _READABLE: Final = (
     "tasklib_key_limits",
     *("tasklib_schedules", *_BOOKS, "tasklib_migrations"),
 )
+_SUBMITTED: Final = (
+    "id, name, args, kwargs, tags, headers, scheduled_at, created_at, updated_at, expires_at, priority, max_retries, "
+    "timeout_seconds, unique_key, concurrency_key"
+)
+"""What a submission consists of; the place in the order of insertion is not its to choose."""
 RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
     # Stores tasks and finds the holder of a unique key; reads no arguments, results or errors.
     Duty.PRODUCER: {
-        "tasks": "INSERT, SELECT (id, seq, name, state, created_at, live_key, unique_key, due_at)",
+        "tasks": f"INSERT ({_SUBMITTED}), SELECT (id, seq, name, state, created_at, live_key, unique_key, due_at)",
         "tasklib_idle": "SELECT",
         "tasklib_migrations": "SELECT",
     },

@@ -57,8 +57,23 @@ def execute(connection: sqlite3.Connection, name: str, params: Mapping[str, Any]
         cursor = connection.execute(part, bound)
         if cursor.description:
             columns = [column[0] for column in cursor.description]
-            rows = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+            rows = [dict(zip(columns, row, strict=True)) for row in _fetch(connection, cursor, part, bound)]
     return rows
+
+
+def _fetch(connection: sqlite3.Connection, cursor: sqlite3.Cursor, part: str, bound: Mapping[str, Any]) -> list[Any]:
+    """The rows; where one holds text that is no UTF-8, all are read again with a mark in place of its odd bytes."""
+    try:
+        return cursor.fetchall()
+    except sqlite3.OperationalError as error:
+        if "decode to UTF-8" not in str(error) or not part.lstrip().startswith(("SELECT", "WITH")):
+            raise
+    factory = connection.text_factory
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    try:
+        return connection.execute(part, bound).fetchall()
+    finally:
+        connection.text_factory = factory
 
 
 def translate(error: Exception) -> Exception:

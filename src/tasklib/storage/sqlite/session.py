@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Protocol
 
 from tasklib.errors import ContextError
-from tasklib.storage.drive import ROLLBACK
 from tasklib.storage.sqlite.across_forks import Use
 from tasklib.storage.sqlite.dialect import SqliteDialect, execute, translate
 from tasklib.storage.sqlite.file_identity import FileIdentity
 from tasklib.storage.sqlite.gate import WriterGate
 from tasklib.storage.sqlite.watcher import SqliteWatcher
-from tasklib.storage.statement import BEGIN, COMMIT, Row, Statement
+from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Row, Statement
 
 
 class Host(Protocol):

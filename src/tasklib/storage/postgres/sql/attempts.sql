@@ -128,9 +128,17 @@ SELECT
     EXISTS (SELECT FROM me) AS registered,
     (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
 
+-- fragment: next_attempt
+least(t.attempts, 1999999999) + 1
+
+-- fragment: retries_in_force
+CASE WHEN t.max_retries >= 0 THEN t.max_retries
+            ELSE coalesce((:retries::jsonb ->> t.name)::integer, :default_retries::integer) END
+
 -- fragment: lease_plainly
     UPDATE {schema}.tasks AS t
-    SET state = 'running', attempts = t.attempts + 1, version = t.version + 1, started_at = c.now,
+    SET state = 'running', attempts = {next_attempt}, version = t.version + 1, started_at = c.now,
+        max_retries = {retries_in_force},
         locked_until = c.now + make_interval(secs => :lease::float8), worker_id = :worker_id::text,
         next_retry_at = NULL, updated_at = c.now
     FROM clock AS c
@@ -139,7 +147,7 @@ SELECT
 
 -- fragment: claimed_tasks
 (
-        SELECT string_agg(k.json, ',' ORDER BY k.priority DESC, p.due_at, k.seq)
+        SELECT string_agg(k.json, E',\n' ORDER BY k.priority DESC, p.due_at, k.seq)
         FROM claimed AS k JOIN picked AS p ON p.seq = k.seq
     )
 
@@ -160,8 +168,8 @@ LEFT JOIN LATERAL (
     WHERE c.instance = :instance::uuid AND taken.seqs IS NOT NULL
 
 -- fragment: claimed_json
-concat('["', t.id, '",', t.seq, ',', to_json(t.name), ',', t.kwargs, ',', t.version, ',', t.attempts, ',',
-        t.max_retries, ',', date_part('epoch', t.created_at), ',',
+concat('["', t.id, '",', t.seq, ',', t.version, ',', t.attempts, ',', t.max_retries, ',',
+        date_part('epoch', t.created_at), ',', to_json(t.name), ',', t.kwargs, ',',
         CASE WHEN t.scheduled_at = t.created_at AND t.retry_count = 0 AND t.lost_count = 0 AND t.priority = 0
             AND t.tags = '{}' AND num_nonnulls(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) = 0
             THEN 'null'
@@ -321,7 +329,8 @@ claimed AS (
     SET state = CASE WHEN t.expires_at <= c.now THEN 'cancelled' ELSE 'running' END,
         completed_at = CASE WHEN t.expires_at <= c.now THEN c.now END,
         error = CASE WHEN t.expires_at <= c.now THEN 'Expired: not started before expires_at' ELSE t.error END,
-        attempts = t.attempts + CASE WHEN t.expires_at <= c.now THEN 0 ELSE 1 END,
+        attempts = CASE WHEN t.expires_at <= c.now THEN t.attempts ELSE {next_attempt} END,
+        max_retries = {retries_in_force},
         started_at = CASE WHEN t.expires_at <= c.now THEN t.started_at ELSE c.now END,
         worker_id = CASE WHEN t.expires_at <= c.now THEN NULL ELSE :worker_id::text END,
         locked_until = CASE WHEN t.expires_at <= c.now THEN NULL ELSE c.now + make_interval(secs => :lease::float8) END,
@@ -344,7 +353,7 @@ expired AS MATERIALIZED (
 )
 SELECT
     (
-        SELECT string_agg(k.json, ',' ORDER BY k.priority DESC, p.due_at, k.seq)
+        SELECT string_agg(k.json, E',\n' ORDER BY k.priority DESC, p.due_at, k.seq)
         FROM claimed AS k JOIN picked AS p ON p.seq = k.seq
         WHERE k.state = 'running'
     ) AS tasks,

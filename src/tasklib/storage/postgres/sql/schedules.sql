@@ -1,6 +1,6 @@
 -- fragment: schedule_columns
 s.name, s.plan::text AS plan, s.next_run_at, s.last_run_at, s.last_task_id, s.paused_at, s.paused_by, s.declared_at,
-    s.version, s.created_at, s.updated_at
+    s.version, s.created_at, s.updated_at, s.error
 
 -- name: read_clock
 -- What time it is for the database.
@@ -14,6 +14,7 @@ SELECT :name::text, :plan::jsonb, :next_run_at::timestamptz, :declared_at::times
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
 ON CONFLICT (name) DO UPDATE
 SET plan = excluded.plan, declared_at = excluded.declared_at, updated_at = excluded.updated_at, version = s.version + 1,
+    error = NULL, held_until = NULL,
     -- The same times go on from where they are; other times start anew.
     next_run_at = CASE
         WHEN (s.plan - '{task,kwargs,options,misfire,overlap,jitter}'::text[])
@@ -36,20 +37,26 @@ SELECT {schedule_columns} FROM {schema}.tasklib_schedules AS s ORDER BY s.name;
 -- The schedules whose tick has come.
 SELECT {schedule_columns}, c.now
 FROM {schema}.tasklib_schedules AS s CROSS JOIN (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
-WHERE s.next_run_at <= c.now AND s.paused_at IS NULL
+WHERE s.next_run_at <= c.now AND s.paused_at IS NULL AND (s.held_until IS NULL OR s.held_until <= c.now)
 ORDER BY s.next_run_at, s.name;
 
 -- name: next_tick
 -- Seconds until the next tick of any schedule.
-SELECT extract(epoch FROM min(s.next_run_at) - coalesce(:now::timestamptz, now()))::float8 AS seconds
-FROM {schema}.tasklib_schedules AS s WHERE s.paused_at IS NULL;
+SELECT extract(epoch FROM min(greatest(s.next_run_at, s.held_until)) - coalesce(:now::timestamptz, now()))::float8 AS seconds
+FROM {schema}.tasklib_schedules AS s WHERE s.paused_at IS NULL AND s.next_run_at IS NOT NULL;
 
 -- name: move_schedule
 -- Take a tick: whoever moves the schedule on from the version it was read with inserts its task in the same transaction.
 UPDATE {schema}.tasklib_schedules AS s
-SET next_run_at = :next_run_at::timestamptz, version = s.version + 1
+SET next_run_at = :next_run_at::timestamptz, version = s.version + 1, error = NULL, held_until = NULL
 WHERE s.name = :name::text AND s.version = :version::integer
 RETURNING s.name;
+
+-- name: hold_schedule
+-- Note why a tick could not be fired, and let nobody try for a while.
+UPDATE {schema}.tasklib_schedules AS s
+SET error = :error::text, held_until = coalesce(:now::timestamptz, now()) + make_interval(secs => :seconds::float8)
+WHERE s.name = :name::text AND s.version = :version::integer;
 
 -- name: note_run
 -- Note the last task that a tick has made.
@@ -67,7 +74,7 @@ RETURNING s.name;
 -- name: resume_schedule
 -- Let ticks run again, from the next one on.
 UPDATE {schema}.tasklib_schedules AS s
-SET paused_at = NULL, paused_by = NULL, next_run_at = :next_run_at::timestamptz, version = s.version + 1
+SET paused_at = NULL, paused_by = NULL, next_run_at = :next_run_at::timestamptz, version = s.version + 1, held_until = NULL
 WHERE s.name = :name::text
 RETURNING s.name, pg_notify('{channel}', 'schedules')::text AS notified;
 

@@ -5,6 +5,18 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     t.tags::text AS tags, t.headers::text AS headers, t.result::text AS result, t.history::text AS history, t.log::text AS log,
     t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
 
+-- fragment: listed_columns
+-- The same, with no more of what may be long than so many characters.
+t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.created_at, t.updated_at,
+    t.next_retry_at, t.locked_until, t.expires_at, t.cancel_requested_at, t.timeout_seconds, t.progress, t.priority,
+    t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count,
+    left(t.args::text, :width::integer) AS args, left(t.kwargs::text, :width::integer) AS kwargs,
+    left(t.tags::text, :width::integer) AS tags, left(t.headers::text, :width::integer) AS headers,
+    left(t.result::text, :width::integer) AS result, left(t.history::text, :width::integer) AS history,
+    left(t.log::text, :width::integer) AS log, left(t.error, :width::integer) AS error,
+    left(t.progress_message, :width::integer) AS progress_message,
+    t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
+
 -- fragment: matches
 ((:states::jsonb IS NULL AND :delayed::boolean IS NULL AND :retrying::boolean IS NULL)
         OR t.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb)))
@@ -151,7 +163,7 @@ SELECT {columns} FROM {schema}.tasks AS t WHERE t.id = :id::uuid;
 -- name: list_tasks
 -- Tasks matching the filter, newest first, from before a position on.
 -- plan: custom
-SELECT {columns}
+SELECT {listed_columns}
 FROM {schema}.tasks AS t
 WHERE {matches} AND (:before::bigint IS NULL OR t.seq < :before::bigint)
 ORDER BY t.seq DESC
@@ -160,7 +172,7 @@ LIMIT :limit::integer OFFSET :offset::integer;
 -- name: walk_tasks
 -- Tasks matching the filter in a stretch of insertion order, newest first.
 -- plan: custom
-SELECT {columns}
+SELECT {listed_columns}
 FROM {schema}.tasks AS t
 WHERE {matches} AND t.seq < :before::bigint AND t.seq >= :floor::bigint
 ORDER BY t.seq DESC
@@ -219,7 +231,7 @@ CROSS JOIN LATERAL (
 -- name: list_trouble
 -- Tasks matching the filter among those that failed, were cancelled or buried, newest first, by the index of those.
 -- plan: custom
-SELECT {columns}
+SELECT {listed_columns}
 FROM jsonb_array_elements_text(:troubles::jsonb) AS k (trouble)
 CROSS JOIN LATERAL (
     -- Name and fingerprint are in the index, so that others are passed over without being read.
@@ -242,7 +254,7 @@ LIMIT :limit::integer OFFSET :offset::integer;
 -- name: search_trouble
 -- The same where every task has to be read to know whether it matches.
 -- plan: custom
-SELECT {columns}
+SELECT {listed_columns}
 FROM jsonb_array_elements_text(:troubles::jsonb) AS k (trouble)
 CROSS JOIN LATERAL (
     SELECT t.* FROM {schema}.tasks AS t
@@ -257,7 +269,7 @@ LIMIT :limit::integer OFFSET :offset::integer;
 -- Tasks matching the filter among those that failed and wait for their next attempt, newest first; found in the index of
 -- failures alone.
 -- plan: custom
-SELECT {columns}
+SELECT {listed_columns}
 FROM (
     SELECT x.seq FROM {schema}.tasks AS x
     WHERE x.trouble = 'failed' AND x.due_at IS NOT NULL AND x.seq < :before::bigint AND x.seq >= :floor::bigint
@@ -271,7 +283,7 @@ LIMIT :limit::integer OFFSET :offset::integer;
 -- name: list_held_tasks
 -- Tasks matching the filter among those that workers hold, newest first.
 -- plan: custom
-SELECT {columns}
+SELECT {listed_columns}
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
 CROSS JOIN LATERAL ({held_task}) AS r

@@ -204,7 +204,7 @@ WITH lost AS (
             THEN c.now + make_interval(secs => least(:cap::float8, (:delays::jsonb ->> least(t.retry_count, 63))::float8
                 * (1 + :jitter::float8 * (2 * random() - 1))))
         END,
-        lost_count = t.lost_count + 1,
+        lost_count = least(t.lost_count, 1999999999) + 1,
         progress = CASE
             WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN t.progress
         END,

@@ -28,7 +28,8 @@ CREATE TABLE tasks (
     version             INTEGER NOT NULL DEFAULT 0,
     attempts            INTEGER NOT NULL DEFAULT 0,
     retry_count         INTEGER NOT NULL DEFAULT 0,
-    max_retries         INTEGER NOT NULL DEFAULT 3,
+    -- -1: whoever claims the task first decides, by its declaration or the settings, and writes the number here.
+    max_retries         INTEGER NOT NULL DEFAULT -1,
     lost_count          INTEGER NOT NULL DEFAULT 0,
     args                TEXT    NOT NULL DEFAULT '{}',
     kwargs              TEXT    NOT NULL DEFAULT '{}',
@@ -63,17 +64,53 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_leased_when_running CHECK (state <> 'running' OR locked_until IS NOT NULL),
     CONSTRAINT tasks_result_when_completed CHECK (result IS NULL OR state = 'completed'),
     CONSTRAINT tasks_counters_sane CHECK (
-        min(version, attempts, retry_count, max_retries, lost_count) >= 0
+        min(version, attempts, retry_count, lost_count) >= 0 AND max_retries >= -1
+        AND max(attempts, lost_count) <= 2000000000
     ),
-    CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0),
+    CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0 AND timeout_seconds < 1e9),
     CONSTRAINT tasks_progress_fraction CHECK (progress BETWEEN 0 AND 1),
-    -- PostgreSQL's column types say this; here it must be said.
+    -- PostgreSQL's column types say this; here it must be said.  SQLite looks only at what a statement changes.
     CONSTRAINT tasks_json_valid CHECK (
         json_valid(args) AND json_valid(kwargs) AND json_valid(tags)
         AND (headers IS NULL OR json_valid(headers)) AND (result IS NULL OR json_valid(result))
         AND (history IS NULL OR json_valid(history)) AND (log IS NULL OR json_valid(log))
-    )
-);
+    ),
+    CONSTRAINT tasks_json_objects CHECK (json_type(tags) = 'object' AND json_type(headers) = 'object'),
+    CONSTRAINT tasks_seq_given CHECK (seq > 0),
+    CONSTRAINT tasks_id_uuid CHECK (
+        length(id) = 36 AND id NOT GLOB '*[^-0-9a-f]*' AND id GLOB '????????-????-????-????-????????????'
+        AND length(replace(id, '-', '')) = 32
+    ),
+    CONSTRAINT tasks_priority_fits CHECK (priority BETWEEN -2147483648 AND 2147483647),
+    -- Times that a calendar knows, in the one form that sorts; the fraction of a second may be missing.
+    CONSTRAINT tasks_scheduled_at_real CHECK (
+        strftime('%Y-%m-%d %H:%M:%S', substr(scheduled_at, 1, 19), '+0 days') IS substr(scheduled_at, 1, 19)
+        AND scheduled_at BETWEEN '0001-01-02' AND '9999-12-31' AND length(scheduled_at) <= 26 AND scheduled_at NOT GLOB '*.'
+        AND rtrim(substr(scheduled_at, 20), '0123456789') IN ('', '.')
+    ),
+    CONSTRAINT tasks_created_at_real CHECK (
+        strftime('%Y-%m-%d %H:%M:%S', substr(created_at, 1, 19), '+0 days') IS substr(created_at, 1, 19)
+        AND created_at BETWEEN '0001-01-02' AND '9999-12-31' AND length(created_at) <= 26 AND created_at NOT GLOB '*.'
+        AND rtrim(substr(created_at, 20), '0123456789') IN ('', '.')
+    ),
+    CONSTRAINT tasks_next_retry_at_real CHECK (next_retry_at IS NULL OR (
+        strftime('%Y-%m-%d %H:%M:%S', substr(next_retry_at, 1, 19), '+0 days') IS substr(next_retry_at, 1, 19)
+        AND next_retry_at BETWEEN '0001-01-02' AND '9999-12-31' AND length(next_retry_at) <= 26 AND next_retry_at NOT GLOB '*.'
+        AND rtrim(substr(next_retry_at, 20), '0123456789') IN ('', '.')
+    )),
+    CONSTRAINT tasks_expires_at_real CHECK (expires_at IS NULL OR (
+        strftime('%Y-%m-%d %H:%M:%S', substr(expires_at, 1, 19), '+0 days') IS substr(expires_at, 1, 19)
+        AND expires_at BETWEEN '0001-01-02' AND '9999-12-31' AND length(expires_at) <= 26 AND expires_at NOT GLOB '*.'
+        AND rtrim(substr(expires_at, 20), '0123456789') IN ('', '.')
+    ))
+) STRICT;
+
+-- As GENERATED ALWAYS on PostgreSQL; -1 is what SQLite shows here where no number is given, and the CHECK refuses it.
+CREATE TRIGGER tasks_seq BEFORE INSERT ON tasks
+WHEN NEW.seq <> -1
+BEGIN
+    SELECT raise(ABORT, 'seq is given by the database; leave it out');
+END;
 
 -- Tasks with a concurrency key wait apart, key by key: however many a key holds back, no claim walks over them.
 CREATE INDEX tasks_claim ON tasks (name, priority DESC, due_at, seq) WHERE due_at IS NOT NULL AND concurrency_key IS NULL;

@@ -12,8 +12,11 @@ CREATE TABLE tasklib_schedules (
     paused_by    TEXT,
     -- Declared in code by a worker that started at this moment; NULL for one made at run time.
     declared_at  TEXT,
+    -- Why its last tick could not be fired, and until when nobody tries again; others go on meanwhile.
+    error        TEXT,
+    held_until   TEXT,
     -- Grows with every change; a tick is fired only under the version it was read with.
     version      INTEGER NOT NULL DEFAULT 0,
     created_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
     updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;

@@ -70,7 +70,9 @@ UPDATE tasks
 SET state = CASE WHEN expires_at <= :now THEN 'cancelled' ELSE 'running' END,
     completed_at = CASE WHEN expires_at <= :now THEN :now END,
     error = CASE WHEN expires_at <= :now THEN 'Expired: not started before expires_at' ELSE error END,
-    attempts = attempts + CASE WHEN expires_at <= :now THEN 0 ELSE 1 END,
+    attempts = CASE WHEN expires_at <= :now THEN attempts ELSE min(attempts, 1999999999) + 1 END,
+    max_retries = CASE WHEN max_retries >= 0 THEN max_retries
+        ELSE coalesce((SELECT r.value FROM json_each(:retries) AS r WHERE r.key = tasks.name), :default_retries) END,
     started_at = CASE WHEN expires_at <= :now THEN started_at ELSE :now END,
     worker_id = CASE WHEN expires_at <= :now THEN NULL ELSE :worker_id END,
     locked_until = CASE
@@ -146,14 +148,14 @@ hinted (ready_at) AS MATERIALIZED (
 SELECT
     (
         SELECT group_concat(json_array(
-            t.id, t.seq, t.name, json(t.kwargs), t.version, t.attempts, t.max_retries, t.created_at,
+            t.id, t.seq, t.version, t.attempts, t.max_retries, t.created_at, t.name, json(t.kwargs),
             CASE WHEN t.scheduled_at <> t.created_at OR t.retry_count <> 0 OR t.lost_count <> 0 OR t.priority <> 0
                 OR t.tags <> '{}'
                 OR coalesce(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) IS NOT NULL
                 THEN json_array(t.scheduled_at, t.retry_count, t.lost_count, t.priority, json(t.tags), t.timeout_seconds,
                     json(t.headers), t.unique_key, t.concurrency_key, t.expires_at) END
         -- Not in a WHERE: that lets SQLite read the whole table first, to make a Bloom filter for this join.
-        )) FILTER (WHERE t.state = 'running')
+        ), ',' || char(10)) FILTER (WHERE t.state = 'running')
         FROM (SELECT p.seq FROM temp.tasklib_picked AS p ORDER BY p.ord) AS p
         CROSS JOIN tasks AS t ON t.seq = p.seq
     ) AS tasks,

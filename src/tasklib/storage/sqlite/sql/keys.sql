@@ -115,8 +115,13 @@ ranked AS (
     SELECT p.*, row_number() OVER (PARTITION BY p.name ORDER BY p.priority DESC, p.ready_at, p.id) AS rank
     FROM placed AS p WHERE p.place = 1
 )
-SELECT r.key, 1 AS locked FROM ranked AS r WHERE r.rank <= r.cap
+SELECT r.key, 1 AS locked, r.id FROM ranked AS r WHERE r.rank <= r.cap
 ORDER BY r.priority DESC, r.ready_at, r.id LIMIT :limit;
+
+-- name: forget_hints
+-- Forget hints whose key is no text, so that it cannot be asked for; its tasks stay where they are.
+-- Only here: PostgreSQL stores no text that is none.
+DELETE FROM tasklib_hints WHERE id IN (SELECT i.value FROM json_each(:ids) AS i);
 
 -- name: find_keyed
 -- The tasks of locked keys that may start now: of each key the best, at most :share and as many as have a slot.

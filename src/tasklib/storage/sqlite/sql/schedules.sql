@@ -1,6 +1,6 @@
 -- fragment: schedule_columns
 s.name, s.plan, s.next_run_at, s.last_run_at, s.last_task_id, s.paused_at, s.paused_by, s.declared_at, s.version,
-    s.created_at, s.updated_at
+    s.created_at, s.updated_at, s.error
 
 -- name: read_clock
 -- What time it is for the database.
@@ -13,6 +13,7 @@ INSERT INTO tasklib_schedules (name, plan, next_run_at, declared_at, created_at,
 VALUES (:name, json(:plan), :next_run_at, :declared_at, :now, :now)
 ON CONFLICT (name) DO UPDATE
 SET plan = excluded.plan, declared_at = excluded.declared_at, updated_at = excluded.updated_at, version = version + 1,
+    error = NULL, held_until = NULL,
     -- The same times go on from where they are; other times start anew.
     next_run_at = CASE
         WHEN json_remove(plan, '$.task', '$.kwargs', '$.options', '$.misfire', '$.overlap', '$.jitter')
@@ -35,20 +36,26 @@ SELECT {schedule_columns} FROM tasklib_schedules AS s ORDER BY s.name;
 -- The schedules whose tick has come.
 SELECT {schedule_columns}, :now AS now
 FROM tasklib_schedules AS s
-WHERE s.next_run_at <= :now AND s.paused_at IS NULL
+WHERE s.next_run_at <= :now AND s.paused_at IS NULL AND (s.held_until IS NULL OR s.held_until <= :now)
 ORDER BY s.next_run_at, s.name;
 
 -- name: next_tick
 -- Seconds until the next tick of any schedule.
-SELECT (julianday(min(s.next_run_at)) - julianday(:now)) * 86400.0 AS seconds
+SELECT (julianday(min(max(s.next_run_at, coalesce(s.held_until, '')))) - julianday(:now)) * 86400.0 AS seconds
 FROM tasklib_schedules AS s WHERE s.paused_at IS NULL;
 
 -- name: move_schedule
 -- Take a tick: whoever moves the schedule on from the version it was read with inserts its task in the same transaction.
 UPDATE tasklib_schedules
-SET next_run_at = :next_run_at, version = version + 1
+SET next_run_at = :next_run_at, version = version + 1, error = NULL, held_until = NULL
 WHERE name = :name AND version = :version
 RETURNING name;
+
+-- name: hold_schedule
+-- Note why a tick could not be fired, and let nobody try for a while.
+UPDATE tasklib_schedules
+SET error = :error, held_until = strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :seconds))
+WHERE name = :name AND version = :version;
 
 -- name: note_run
 -- Note the last task that a tick has made.
@@ -64,7 +71,7 @@ RETURNING name;
 -- name: resume_schedule
 -- Let ticks run again, from the next one on.
 UPDATE tasklib_schedules
-SET paused_at = NULL, paused_by = NULL, next_run_at = :next_run_at, version = version + 1
+SET paused_at = NULL, paused_by = NULL, next_run_at = :next_run_at, version = version + 1, held_until = NULL
 WHERE name = :name
 RETURNING name;
 

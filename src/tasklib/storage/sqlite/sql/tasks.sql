@@ -4,6 +4,18 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count, t.args, t.kwargs, t.tags, t.headers, t.result,
     t.history, t.log, t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
 
+-- fragment: listed_columns
+-- The same, with no more of what may be long than so many characters.
+t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.created_at, t.updated_at,
+    t.next_retry_at, t.locked_until, t.expires_at, t.cancel_requested_at, t.timeout_seconds, t.progress, t.priority,
+    t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count,
+    substr(t.args, 1, :width) AS args, substr(t.kwargs, 1, :width) AS kwargs,
+    substr(t.tags, 1, :width) AS tags, substr(t.headers, 1, :width) AS headers,
+    substr(t.result, 1, :width) AS result, substr(t.history, 1, :width) AS history,
+    substr(t.log, 1, :width) AS log, substr(t.error, 1, :width) AS error,
+    substr(t.progress_message, 1, :width) AS progress_message,
+    t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
+
 -- fragment: matches
 ((:states IS NULL AND :delayed IS NULL AND :retrying IS NULL)
         OR t.state IN (SELECT s.value FROM json_each(:states) AS s)
@@ -146,7 +158,7 @@ SELECT {columns} FROM tasks AS t WHERE t.id = :id;
 
 -- name: list_tasks
 -- Tasks matching the filter, newest first, from before a position on.
-SELECT {columns}
+SELECT {listed_columns}
 FROM tasks AS t
 WHERE {matches} AND t.seq < coalesce(:before, 9223372036854775807)
 ORDER BY t.seq DESC
@@ -154,7 +166,7 @@ LIMIT :limit OFFSET :offset;
 
 -- name: walk_tasks
 -- Tasks matching the filter in a stretch of insertion order, newest first.
-SELECT {columns}
+SELECT {listed_columns}
 FROM tasks AS t
 WHERE {matches} AND t.seq < :before AND t.seq >= :floor
 ORDER BY t.seq DESC
@@ -209,7 +221,7 @@ SELECT max((
 FROM json_each(:troubles) AS k;
 
 -- fragment: failures
-SELECT {columns}
+SELECT {listed_columns}
 FROM tasks AS t INDEXED BY tasks_trouble
 WHERE t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k) AND t.trouble IS NOT NULL AND {matches}
     AND t.seq < :before AND t.seq >= :floor
@@ -226,7 +238,7 @@ LIMIT :limit OFFSET :offset
 
 -- name: list_retrying
 -- Tasks matching the filter among those that failed and wait for their next attempt, newest first, by the index of failures.
-SELECT {columns}
+SELECT {listed_columns}
 FROM tasks AS t INDEXED BY tasks_trouble
 WHERE t.trouble = 'failed' AND t.due_at IS NOT NULL AND {matches} AND t.seq < :before AND t.seq >= :floor
 ORDER BY t.seq DESC
@@ -234,7 +246,7 @@ LIMIT :limit OFFSET :offset;
 
 -- name: list_held_tasks
 -- Tasks matching the filter among those that workers hold, newest first.
-SELECT {columns}
+SELECT {listed_columns}
 FROM tasklib_claims AS h
 CROSS JOIN json_each(h.seqs) AS held
 JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'

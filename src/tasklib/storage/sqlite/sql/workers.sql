@@ -157,7 +157,7 @@ SET state = CASE
             min(:cap, (:delays ->> min(retry_count, 63)) * (1 + :jitter * (abs(random() % 1000000) / 500000.0 - 1)))
         ))
     END,
-    lost_count = lost_count + 1,
+    lost_count = min(lost_count, 1999999999) + 1,
     progress = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN progress END,
     progress_message = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN progress_message END,
     finished_by = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN worker_id END,
