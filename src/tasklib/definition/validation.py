@@ -11,6 +11,7 @@ from tasklib.definition.compiling import Compiled, compile_type
 from tasklib.definition.secrets import hidden_paths
 from tasklib.errors import InvalidArguments
 from tasklib.redaction import Redactor, Texts, join_path, secret_texts
+from tasklib.redaction.paths import below, split_paths
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails, ValidationError
@@ -183,16 +184,13 @@ class Validation:
 
     def _shown(self, detail: ErrorDetails) -> str:
         """The value at fault, unless it stands where secrets are, or holds some."""
-        *before, last = ("", *map(str, detail["loc"]))
-        nested: Any = {last: detail["input"]}
-        for part in reversed(before):
-            nested = {part: nested}
-        hidden = Redactor().value(nested, [f".{each}" for each in self.secrets])
-        for part in (*before, last):
-            if not isinstance(hidden, dict):
+        redactor, places = Redactor(), set(split_paths(self.secrets))
+        for part in map(str, detail["loc"]):
+            if redactor.value({part: ""}) != {part: ""}:
                 return MASK
-            hidden = hidden[part]
-        return shown(hidden)
+            # Pydantic names members of unions on the way, which are in no path: any part may be one.
+            places |= set(below(tuple(places), part))
+        return shown(redactor.value(detail["input"], map(join_path, places)))
 
 
 def _details(error: ValidationError) -> list[ErrorDetails]:

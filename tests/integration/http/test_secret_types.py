@@ -256,9 +256,10 @@ def python_says(plain: TaskQueue, ids: list[Any]) -> Iterator[str]:
 
 def test_what_a_refusal_quotes_is_no_secret(queue: Face, http: Client) -> None:
     @queue.plain.task(name="strict")
-    def strict(pin: Annotated[Secret[int], Field()], account: Camel) -> None: ...
+    def strict(pin: Annotated[Secret[int], Field()], account: Camel, either: Camel | int | None = None) -> None: ...
 
-    misfit = {"pin": "hunter2", "account": {"accessCode": ["hunter3"]}}
+    code = {"accessCode": ["hunter3"]}
+    misfit = {"pin": "hunter2", "account": code, "either": code}
     for body in ({"type": "strict", "payload": misfit}, {"type": "unknown", "payload": {"password": "hunter\0"}}):
         refused = http.post("/api/tasks", body)
         assert refused.status_code == 400
