@@ -19,7 +19,7 @@ LAYERS = {
     "storage": "storage",
     "engine": (
         "middleware submission twin waiting task_worker queue worker preview listing action manage doctor "
-        "fluent default testing"
+        "fluent default testing test_guard"
     ),
     "front": "http cli contrib pytest_plugin",
     "root": "__init__ __main__",

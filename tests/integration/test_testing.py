@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -134,13 +133,69 @@ def test_the_fixture_isolates_the_default_queue(tasklib_tasks: TestTasks) -> Non
     assert tasklib.get_task(task_id).result == {"value": "hello ada"}  # type: ignore[union-attr]
 
 
-def test_the_plugin_is_found_by_pytest_itself(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        def test_with_tasks(tasklib_tasks):
-            tasklib_tasks.queue.enqueue("job")
-            tasklib_tasks.assert_submitted("job")
-        """
-    )
-    pytester.runpytest_subprocess("-p", "no:randomly").assert_outcomes(passed=1)
-    assert Path(pytester.path).exists()
+PROGRAM = """
+import os
+import tasklib
+from tasklib import TaskQueue
+
+queue = TaskQueue("sqlite:///real.db")
+tasklib.init()
+
+def settings_queue():
+    return TaskQueue(os.environ["DATABASE_URL"])
+"""
+FORGETFUL = """
+import pytest, tasklib
+from tasklib import Config, ConfigurationError, TaskQueue
+from tasklib.testing import isolated
+import program
+
+@pytest.mark.parametrize("make", [lambda: program.queue, tasklib.default_queue, TaskQueue, program.settings_queue])
+async def test_forgot_the_fixture(make):
+    queue = make()
+    with pytest.raises(ConfigurationError, match="program's own database .*tasklib_tasks .* isolate_queue"):
+        queue.enqueue("job")
+    with pytest.raises(ConfigurationError, match="program's own database"):
+        await queue.aenqueue("job")
+    with pytest.raises(ConfigurationError, match="program's own database"):
+        queue.migrate()
+    queue.close()
+
+def test_with_the_fixture(isolate_queue, tasklib_tasks):
+    isolate_queue(program.queue)
+    program.queue.enqueue("job")
+    tasklib.default_queue().enqueue("job")
+    tasklib_tasks.assert_submitted("job", times=1)
+
+def test_with_a_database_of_its_own(tmp_path, monkeypatch):
+    with TaskQueue(f"sqlite:///{tmp_path}/own.db") as queue:
+        queue.enqueue("job")
+    monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path}/other.db")
+    with TaskQueue() as queue:
+        queue.enqueue("job")
+"""
+MARKED = """
+import pytest, program
+
+@pytest.mark.tasklib_database
+def test_means_it():
+    program.queue.enqueue("job")
+"""
+
+
+def test_a_test_that_forgot_the_fixture_never_reaches_the_program_s_own_database(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the program has its queue from; a test that is marked does, and with `allow` all of them do."""
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///shared.db")
+    monkeypatch.delenv("TASKLIB_DATABASE_URL", raising=False)
+    pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
+    pytester.makepyfile(program=PROGRAM, test_forgetful=FORGETFUL, test_marked=MARKED)
+
+    pytester.runpytest_subprocess("-p", "no:randomly").assert_outcomes(passed=7)
+    assert not (pytester.path / "shared.db").exists()
+    with TaskQueue(f"sqlite:///{pytester.path}/real.db") as real:
+        assert real.count() == 1  # of the test that means it
+
+    allowed = ("-o", "tasklib_database=allow", "-k", "forgot")
+    pytester.runpytest_subprocess("-p", "no:randomly", *allowed).assert_outcomes(failed=4, deselected=3)

@@ -14,6 +14,7 @@ from tasklib.schedule import Plan
 from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations.attempts import Retries
+from tasklib.test_guard import guarded
 
 Hook = Callable[..., Any]
 HeaderSource = Callable[[], Mapping[str, Any]]
@@ -36,7 +37,7 @@ class QueueBase:
         self.declared_schedules: list[Plan] = []
         self.before_close: list[Callable[[], Awaitable[None]]] = []
         """Ends what goes on in the background of an event loop: it would open connections anew."""
-        self._database = connect(self.config)
+        self._database = guarded(connect(self.config), self.config, given=database is not None)
 
     @property
     def database(self) -> Database:
