@@ -29,7 +29,8 @@ INTRODUCTION = f"""\
 else in {" or ".join(f"`{v}`" for v in URL_VARIABLES)},
 else on `{DEFAULT_URL}`. Every command takes `--json` for [one JSON document](json.md) instead of text, and `--help`.
 Colours and progress bars are for terminals only, colours not if `NO_COLOR` is set. `--install-completion` teaches your
-shell to complete commands, options and values.
+shell to complete commands, options and values. An id may be shortened to what only one task has: its beginning, its
+end, or both as tables print it on a terminal, `0199f1e2..9a3c1f`.
 
 ## Exit codes
 

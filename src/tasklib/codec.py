@@ -315,6 +315,12 @@ def _opened(value: Any, path: Path) -> Any:
             return {field.name: getattr(value, field.name) for field in fields(value)}
         return _core().to_jsonable_python(value)
     except Exception as error:
+        if isinstance(value, bytes | bytearray):
+            raise _Refused(
+                path,
+                f"bytes cannot be written as JSON (got {shown(value)}, which is not UTF-8 text); pass "
+                "base64.b64encode(data).decode() and decode it in the task, or store them elsewhere and pass where",
+            ) from error
         got = f"got {shown(value)}: {_first_line(error)}"
         raise _Refused(path, f"{type(value).__name__} cannot be written as JSON ({got})") from error
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from tasklib.errors import TaskNotFound
+from tasklib.errors import ConfigurationError, TaskNotFound
 from tasklib.preview import preview, without_unknown_secrets
 from tasklib.queue import Id, TaskQueue, require_id
 from tasklib.redaction import Redactor
+from tasklib.short_id import readings
 from tasklib.storage.database import Database
 from tasklib.storage.operations import lists, tasks
 from tasklib.storage.operations.actions import STEP
@@ -77,6 +79,22 @@ class Lists:
         return Page(shown, shown[-1].id if shown and len(found) > limit else None)
 
     apage = page.twin
+
+    @operation
+    def find_id(self, text: str) -> Operation[UUID]:
+        """The id that a text gives in full or in a short form; TaskNotFound, or an error if several tasks fit."""
+        with suppress(ValueError):
+            return UUID(text)
+        for reading in readings(text):
+            found = yield from tasks.find_ids(reading)
+            if len(found) > 1:
+                several = ", ".join(map(str, found[:3])) + (" and more" if len(found) > 3 else "")
+                raise ConfigurationError(f"several tasks have an id like {text!r}: {several}; give more of it")
+            if found:
+                return found[0]
+        raise TaskNotFound(text)
+
+    afind_id = find_id.twin
 
     @operation
     def listing(

@@ -21,6 +21,16 @@ MAX_AT_ONCE = 1000
 """Ticks that `misfire="all"` makes up for in one transaction."""
 UNIQUE_KEY_PREFIX = "schedule:"
 """How the unique keys begin by which schedules with `overlap="skip"` keep to one task at a time."""
+NICKNAMES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+"""What cron calls the most usual ones."""
 LOOKS_BACK = tuple(timedelta(days=days) for days in (1 / 1440, 1 / 24, 1, 31, 366, 36_600))
 
 
@@ -31,7 +41,7 @@ class Plan:
     name: str
     task: str
     cron: str | None = None
-    """Five fields, or six with seconds first."""
+    """Five fields, six with seconds first, or a name such as `@daily`."""
     every: float | None = None
     """Seconds between runs, counted from `starts_at` or from when the schedule was made."""
     tz: str = "UTC"
@@ -258,14 +268,15 @@ def _cron_ticks(plan: Plan, after: datetime) -> Iterator[datetime]:
     assert plan.cron is not None
     local = after.astimezone(zone(plan.tz))
     try:
-        for tick in CronSim(plan.cron, local):
+        for tick in CronSim(NICKNAMES.get(plan.cron.strip().lower(), plan.cron), local):
             yield tick.astimezone(UTC)
     except OverflowError:
         return  # after the last year that there is
     except (CronSimError, AttributeError) as error:
         raise ConfigurationError(
             f"schedule {plan.name!r}: {plan.cron!r} is no cron expression ({error}); it has five fields "
-            "(minute hour day month weekday), for example '0 9 * * mon-fri', or six with seconds first"
+            "(minute hour day month weekday), for example '0 9 * * mon-fri', or six with seconds first, "
+            f"or is one of {', '.join(NICKNAMES)}"
         ) from error
 
 

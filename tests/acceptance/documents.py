@@ -2,6 +2,7 @@
 
 <!-- example: not run, because … -->
 <!-- example: runs until stopped -->
+<!-- example: file app.py -->
 ```python
 """
 
@@ -14,6 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 NOT_RUN = "not run, because "
 RUNS_UNTIL_STOPPED = "runs until stopped"
+FILE = "file "
+"""Before the name of the file in which a reader puts the block, after what is there already."""
 
 _FENCE = re.compile(r"^(`{3,})(\w*)\s*$")
 _COMMENT = re.compile(r"^<!-- (example|sql): (.+) -->$")

@@ -189,6 +189,24 @@ def test_help_shows_the_real_options_with_their_defaults() -> None:
 def print_nothing() -> None: ...
 
 
+# Values that JSON has no form for
+
+
+def test_bytes_that_are_not_text_are_refused_with_the_remedy(queue: TaskQueue) -> None:
+    @queue.task
+    def keep(data: bytes) -> None: ...
+
+    @queue.task
+    def keep_anything(data): ...  # type: ignore[no-untyped-def]
+
+    for submit in (keep.submit, keep_anything.submit, lambda data: queue.enqueue("by name", {"data": data})):
+        with pytest.raises(
+            InvalidArguments, match=r"'data': .*not UTF-8 text.*; pass base64\.b64encode\(data\)\.decode"
+        ):
+            submit(b"\xff\x00")
+    assert queue.count() == 0
+
+
 # Two functions of one name
 
 NOTIFY = """

@@ -18,6 +18,7 @@ import pytest
 
 from tasklib.codec import dumps
 from tasklib.lifecycle import Ending
+from tasklib.short_id import readings
 from tasklib.storage.operations import attempts, controls, lists, tasks, workers
 from tasklib.storage.operations.attempts import Completion, Position
 from tasklib.storage.statement import Operation, Statement, load_sql
@@ -98,6 +99,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "find_live_keys": Statement("find_live_keys", {"keys": dumps(keys)}),
         "replace_task": Statement("replace_task", {"batch": dumps([tasks._columns(new[0])]), "now": None}),
         "get_task": lambda: tasks.get_task(ids[0]),
+        "find_ids": lambda: tasks.find_ids(readings(f"{waiting[0][:34]}..{waiting[0][-4:]}")[0]),
         "watch_task": lambda: tasks.watch_task(ids[0]),
         "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"]), "now": None}),
         "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting), "now": None}),
@@ -213,6 +215,7 @@ SINGLE = {
     "insert_tasks",
     "replace_task",
     "get_task",
+    "find_ids",
     "watch_task",
     "last_position",
 }

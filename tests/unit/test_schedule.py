@@ -33,6 +33,26 @@ def test_cron_runs_at_local_time() -> None:
     assert mornings.first_run(NOW) == at("2026-11-16 09:00", "Europe/Paris")
 
 
+@pytest.mark.parametrize(
+    "name, fields",
+    [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@Weekly", "0 0 * * sun"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+        ("@midnight", "0 0 * * *"),
+    ],
+)
+def test_cron_by_its_usual_names(name: str, fields: str) -> None:
+    named, spelled = plan(cron=name, tz="Europe/Paris"), plan(cron=fields, tz="Europe/Paris")
+    assert named.upcoming(named.first_run(NOW)) == spelled.upcoming(spelled.first_run(NOW))
+    assert named.cron == name
+    with pytest.raises(ConfigurationError, match=r"'@reboot' is no cron expression .*@hourly, @daily"):
+        plan(cron="@reboot")
+
+
 def test_cron_with_seconds() -> None:
     assert plan(cron="*/10 * * * * *").first_run(NOW + timedelta(seconds=1)) == NOW + timedelta(seconds=10)
 

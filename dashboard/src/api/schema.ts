@@ -1260,7 +1260,10 @@ export interface components {
             concurrencyKey?: string | null;
             /** Expiresat */
             expiresAt?: string | null;
-            /** Maxattempts */
+            /**
+             * Maxattempts
+             * @description Attempts in all. 3 unless the type declares otherwise, as for everything submitted by name; task.submit() in Python makes 4, three retries after the first.
+             */
             maxAttempts?: number | null;
             /**
              * Onconflict

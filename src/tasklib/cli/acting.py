@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 from tasklib.cli import parse
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exits import CommandFailed, Exit
+from tasklib.cli.names import each_name
 from tasklib.cli.options import DryRun, Selection, one_of
 
 if TYPE_CHECKING:
@@ -91,7 +93,8 @@ def priority(
     if selection.all_matching == bool(selection.ids):
         raise CommandFailed("which tasks? Give either their ids, or --all-matching with options", Exit.USAGE)
     if selection.ids:
-        count = len([cli.manage.queue.set_priority(task_id, number) for task_id in selection.ids])
+        ids = [cli.manage.find_id(task_id) for task_id in selection.ids]
+        count = len([cli.manage.queue.set_priority(task_id, number) for task_id in ids])
     else:
         count = _prioritize_matching(cli, number, selection)
     verb = "Would get" if selection.dry_run else "Got"
@@ -126,16 +129,24 @@ def cleanup(
             autocompletion=one_of("completed", "failed", "cancelled", "buried"),
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", "-n", metavar="NAME", help="Only tasks of this name.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", "-n", metavar="NAME", help="Only tasks of this name, or of names like 'call*'."),
+    ] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Delete tasks that ended long ago.
 
     It takes a few at a time, so that nobody has to wait for it.
     """
-    clean_up = partial(
-        cli.manage.cleanup, parse.duration_or_moment(older_than), _ended(state or ["completed"]), name=name
-    )
+    from tasklib.task import TaskFilter
+
+    age, ended = parse.duration_or_moment(older_than), _ended(state or ["completed"])
+    names = [None] if name is None else [each.name for each in each_name(cli.manage, TaskFilter(name=name))]
+
+    def clean_up(told: Callable[[int], None] | None = None, *, dry_run: bool = False) -> int:
+        return sum(cli.manage.cleanup(age, ended, name=each, dry_run=dry_run, told=told) for each in names)
+
     if dry_run:
         count = clean_up(dry_run=True)
     else:
@@ -189,7 +200,7 @@ def _act_on_each(cli: Cli, action: Action, ids: list[str]) -> None:
     refused: list[dict[str, str]] = []
     for task_id in ids:
         try:
-            done.append(cli.manage.act(action, task_id))
+            done.append(cli.manage.act(action, cli.manage.find_id(task_id)))
         except StorageError:
             raise
         except TaskLibError as error:
@@ -207,13 +218,14 @@ def _act_on_each(cli: Cli, action: Action, ids: list[str]) -> None:
 
 
 def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, dry_run: bool) -> None:
-    matching = cli.manage.act_on_matching(action, which, dry_run=True)
+    filters = each_name(cli.manage, which)
+    matching = sum(cli.manage.act_on_matching(action, each, dry_run=True) for each in filters)
     if matching and not dry_run and not yes and not cli.out.confirm(f"{action.capitalize()} {counted(matching)}?"):
         raise CommandFailed("nothing was changed")
     count = matching
     if matching and not dry_run:
         with cli.out.progress(f"{DOING[action]} tasks", matching) as told:
-            count = cli.manage.act_on_matching(action, which, told=told)
+            count = _in_turn(filters, lambda each, told: cli.manage.act_on_matching(action, each, told=told), told)
 
     def say() -> None:
         if not matching:
@@ -227,14 +239,26 @@ def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, 
 def _prioritize_matching(cli: Cli, number: int, selection: Selection) -> int:
     from tasklib.action import Action
 
-    prioritize = partial(cli.manage.act_on_matching, Action.PRIORITIZE, selection.filter, priority=number)
-    count = prioritize(dry_run=True)
+    filters = each_name(cli.manage, selection.filter)
+    prioritize = partial(cli.manage.act_on_matching, Action.PRIORITIZE, priority=number)
+    count = sum(prioritize(each, dry_run=True) for each in filters)
     if selection.dry_run or not count:
         return count
     if not selection.yes and not cli.out.confirm(f"Give {counted(count)} priority {number}?"):
         raise CommandFailed("nothing was changed")
     with cli.out.progress("Prioritizing tasks", count) as told:
-        return prioritize(told=told)
+        return _in_turn(filters, lambda each, told: prioritize(each, told=told), told)
+
+
+def _in_turn(
+    filters: Sequence[TaskFilter], act: Callable[[TaskFilter, Callable[[int], None]], int], told: Callable[[int], None]
+) -> int:
+    """Act on the tasks of one filter after the other; the sum."""
+    total = 0
+    for each in filters:
+        before = total
+        total += act(each, lambda done, before=before: told(before + done))  # type: ignore[misc]
+    return total
 
 
 def _said(action: Action, task: Task) -> str:

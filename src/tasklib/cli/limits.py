@@ -1,4 +1,4 @@
-"""What may start over all workers: rate-limit, concurrency-limit and key-limit."""
+"""What may start over all workers: limits shows them; rate-limit, concurrency-limit and key-limit set them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ Count = Annotated[
     int | None,
     typer.Argument(metavar="N", min=0, help="Tasks at once; 0 is unlimited.", show_default=False),
 ]
+
+
+@command(app, "limits", group=GROUP, examples="tasklib limits\ntasklib limits --json")
+def limits(cli: Cli) -> None:
+    """Show every limit: of rate, of tasks at once, and of concurrency keys.
+
+    They hold over all workers. Set them with rate-limit, concurrency-limit and key-limit.
+    """
+    _say_limits(cli)
 
 
 @command(

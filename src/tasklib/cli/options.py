@@ -41,7 +41,9 @@ States = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option("--name", "-n", metavar="NAME", help="Tasks of this name.", rich_help_panel=FILTERS),
+    typer.Option(
+        "--name", "-n", metavar="NAME", help="Tasks of this name, or of names like 'call*'.", rich_help_panel=FILTERS
+    ),
 ]
 Tags = Annotated[
     list[str] | None,
@@ -73,9 +75,9 @@ LogLevel = Annotated[
 class Selection:
     """Which tasks to act on: by id, or all that fit; and how careful to be."""
 
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", show_default=False, help="Tasks by their ids.")] = (
-        None
-    )
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", show_default=False, help="Tasks by their ids, in full or short.")
+    ] = None
     all_matching: Annotated[
         bool,
         typer.Option("--all-matching", help="Every task that fits the options below.", rich_help_panel=FILTERS),

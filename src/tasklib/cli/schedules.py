@@ -47,7 +47,10 @@ class Added:
     ] = None
     task: Annotated[str | None, typer.Option(metavar="NAME", help="The task to run.", rich_help_panel=ADD)] = None
     cron: Annotated[
-        str | None, typer.Option(metavar="CRON", help="When: minute hour day month weekday.", rich_help_panel=ADD)
+        str | None,
+        typer.Option(
+            metavar="CRON", help="When: minute hour day month weekday, or @daily and the like.", rich_help_panel=ADD
+        ),
     ] = None
     every: Annotated[str | None, typer.Option(metavar="TIME", help="How often: 30s, 15m, 1d.", rich_help_panel=ADD)] = (
         None

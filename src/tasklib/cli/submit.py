@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -10,6 +12,7 @@ import typer
 from tasklib.cli import parse
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exits import CommandFailed, Exit
+from tasklib.cli.output import shortened
 from tasklib.cli.submit_options import FromFile, How, Waiting, What
 
 if TYPE_CHECKING:
@@ -18,6 +21,15 @@ if TYPE_CHECKING:
 GROUP = "Tasks"
 
 app = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No live worker knows the task's name."""
+
+    text: str
+    live: bool
+    """Whether there is a worker at all."""
 
 
 @command(
@@ -42,7 +54,7 @@ def submit(cli: Cli, what: What, how: How, waiting: Waiting, source: FromFile) -
     """
     if what.name is not None and "=" in what.name:
         raise CommandFailed(f"the task's name comes first, as in: tasklib submit NAME {what.name}", Exit.USAGE)
-    options = how.options()
+    options = how.options(waits=waiting.waits)
     if what.app_module is not None:
         _use_tasks_of(cli, what.app_module)
     if source.file is None:
@@ -66,19 +78,37 @@ def _submit_one(cli: Cli, what: What, options: dict[str, Any], waiting: Waiting,
     if dry_run:
         raise CommandFailed("--dry-run goes with --file", Exit.USAGE)
     task_id = cli.manage.queue.enqueue(what.name, what.read_payload(), **options)
-    if waiting.wait or waiting.wait_timeout is not None:
-        _wait(cli, what.name, task_id, waiting.wait_timeout)
+    unknown = _unknown(cli, what.name)
+    if waiting.waits:
+        _wait(cli, what.name, task_id, waiting.wait_timeout, unknown)
     else:
         _say_submitted(cli, what.name, task_id)
+        if unknown and unknown.live:
+            cli.out.note(unknown.text)
 
 
 def _submit_file(cli: Cli, file: str, source: FromFile, what: What, options: dict[str, Any], waiting: Waiting) -> None:
     from tasklib.cli.bulk import submit_file
 
-    if what.arguments or what.payload is not None or waiting.wait:
+    if what.arguments or what.payload is not None or waiting.waits:
         raise CommandFailed("--file does not go with arguments, --payload or --wait", Exit.USAGE)
     kind, first = source.file_format, source.from_line
     submit_file(cli, file, name=what.name, options=options, kind=kind, from_line=first, dry_run=source.dry_run)
+
+
+def _unknown(cli: Cli, name: str) -> Unknown | None:
+    """What to tell the person if no live worker knows the name: a slip of the pen, or a worker yet to be started."""
+    live = [worker for worker in cli.manage.queue.workers() if worker.alive]
+    known = sorted({each for worker in live for each in worker.names})
+    if name in known:
+        return None
+    if not live:
+        return Unknown(
+            f"no worker is alive, so nobody runs {name} yet; start one: tasklib worker app.tasks", live=False
+        )
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"they know {shortened(', '.join(known) or 'none', 200)}"
+    return Unknown(f"no live worker knows {name}, so it waits until one does; {hint}", live=True)
 
 
 def _say_submitted(cli: Cli, name: str, task_id: TaskId) -> None:
@@ -93,13 +123,20 @@ def _say_submitted(cli: Cli, name: str, task_id: TaskId) -> None:
     cli.out.answer({"id": task_id, "name": name, "created": task_id.created}, say)
 
 
-def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None) -> None:
+def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None, unknown: Unknown | None) -> None:
+    """Without an end to the waiting the person hears at once that it may be in vain, else when it was."""
     from tasklib.cli.views import show_task
+    from tasklib.errors import WaitTimeout
 
     seconds = None if timeout is None else parse.duration(timeout).total_seconds()
     if sys.stderr.isatty():
         cli.out.note(f"waiting for {name} {task_id}; Ctrl-C stops waiting, not the task")
-    task: Task = cli.manage.redactor.task(cli.manage.queue.wait(task_id, seconds))
+    if unknown and seconds is None:
+        cli.out.note(unknown.text)
+    try:
+        task: Task = cli.manage.redactor.task(cli.manage.queue.wait(task_id, seconds))
+    except WaitTimeout as error:
+        raise CommandFailed(f"{error}; {unknown.text}" if unknown else str(error), Exit.TIMEOUT) from error
     data = {"id": task_id, "name": name, "created": task_id.created, "task": task}
     cli.out.answer(data, lambda: show_task(cli.out, task, cli.now()))
     if task.state != "completed":

@@ -74,12 +74,18 @@ class How:
     max_attempts: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Attempts in all.  [default: 3]", rich_help_panel=OPTIONS, show_default=False
+            min=1,
+            metavar="N",
+            help="Attempts in all.  [default: 3, as for every task submitted by name and over HTTP; "
+            "what the task declares, with --app; from Python, task.submit(): 4, three retries after the first]",
+            rich_help_panel=OPTIONS,
+            show_default=False,
         ),
     ] = None
-    timeout: Annotated[
+    task_timeout: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long an attempt may take.", rich_help_panel=OPTIONS)
     ] = None
+    timeout: Annotated[str | None, typer.Option(metavar="TIME", hidden=True)] = None
     unique_key: Annotated[
         str | None,
         typer.Option(metavar="KEY", help="At most one unfinished task of the name has it.", rich_help_panel=OPTIONS),
@@ -106,19 +112,32 @@ class How:
         ),
     ] = None
 
-    def options(self) -> dict[str, Any]:
+    def options(self, *, waits: bool) -> dict[str, Any]:
         """Those that were given, as `enqueue` takes them."""
+        timeout = self._timeout(waits=waits)
         options = {
             "priority": self.priority,
             "delay_seconds": None if self.delay is None else parse.duration(self.delay),
             "run_at": None if self.run_at is None else parse.moment(self.run_at),
             "max_attempts": self.max_attempts,
-            "timeout_seconds": None if self.timeout is None else parse.duration(self.timeout).total_seconds(),
+            "timeout_seconds": None if timeout is None else parse.duration(timeout).total_seconds(),
             "unique_key": self.unique_key,
             "on_conflict": self.on_conflict,
             "tags": parse.pairs(self.tag or (), "tag") or None,
         }
         return {key: value for key, value in options.items() if value is not None}
+
+    def _timeout(self, *, waits: bool) -> str | None:
+        """How long an attempt may take; --timeout says it too, where it cannot be taken for the time to wait."""
+        if self.timeout is None:
+            return self.task_timeout
+        if waits or self.task_timeout is not None:
+            raise CommandFailed(
+                "--timeout could mean two things here: write --task-timeout for how long an attempt may take, "
+                "or --wait-timeout for how long this command waits",
+                Exit.USAGE,
+            )
+        return self.timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +147,14 @@ class Waiting:
     wait: Annotated[
         bool, typer.Option("--wait", "-w", help="Wait for its end and show it; exit 1 if it did not complete.")
     ] = False
-    wait_timeout: Annotated[str | None, typer.Option(metavar="TIME", help="Wait no longer; exit 5.")] = None
+    wait_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Wait, and no longer than this; exit 5. The task goes on.")
+    ] = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it was asked for, by either option."""
+        return self.wait or self.wait_timeout is not None
 
 
 @dataclass(frozen=True, slots=True)

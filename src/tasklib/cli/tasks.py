@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tasklib.cli.command import Cli, command
+from tasklib.cli.names import page_of
 from tasklib.cli.options import Name, Search, States, Tags, task_filter
 
 GROUP = "Tasks"
@@ -14,7 +15,7 @@ SUBMIT_ONE = "Submit one: tasklib submit send_email to=ada@example.com"
 
 app = typer.Typer()
 
-TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]
+TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id, or so much of it that it is the only one.")]
 
 
 @command(
@@ -23,6 +24,7 @@ TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]
     group=GROUP,
     examples="""
     tasklib list --state failed --state buried
+    tasklib list --name 'send_*'
     tasklib list --name send_email --tag batch=daily --search ada@example.com
     tasklib list --limit 20 --before 0199f1e2-7c3a-7000-8000-000000000000
     """,
@@ -40,7 +42,7 @@ def list_tasks(
 ) -> None:
     """List tasks, newest first."""
     which = task_filter(state, name, tag, search)
-    page = cli.manage.page(which, limit=limit, before=before)
+    page = page_of(cli.manage, which, limit, None if before is None else str(cli.manage.find_id(before)))
 
     def say() -> None:
         from tasklib.cli.views import show_tasks
@@ -58,10 +60,15 @@ def list_tasks(
     cli.out.answer(page, say)
 
 
-@command(app, "show", group=GROUP, examples="tasklib show 0199f1e2-7c3a-7000-8000-000000000000")
+@command(
+    app,
+    "show",
+    group=GROUP,
+    examples="tasklib show 0199f1e2-7c3a-7000-8000-000000000000\ntasklib show 0199f1e2..9a3c1f",
+)
 def show(cli: Cli, task_id: TaskId) -> None:
     """Show everything about one task: input, attempts, result and error."""
-    task = cli.manage.get(task_id)
+    task = cli.manage.get(cli.manage.find_id(task_id))
 
     def say() -> None:
         from tasklib.cli.views import show_task
@@ -74,7 +81,7 @@ def show(cli: Cli, task_id: TaskId) -> None:
 @command(app, "explain", group=GROUP, examples="tasklib explain 0199f1e2-7c3a-7000-8000-000000000000")
 def explain(cli: Cli, task_id: TaskId) -> None:
     """Say why a task is not running, and what to do about it."""
-    explanation = cli.manage.explain(task_id)
+    explanation = cli.manage.explain(cli.manage.find_id(task_id))
 
     def say() -> None:
         from tasklib.cli.views import show_explanation

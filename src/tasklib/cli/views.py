@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -11,6 +12,7 @@ from tasklib.cli import times
 from tasklib.cli.output import Cell, Column, Output, shortened
 from tasklib.explain import Explanation
 from tasklib.lifecycle import phase_of
+from tasklib.short_id import shorten
 from tasklib.storage.operations.attempts import summary
 from tasklib.task import Attempt, Task, TaskState
 
@@ -34,9 +36,12 @@ def show_tasks(out: Output, tasks: Sequence[Task], now: datetime) -> None:
     wide = out.width >= WIDE
     columns = [Column("ID"), Column("NAME", fluid=True), Column("STATE"), Column("TRY", right=True), Column("WHEN")]
     rows: list[list[str | Cell]] = []
+    short = Counter(shorten(task.id) for task in tasks) if out.is_terminal else Counter[str]()
     for task in tasks:
         state = standing(task, now)
-        row: list[str | Cell] = [str(task.id), task.name, Cell(state, STYLES[state]), tries(task), when(task, now)]
+        # On a terminal so much of the id that every command finds the task; programs get all of it.
+        shown = shorten(task.id) if short[shorten(task.id)] == 1 else str(task.id)
+        row: list[str | Cell] = [shown, task.name, Cell(state, STYLES[state]), tries(task), when(task, now)]
         rows.append([*row, Cell(about(task), "dim")] if wide else row)
     out.table([*columns, Column("ABOUT", fluid=True)] if wide else columns, rows)
 

@@ -41,7 +41,13 @@ class Repeat(Input):
 class CreateOptions(Input):
     """How the task is to be run."""
 
-    max_attempts: Annotated[Whole, Field(ge=1)] | None = None
+    max_attempts: Annotated[
+        Annotated[Whole, Field(ge=1)] | None,
+        Field(
+            description="Attempts in all. 3 unless the type declares otherwise, as for everything submitted by name; "
+            "task.submit() in Python makes 4, three retries after the first."
+        ),
+    ] = None
     run_after: Moment | None = None
     priority: Whole | None = None
     tags: Tags | None = None

@@ -32,6 +32,11 @@ def test_a_rate_limit_is_set_shown_and_lifted(tasklib: CommandLine, queue: TaskQ
     assert tasklib.ok("rate-limit").startswith("No limits. Set one:")
     assert tasklib.ok("rate-limit", "10", "send_email") == "Tasks named send_email: at most 10 started per second\n"
     assert queue.get_rate_limit("send_email") == 10
+    tasklib.ok("key-limit", "3", "tenant-7")
+    every = "Tasks named send_email: at most 10 started per second\nTasks of key tenant-7: at most 3 running at once\n"
+    assert tasklib.ok("limits") == every
+    assert set(tasklib.json("limits")) == {"limits", "key_limits"}
+    tasklib.ok("key-limit", "default", "tenant-7")
     (limit,) = tasklib.json("rate-limit")["limits"]
     assert (limit["name"], limit["rate"]) == ("send_email", 10)
     tasklib.ok("rate-limit", "0", "send_email")

@@ -62,7 +62,18 @@ def test_the_payload_may_be_any_json_from_anywhere(tasklib: CommandLine, queue: 
 
 
 def test_options_say_how_it_shall_run(tasklib: CommandLine, queue: TaskQueue) -> None:
-    options = ["--priority", "-5", "--delay", "1h30m", "--max-attempts", "7", "--timeout", "2m", "--unique-key", "k"]
+    options = [
+        "--priority",
+        "-5",
+        "--delay",
+        "1h30m",
+        "--max-attempts",
+        "7",
+        "--task-timeout",
+        "2m",
+        "--unique-key",
+        "k",
+    ]
     tasklib.ok("submit", "job", *options, "--tag", "batch=daily", "--tag", "size=5")
 
     (task,) = queue.list()

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tasklib.codec import dumps
 from tasklib.errors import PermissionDenied, UniqueConflict
+from tasklib.short_id import ShortId
 from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
 from tasklib.storage.statement import BEGIN, DuplicateKey, Operation, Row, Statement
 from tasklib.task import POSITION_DIGITS, NewTask, Task, TaskBatch, TaskId, TaskIds, TaskState
@@ -78,6 +79,12 @@ def get_task(task_id: UUID) -> Operation[Task | None]:
     """The task with this id, or None."""
     rows = yield Statement("get_task", {"id": str(task_id)})
     return task_from_row(rows[0]) if rows else None
+
+
+def find_ids(short: ShortId) -> Operation[list[UUID]]:
+    """The ids that a short form fits, a few at most."""
+    rows = yield Statement("find_ids", {"low": str(short.low), "high": str(short.high), "end": short.end})
+    return [UUID(str(row["id"])) for row in rows]
 
 
 def watch_task(task_id: UUID) -> Operation[Task | None]:

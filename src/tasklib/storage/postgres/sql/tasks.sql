@@ -160,6 +160,14 @@ RETURNING t.id;
 -- One task by its id.
 SELECT {columns} FROM {schema}.tasks AS t WHERE t.id = :id::uuid;
 
+-- name: find_ids
+-- The ids between two that end so; a few, because more than one is too many.
+SELECT t.id
+FROM {schema}.tasks AS t
+WHERE t.id BETWEEN :low::uuid AND :high::uuid
+  AND right(replace(t.id::text, '-', ''), length(:end::text)) = :end::text
+LIMIT 4;
+
 -- name: list_tasks
 -- Tasks matching the filter, newest first, from before a position on.
 -- plan: custom

@@ -156,6 +156,14 @@ RETURNING tasks.id;
 -- One task by its id.
 SELECT {columns} FROM tasks AS t WHERE t.id = :id;
 
+-- name: find_ids
+-- The ids between two that end so; a few, because more than one is too many.
+SELECT t.id
+FROM tasks AS t
+WHERE t.id BETWEEN :low AND :high
+  AND (:end = '' OR substr(replace(t.id, '-', ''), -length(:end)) = :end)
+LIMIT 4;
+
 -- name: list_tasks
 -- Tasks matching the filter, newest first, from before a position on.
 SELECT {listed_columns}

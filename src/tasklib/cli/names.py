@@ -1,0 +1,37 @@
+"""Tasks by name, or by a pattern of names: `call*`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasklib.listing import Page
+    from tasklib.manage import Manage
+    from tasklib.task import TaskFilter
+
+
+def is_pattern(name: str | None) -> bool:
+    """Whether it may stand for several names."""
+    return name is not None and any(mark in name for mark in "*?[")
+
+
+def each_name(manage: Manage, which: TaskFilter) -> list[TaskFilter]:
+    """The filter itself, or one for each name that its pattern fits; a task that is named so comes first."""
+    if which.name is None or not is_pattern(which.name):
+        return [which]
+    known = manage.queue.stats().by_name
+    if which.name in known:
+        return [which]
+    return [replace(which, name=name) for name in sorted(known) if fnmatchcase(name, which.name)]
+
+
+def page_of(manage: Manage, which: TaskFilter, limit: int, before: str | None) -> Page:
+    """A page of the tasks of all these names, newest first."""
+    from tasklib.listing import Page
+
+    pages = [manage.page(each, limit=limit, before=before) for each in each_name(manage, which)]
+    found = sorted((task for page in pages for task in page.tasks), key=lambda task: task.seq, reverse=True)
+    more = len(found) > limit or any(page.next for page in pages)
+    return Page(tuple(found[:limit]), found[:limit][-1].id if more else None)
