@@ -99,7 +99,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "find_live_keys": Statement("find_live_keys", {"keys": dumps(keys)}),
         "replace_task": Statement("replace_task", {"batch": dumps([tasks._columns(new[0])]), "now": None}),
         "get_task": lambda: tasks.get_task(ids[0]),
-        "find_ids": lambda: tasks.find_ids(readings(f"{waiting[0][:34]}..{waiting[0][-4:]}")[0]),
+        "find_ids": lambda: tasks.find_ids(readings(f"{waiting[0][:35]}..{waiting[0][-1]}")[0]),
         "watch_task": lambda: tasks.watch_task(ids[0]),
         "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"]), "now": None}),
         "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting), "now": None}),
