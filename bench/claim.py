@@ -21,8 +21,9 @@ from bench.server import cpu_seconds, durable_server, fresh_schema
 from tasklib.storage.drive import run_blocking, steps
 from tasklib.storage.operations.attempts import Completion, claim_tasks, complete_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
-from tasklib.storage.postgres.database import SESSION, _execute
 from tasklib.storage.postgres.dialect import PostgresDialect, translate
+from tasklib.storage.postgres.sending import execute
+from tasklib.storage.postgres.session import SESSION
 from tasklib.storage.statement import Operation, T
 from tools.postgres import Server
 
@@ -117,7 +118,7 @@ class Drain:
     instance: UUID = field(default_factory=uuid4)
 
     def run(self, operation: Operation[T]) -> T:
-        return run_blocking(steps(operation, translate), lambda s: _execute(self.connection, self.dialect, s))
+        return run_blocking(steps(operation, translate), lambda s: execute(self.connection, self.dialect, s))
 
     def register(self) -> None:
         self.run(register_worker(Registration(self.instance, WORKER_ID, "here", 1, 60.0, 1, ()), None))
@@ -156,7 +157,7 @@ def measure(
             connection.execute(statement.encode())
         connection.execute(LOAD, {"types": types, "tasks": tasks, "payload": payload})
         connection.execute("ANALYZE tasks")
-        connection.execute(SESSION.encode())
+        connection.execute(SESSION)
         drain = Drain(connection, PostgresDialect(SCHEMA))
         if design.claim_sets:
             text = drain.dialect.pyformat["claim_tasks"]

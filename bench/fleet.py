@@ -26,8 +26,9 @@ from tasklib import Config
 from tasklib.storage.drive import run_awaiting, steps
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import Completion, claim_tasks, complete_tasks
-from tasklib.storage.postgres.database import SESSION, _execute_async
 from tasklib.storage.postgres.dialect import PostgresDialect, translate
+from tasklib.storage.postgres.sending import execute_async
+from tasklib.storage.postgres.session import SESSION
 from tasklib.storage.statement import Operation, T
 from tasklib.worker.claimer import FLEET_LOOKS, IDLE_FOR_SECONDS
 from tools.postgres import Server
@@ -62,7 +63,7 @@ class SimulatedWorker:
     async def connect(self) -> None:
         """Register."""
         self._connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=1)
-        await self._connection.execute(SESSION.encode())
+        await self._connection.execute(SESSION)
         who = workers.Registration(self._instance, f"worker-{self._instance}", "here", 1, 600.0, 1, (NAME,))
         await self._run(workers.register_worker(who, None))
 
@@ -136,7 +137,7 @@ class SimulatedWorker:
 
     async def _run(self, operation: Operation[T]) -> T:
         todo = steps(operation, translate)
-        return await run_awaiting(todo, lambda s: _execute_async(self._connection, self._dialect, s))
+        return await run_awaiting(todo, lambda s: execute_async(self._connection, self._dialect, s))
 
 
 async def measure(server: Server, url: str, count: int, rate: int, seconds: float) -> dict[str, float]:

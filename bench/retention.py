@@ -25,8 +25,8 @@ from bench.report import middle, show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config, TaskQueue
 from tasklib.retention import parse_retention
-from tasklib.storage.postgres.database import SESSION
 from tasklib.storage.postgres.dialect import PostgresDialect
+from tasklib.storage.postgres.session import SESSION
 from tasklib.worker.janitor import Janitor
 from tools.postgres import Server
 
@@ -133,7 +133,7 @@ def measure(server: Server, *, tasks: int, old: int, seconds: float) -> list[tup
         try:
             connection.execute(OLD, (old,))
             connection.execute("ANALYZE tasks")
-            connection.execute(SESSION.encode())
+            connection.execute(SESSION)
             bench = Bench(server, connection, Drain(connection, PostgresDialect(SCHEMA)), removal, tasks)
             bench.drain.register()
             bench.stretch(removing=False)

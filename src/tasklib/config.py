@@ -14,7 +14,7 @@ from tasklib.redaction import redact_url as redact_url
 from tasklib.retention import is_retention
 from tasklib.retry import RETRY_CAP_SECONDS, Backoff
 
-SCHEMES = ("postgresql", "postgres", "sqlite")
+_KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -84,9 +84,11 @@ class Config:
     busy_timeout_seconds: float = _seconds(10.0)
     max_payload_bytes: int = _bytes(1 << 20)
     max_result_bytes: int = _bytes(1 << 20)
-    prepare_statements: bool = _flag(True)
+    prepare_statements: bool | None = _setting(
+        None, lambda v: isinstance(v, bool), "true, false, or None to prepare where sessions last"
+    )
     listen_url: str | None = _setting(
-        None, lambda v: isinstance(v, str) and v.startswith("postgres"), "a PostgreSQL URL, or None"
+        None, lambda v: isinstance(v, str) and v.lower().startswith("postgres"), "a PostgreSQL URL, or None"
     )
 
     retention: str = _setting(
@@ -101,6 +103,8 @@ class Config:
             if isinstance(getattr(self, entry.name), _Unset):
                 _set(self, entry.name, _from_environment(entry))
             _check(entry, getattr(self, entry.name))
+        if self.listen_url is not None:
+            _set(self, "listen_url", _plain_url(self.listen_url)[0])
         if self.heartbeat_interval_seconds > self.worker_timeout_seconds / 2:
             _set(self, "heartbeat_interval_seconds", self.worker_timeout_seconds / 4)
 
@@ -145,23 +149,32 @@ class Config:
             )
         if not isinstance(url, str):
             raise ConfigurationError(f"database_url must be a string, got {url!r}")
-        parts = _split(url)
-        if parts.scheme not in SCHEMES:
-            raise ConfigurationError(
-                f"database_url must start with postgresql:// or sqlite:///, got {redact_url(url)!r}"
-            )
-        url = parts.scheme + url[len(parts.scheme) :]
-        query = _query(parts)
-        schema = query.pop("schema", None)
+        url, schema = _plain_url(url)
         if schema is not None:
-            if parts.scheme == "sqlite":
+            if url.startswith("sqlite"):
                 raise ConfigurationError(
                     "SQLite has no schemas: remove ?schema= from the database_url, or use another file"
                 )
-            # libpq reads %20 as a space, but + as a plus.
-            url = url.partition("?")[0] + ("?" + urlencode(query, quote_via=quote) if query else "")
             _set(self, "db_schema", _given(self.db_schema) or schema)
         _set(self, "database_url", url)
+
+
+def _plain_url(url: str) -> tuple[str, str | None]:
+    """The URL as libpq and SQLite take it, and the schema it named, which they would refuse.
+
+    SQLAlchemy writes a driver into the scheme, as in `postgresql+psycopg://`; the database is the same.
+    """
+    parts = _split(url)
+    scheme = _KINDS.get(parts.scheme.partition("+")[0])
+    if scheme is None:
+        raise ConfigurationError(f"database_url must start with postgresql:// or sqlite:///, got {redact_url(url)!r}")
+    plain = scheme + url[len(parts.scheme) :]
+    query = _query(parts)
+    schema = query.pop("schema", None)
+    if schema is not None:
+        # libpq reads %20 as a space, but + as a plus.
+        plain = plain.partition("?")[0] + ("?" + urlencode(query, quote_via=quote) if query else "")
+    return plain, schema
 
 
 def environment_names() -> Mapping[str, str]:
@@ -209,7 +222,7 @@ def _from_environment(entry: Field[Any]) -> Any:
         return _default(entry)
     kind = str(entry.type)
     try:
-        if kind == "bool":
+        if kind.startswith("bool"):
             return _FLAGS[text.strip().lower()]
         if kind == "int":
             return int(text)

@@ -24,6 +24,7 @@
     │       ├── SchemaMissing
     │       ├── SchemaOutdated
     │       ├── SchemaTooNew
+    │       ├── SchemaMismatch
     │       └── ForeignTable
     └── ExecutionError              written into a task's `error`, seldom raised at a caller
         ├── TaskTimeout             ran past timeout_seconds
@@ -216,6 +217,10 @@ class SchemaOutdated(SchemaError):
 
 class SchemaTooNew(SchemaError):
     """The tables were made for a newer tasklib that this version must not write to."""
+
+
+class SchemaMismatch(SchemaError):
+    """The tables were made by other migrations of the same numbers; nothing was changed."""
 
 
 class ForeignTable(SchemaError):

@@ -37,6 +37,23 @@ forks.submit()
 ready()
 queue.process_batch()
 """
+ENDING_CHILD = """
+import logging, os
+from tasklib import TaskQueue
+queue = TaskQueue(sys.argv[1])
+with queue.database.transaction() as before:
+    connection = before.connection
+ready()
+queue.enqueue("parent")
+if (child := os.fork()) == 0:
+    queue.enqueue("child")
+    sys.exit()
+status = os.waitpid(child, 0)[1]
+with queue.database.transaction() as after:
+    is_the_same = sys.argv[1].startswith("sqlite") or after.connection is connection
+    after.connection.execute("SELECT 1")
+print(json.dumps([status, queue.count(), is_the_same]))
+"""
 
 
 class Children:
@@ -145,18 +162,24 @@ def test_a_child_that_leaves_the_transaction_it_was_forked_in_ends_nothing_of_it
 
 
 @pytest.mark.parametrize("kind", ["fork", "forkserver"])
-def test_a_task_with_a_process_pool_of_its_own_stops_nobodys_records(queue: TaskQueue, kind: str):
+def test_a_task_with_a_process_pool_of_its_own_stops_nobodys_records(queue: TaskQueue, sqlite_url: str, kind: str):
     @queue.task
     def crunch() -> int:
         with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(kind)) as pool:
-            numbers = list(pool.map(abs, range(-3, 0)))
+            numbers = list(pool.map(submit_from_child, [sqlite_url] * 3))
             queue.enqueue("while the pool lives")
             return sum(numbers)
 
     task_id = crunch.submit()
     queue.process_batch()
 
-    assert queue.get(task_id).result == {"value": 6}
+    assert queue.get(task_id).result == {"value": 3}
+    assert queue.count(name="by a child") == 3
+
+
+def submit_from_child(url: str) -> int:
+    with TaskQueue(url) as queue:
+        return int(queue.enqueue("by a child").created)
 
 
 def test_a_killed_writer_leaves_no_lock_to_its_children(queue: TaskQueue, sqlite_url: str):
@@ -205,3 +228,10 @@ def test_forks_beside_a_busy_writer_stop_neither_it_nor_their_children(
     assert codes == [0] * forks
     assert queue.count(name="by a child") == forks
     assert queue.count(name="busy") == len(written) > 0
+
+
+@pytest.mark.backends("sqlite-file", "postgres-newest")
+def test_a_child_that_ends_as_programs_do_leaves_its_parents_connections_alone(database_url: str):
+    with programs(ENDING_CHILD, [[database_url]]) as (program,):
+        program.go_on()
+        assert program.value() == [0, 2, True]

@@ -25,10 +25,11 @@ pytestmark = [
 ]
 
 
+@pytest.mark.parametrize("declared", [{}, {"prepare_statements": False}], ids=["undeclared", "declared"])
 def test_work_goes_on_through_the_pooler_while_workers_are_killed(
-    pgbouncer_url: str, newest_postgres_url: str, start_fleet: StartFleet
+    pgbouncer_url: str, newest_postgres_url: str, start_fleet: StartFleet, declared: dict[str, bool]
 ):
-    fleet, queue = start_fleet(pgbouncer_url, prepare_statements=False, listen_url=direct(newest_postgres_url))
+    fleet, queue = start_fleet(pgbouncer_url, listen_url=direct(newest_postgres_url), **declared)
     audit = Audit(newest_postgres_url)
     fleet.start("--concurrency", "8", processes=2)
     producer = Producer(queue, 1000)
@@ -78,5 +79,6 @@ def test_the_doctor_knows_it(pgbouncer_url: str, newest_postgres_url: str):
 
     with TaskQueue(newest_postgres_url) as queue:
         queue.migrate()
-    assert found() == {"pooler-prepared", "pooler-listen"}
+    assert found() == {"pooler-listen"}
+    assert found(prepare_statements=True) == {"pooler-prepared", "pooler-listen"}
     assert found(prepare_statements=False, listen_url=direct(newest_postgres_url)) == set()

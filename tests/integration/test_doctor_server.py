@@ -126,7 +126,8 @@ def test_a_wrong_clock_removes_nothing_before_its_time(queue: Face, an_hour_ahea
 
 def test_a_pooler_in_transaction_mode(newest_postgres_url: str, pooled_url: str) -> None:
     assert found_behind(newest_postgres_url) == {}
-    found = found_behind(pooled_url)
+    assert set(found_behind(pooled_url)) == {"pooler-listen"}
+    found = found_behind(pooled_url, prepare_statements=True)
     assert set(found) == {"pooler-prepared", "pooler-listen"}
     assert "TASKLIB_PREPARE_STATEMENTS=false" in found["pooler-prepared"].remedy
     assert "TASKLIB_LISTEN_URL=" in found["pooler-listen"].remedy

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit, urlunsplit
+
 import psycopg
 
 from tasklib import TaskQueue
-from tasklib.storage.postgres.database import SESSION
+from tasklib.storage.postgres.session import SESSION
 from tests.fixtures.backends import libpq_url
+from tools.postgres.starting import free_port
 
 
 async def test_what_came_back_last_is_lent_again(newest_postgres_url: str) -> None:
@@ -25,10 +28,19 @@ async def test_what_came_back_last_is_lent_again(newest_postgres_url: str) -> No
         assert {await backend() for _ in range(5)} == {last}
 
 
+def test_a_host_of_several_that_does_not_answer_is_passed_over(newest_postgres_url: str) -> None:
+    parts = urlsplit(newest_postgres_url)
+    netloc = f"postgres@127.0.0.1:{free_port()},127.0.0.1:{parts.port}"
+    query = parts.query + "&target_session_attrs=read-write"
+    with TaskQueue(urlunsplit(parts._replace(scheme="postgresql+psycopg", netloc=netloc, query=query))) as queue:
+        task_id = queue.enqueue("job")
+        assert queue.get(task_id).state == "pending"
+
+
 def test_a_session_that_is_frozen_between_two_statements_is_ended_by_the_server(newest_postgres_url: str) -> None:
     """Whoever waits for its locks waits no longer than that; sessions lent to users end when they say so."""
     with psycopg.connect(libpq_url(newest_postgres_url), autocommit=True) as connection:
-        connection.execute(SESSION.encode())
+        connection.execute(SESSION)
         assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("30s",)
     with TaskQueue(newest_postgres_url) as queue, queue.database.transaction() as lent:
         assert lent.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)

@@ -10,17 +10,21 @@ import psycopg
 import pytest
 
 from tasklib import (
+    Config,
     ForeignTable,
+    SchemaMismatch,
     SchemaMissing,
     SchemaOutdated,
     SchemaTooNew,
     StorageError,
     TaskQueue,
 )
+from tasklib.cli.main import main
+from tasklib.doctor import examine
 from tasklib.storage import migrate
 from tasklib.storage.migrate import Migration
 from tests.fixtures.backends import libpq_url
-from tests.fixtures.processes import together
+from tests.fixtures.processes import ROOT, together
 from tests.fixtures.queues import open_queue
 
 ON_DISK = pytest.mark.backends("sqlite-file", "postgres")  # where one connection leaves something for the next
@@ -90,6 +94,13 @@ def test_migrate_works_with_auto_migrate_off(database_url: str):
         assert queue.enqueue("job").created
 
 
+async def test_migrating_has_an_awaiting_form(database_url: str):
+    async with TaskQueue(database_url) as queue:
+        assert (await queue.amigrate())[0].startswith("0001_")
+        assert await queue.amigrate() == []
+        assert await queue.acount() == 0
+
+
 def test_migrating_again_does_nothing(database_url: str):
     with open_queue(database_url) as queue:
         applied = queue.plain.migrate()
@@ -142,6 +153,44 @@ def test_a_schema_too_new_is_refused_and_left_alone(database_url: str, raw: Any)
                 use()
 
     assert raw.execute("SELECT count(*) FROM tasks").fetchone()[0] == 1
+
+
+@ON_DISK
+@pytest.mark.parametrize("made", ["by other files", "before checksums"])
+def test_tables_made_by_other_migrations_are_refused_and_left_alone(
+    database_url: str, raw: Any, made: str, capsys: pytest.CaptureFixture[str]
+):
+    with TaskQueue(database_url) as queue:
+        queue.enqueue("job")
+    if made == "by other files":
+        raw.execute("UPDATE tasklib_migrations SET checksum = 'other' WHERE version = 1")
+    else:
+        raw.execute("ALTER TABLE tasklib_migrations DROP COLUMN checksum")
+
+    with TaskQueue(database_url) as queue:
+        for use in (queue.count, queue.migrate, lambda: queue.enqueue("job")):
+            with pytest.raises(SchemaMismatch, match=r"0001_\w+.*nothing was changed.*start over"):
+                use()
+    assert raw.execute("SELECT count(*) FROM tasks").fetchone()[0] == 1
+    for command, code in (("migrate", 3), ("doctor", 1)):
+        assert main([command, "--database-url", database_url]) == code
+        said = capsys.readouterr()
+        assert "made by another tasklib" in said.out + said.err
+    (found,) = examine(Config(database_url=database_url))
+    assert (found.code, "start over" in found.remedy) == ("schema-mismatch", True)
+
+
+def test_what_the_docs_print_removes_what_is_ours_and_nothing_else(newest_postgres_url: str):
+    page = (ROOT / "docs" / "production" / "migrations-and-schemas.md").read_text()
+    with TaskQueue(newest_postgres_url) as queue:
+        queue.enqueue("job")
+    with psycopg.connect(libpq_url(newest_postgres_url), autocommit=True) as connection:
+        connection.execute("CREATE TABLE theirs (id integer)")
+        connection.execute(page.partition("```sql\n")[2].partition("```")[0].encode())
+        assert tables(connection) == {"theirs"}
+
+    with TaskQueue(newest_postgres_url) as queue:
+        assert queue.count() == 0
 
 
 @ON_DISK

@@ -14,9 +14,10 @@ from psycopg import ClientCursor
 from tasklib.storage.drive import run_blocking, steps
 from tasklib.storage.operations.attempts import Position, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
-from tasklib.storage.postgres.database import SESSION, _execute
 from tasklib.storage.postgres.dialect import PostgresDialect, translate
 from tasklib.storage.postgres.schema import ensure_schema
+from tasklib.storage.postgres.sending import execute
+from tasklib.storage.postgres.session import SESSION
 from tasklib.storage.statement import PARAMETER, Operation, Statement, T
 from tests.fixtures.backends import libpq_url
 from tests.plans.crowd import KINDS, POSTGRES
@@ -81,13 +82,13 @@ class PostgresTable:
         self.schema = f"{given}_{number}" if number else given
         base = urlsplit(libpq_url(url))._replace(query="").geturl()
         options = f"-csearch_path={self.schema} -cclient_min_messages=error"
-        self.connection = psycopg.connect(base, autocommit=True, options=options, prepare_threshold=None)
+        self.connection = psycopg.connect(base, autocommit=True, options=options, prepare_threshold=1_000_000)
         self.dialect = PostgresDialect(self.schema)
         ensure_schema(self.connection, self.dialect, migrate=True)
         self.execute("ALTER TABLE tasks SET (autovacuum_enabled = off)")
         # A million rows in the log would prove nothing and take twice the time.
         self.execute("ALTER TABLE tasks SET UNLOGGED")
-        self.execute(SESSION)
+        self.connection.execute(SESSION)
         self.instance = self.register()
         self._prepared: set[str] = set()
 
@@ -101,7 +102,7 @@ class PostgresTable:
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation as the library does."""
-        return run_blocking(steps(operation, translate), lambda s: _execute(self.connection, self.dialect, s))
+        return run_blocking(steps(operation, translate), lambda s: execute(self.connection, self.dialect, s))
 
     def register(self) -> UUID:
         instance = uuid4()

@@ -80,13 +80,13 @@ def test_a_claim_that_goes_on_does_not_walk_past_what_was_claimed(table: Postgre
 
 async def test_a_drain_sends_few_statements(newest_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: Counter[str] = Counter()
-    execute = postgres_database._execute_async
+    execute = postgres_database.execute_async
 
     async def counting(connection: Any, dialect: Any, statement: Statement) -> Any:
         sent[statement.name] += 1
         return await execute(connection, dialect, statement)
 
-    monkeypatch.setattr(postgres_database, "_execute_async", counting)
+    monkeypatch.setattr(postgres_database, "execute_async", counting)
     async with TaskQueue(Config(database_url=newest_postgres_url)) as queue:
 
         @queue.task

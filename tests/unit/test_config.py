@@ -134,10 +134,23 @@ def test_a_value_that_cannot_work_is_refused_by_name(name: str, value: Any):
         Config(database_url=URL, **{name: value})
 
 
-@pytest.mark.parametrize("url", ["mysql://localhost/app", "tasks.db", "postgresql+psycopg://localhost/app"])
+@pytest.mark.parametrize("url", ["mysql://localhost/app", "tasks.db", "mysql+asyncmy://localhost/app"])
 def test_another_kind_of_database_is_refused(url: str):
     with pytest.raises(ConfigurationError, match=r"must start with postgresql:// or sqlite:///"):
         Config(database_url=url)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql+psycopg", "postgresql+asyncpg", "PostgreSQL+psycopg2"])
+def test_postgresql_may_be_written_as_other_libraries_do(scheme: str):
+    config = Config(
+        database_url=f"{scheme}://me:pw@one:5432,two:5433/app?target_session_attrs=read-write&schema=jobs",
+        listen_url=f"{scheme}://localhost/app?schema=jobs",
+    )
+
+    plain = "postgresql://me:pw@one:5432,two:5433/app?target_session_attrs=read-write"
+    assert (config.database_url, config.db_schema) == (plain, "jobs")
+    assert config.listen_url == "postgresql://localhost/app"
+    assert Config(database_url="sqlite+aiosqlite:///tasks.db").database_url == "sqlite:///tasks.db"
 
 
 def test_a_url_that_cannot_be_parsed_is_a_configuration_error():

@@ -19,7 +19,7 @@ PUBLIC = """
 Abort Attempt Backoff ClaimLost Config ConfigurationError DatabaseBusy DatabaseFull DatabaseReplaced
 DatabaseUnavailable Explanation ForeignTable InvalidArguments InvalidPayload InvalidTaskId InvalidTransition LogLine
 ManualClock Middleware NotInitialized PermissionDenied Plan QueueStats Reason Resource ResultError Retry Schedule
-SchemaError SchemaMissing
+SchemaError SchemaMismatch SchemaMissing
 SchemaOutdated SchemaTooNew Snooze StorageError Task TaskContext TaskDefinitionError TaskId TaskIds TaskLibError
 TaskNotFound TaskNotRegistered TaskQueue TaskState TaskTimeout TaskWorker UniqueConflict WaitTimeout WorkerInfo
 WorkerLost WorkerState WorkerStuck __version__ current_context default_queue get_registered_tasks get_task has_error

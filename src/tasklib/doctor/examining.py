@@ -10,7 +10,7 @@ from tasklib.config import Config, redact_url
 from tasklib.doctor.finding import Fault, Finding, Patience
 from tasklib.doctor.judging import judge
 from tasklib.doctor.looking import look
-from tasklib.errors import ForeignTable, SchemaError, SchemaTooNew, StorageError
+from tasklib.errors import ForeignTable, SchemaError, SchemaMismatch, SchemaTooNew, StorageError
 from tasklib.queue import TaskQueue
 from tasklib.storage.sqlite.database import OLDEST, SqliteDatabase
 from tasklib.storage.sqlite.files import find_replaced, has_write_ahead_log
@@ -27,6 +27,8 @@ def examine(config: Config, patience: Patience | None = None, *, clock: Clock | 
             return [replaced]
         try:
             seen = queue.database.run(lambda: look(queue.database.dialect, queue.clock.now()))
+        except SchemaMismatch as error:
+            return [Finding(Fault.SCHEMA_MISMATCH, str(error), "use the tasklib that made the tables, or start over")]
         except SchemaError as error:
             return [Finding(Fault.SCHEMA_BEHIND, str(error), _remedy_of(error))]
         except StorageError as error:
@@ -81,7 +83,7 @@ def _judge_way(config: Config) -> Iterator[Finding]:
         return
     where = f"{redact_url(config.database_url)} is a pooler in transaction mode, such as PgBouncer"
     if config.prepare_statements:
-        text = f"{where}: prepared statements get lost there, and what is set for a session reaches other programs"
+        text = f"{where}, and prepare_statements is on: what is prepared or set in a session there reaches others"
         yield Finding(Fault.POOLER_PREPARED, text, "TASKLIB_PREPARE_STATEMENTS=false, or prepare_statements=False")
     listening = config.listen_url
     if listening is None or lends_sessions(listening, config.connect_timeout_seconds):

@@ -13,6 +13,7 @@ class Fault(StrEnum):
     NOT_WAL = "not-wal"
     REPLACED_FILE = "replaced-file"
     SCHEMA_BEHIND = "schema-behind"
+    SCHEMA_MISMATCH = "schema-mismatch"
     POOLER_PREPARED = "pooler-prepared"
     POOLER_LISTEN = "pooler-listen"
     DEAD_WORKER = "dead-worker"

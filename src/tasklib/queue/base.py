@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from typing import Any, Self
@@ -61,6 +62,10 @@ class QueueBase:
     def migrate(self) -> list[str]:
         """Bring the database's tables up to date; returns the names of the migrations applied."""
         return self.database.migrate()
+
+    async def amigrate(self) -> list[str]:
+        """The same without blocking the event loop."""
+        return await asyncio.to_thread(self.database.migrate)
 
     def close(self) -> None:
         """Close every connection; the queue opens new ones if it is used again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from tasklib.errors import SchemaTooNew
+from tasklib.errors import SchemaMismatch, SchemaTooNew
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,21 @@ class Migration:
     text: str
     min_compatible: int
     """The oldest code, named by its newest migration, that works on the schema after this one."""
+
+    @property
+    def checksum(self) -> str:
+        """What the file does, in short: other comments or line breaks are the same migration."""
+        code = " ".join(re.sub(r"--[^\n]*", "", self.text).split())
+        return hashlib.sha256(code.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a database has noted of a migration that made its tables."""
+
+    min_compatible: int
+    checksum: str | None
+    """None if it was noted before checksums were."""
 
 
 @cache
@@ -56,14 +72,25 @@ def parts(dialect: str) -> tuple[Part, ...]:
     )
 
 
-def missing(dialect: str, applied: Mapping[int, int]) -> Sequence[Migration]:
-    """The migrations to apply, given {version: min_compatible} of the schema's; a schema too new is an error."""
+def missing(dialect: str, applied: Mapping[int, Applied], where: str, start_over: str) -> Sequence[Migration]:
+    """The migrations to apply, given those that the schema has; one too new, or made by other files, is an error.
+
+    `where` names the place of the tables, `start_over` says how to make them anew there.
+    """
     known = migrations(dialect)
     newest = known[-1].version
-    needs = max((compatible for version, compatible in applied.items() if version > newest), default=0)
+    needs = max((each.min_compatible for version, each in applied.items() if version > newest), default=0)
     if needs > newest:
         raise SchemaTooNew(
             f"the database has schema {max(applied)}, made by a newer tasklib; this tasklib knows schema {newest} and "
             f"must not write to it; upgrade tasklib (nothing was changed)"
+        )
+    others = [
+        each.name for each in known if each.version in applied and applied[each.version].checksum != each.checksum
+    ]
+    if others:
+        raise SchemaMismatch(
+            f"the tables in {where} were made by another tasklib, whose migrations of the same number differ "
+            f"({', '.join(others)}); nothing was changed; use the tasklib that made them, or {start_over}"
         )
     return [migration for migration in known if migration.version not in applied]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, finalize
 
 import psycopg
-from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor, ClientCursor, Connection, Cursor, IsolationLevel
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.pq import TransactionStatus
-from psycopg.rows import dict_row, tuple_row
+from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from tasklib.config import Config, redact_url
@@ -23,32 +22,25 @@ from tasklib.errors import ContextError, DatabaseBusy, DatabaseUnavailable, Task
 from tasklib.redaction import redact_url_error
 from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.drive import run_awaiting, run_blocking, steps
+from tasklib.storage.forking import notice_forks
 from tasklib.storage.postgres.cancellable import CancellablePool
 from tasklib.storage.postgres.dialect import PostgresDialect, is_conflict, translate
 from tasklib.storage.postgres.grants import Duty, grants
 from tasklib.storage.postgres.listener import PostgresListener
 from tasklib.storage.postgres.patience import RECONNECT_SECONDS, AsyncLent, Lent
 from tasklib.storage.postgres.schema import current_schema, ensure_schema
-from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Operation, Row, Statement, T
+from tasklib.storage.postgres.sending import execute, execute_async
+from tasklib.storage.postgres.session import SessionSetup
+from tasklib.storage.statement import Operation, T
 
 if TYPE_CHECKING:
     from tasklib.storage.enlist import Enlisted
 
 CONFLICT_TRIES = 5
-SESSION = (
-    # Our statements are planned once and run often; compiling them, or planning them anew each time, costs more than
-    # running them.  A plan made while the table was empty is kept when it is full, and to such a plan reading all of
-    # the table looks cheap: so an index is used wherever one fits, and in its order.  A default isolation chosen for
-    # the application is not for the queue's own statements.  And a process that is frozen between two of them does not
-    # keep its locks from the others for longer than it takes to declare it dead.
-    "SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; "
-    "SET default_transaction_isolation = 'read committed'; SET idle_in_transaction_session_timeout = '30s'"
-)
 CLOSED = "the queue was closed while it was used; close it last"
 Purpose: TypeAlias = Literal["queue", "lending"]
 """What a pool is for: our own short operations, or transactions lent to users' code, which may hold all of theirs for
 long and must not keep heartbeats, renewals and requests to cancel from getting one."""
-KEYWORDS = {BEGIN.name: "BEGIN", COMMIT.name: "COMMIT", ROLLBACK.name: "ROLLBACK"}
 
 
 class PostgresDatabase:
@@ -59,12 +51,14 @@ class PostgresDatabase:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._options = _connection_options(config)
+        self._setup = SessionSetup(config)
         self._lock = threading.Lock()
         self._ready: PostgresDialect | None = None
         self._pools: dict[Purpose, ConnectionPool[Connection[Any]]] = {}
         self._loop_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Purpose, _LoopPool]] = WeakKeyDictionary()
         self._listener: PostgresListener | None = None
-        self._process = os.getpid()
+        self._closings: list[finalize[..., PostgresDatabase]] = []
+        notice_forks(self)
 
     def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation on a connection of the blocking pool."""
@@ -73,7 +67,7 @@ class PostgresDatabase:
             try:
                 with Lent(self._blocking_pool(), self._config.connect_timeout_seconds) as connection:
                     todo = steps(make(), translate)
-                    return run_blocking(todo, lambda s: _execute(connection, dialect, s))
+                    return run_blocking(todo, lambda s: execute(connection, dialect, s))
             except PoolTimeout as error:
                 raise self._explain(error) from error
             except PoolClosed as error:
@@ -94,7 +88,7 @@ class PostgresDatabase:
             try:
                 async with AsyncLent(await self._loop_pool(), self._config.connect_timeout_seconds) as connection:
                     todo = steps(make(), translate)
-                    return await run_awaiting(todo, lambda s: _execute_async(connection, dialect, s))
+                    return await run_awaiting(todo, lambda s: execute_async(connection, dialect, s))
             except PoolTimeout as error:
                 raise await asyncio.to_thread(self._explain, error) from error
             except PoolClosed as error:
@@ -159,7 +153,6 @@ class PostgresDatabase:
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Listen for notifications on a connection of its own."""
         dialect = self._ensure()
-        self._forget_parent()
         with self._lock:
             if self._listener is None:
                 self._listener = PostgresListener(self._connect_listener, dialect.channel)
@@ -222,13 +215,16 @@ class PostgresDatabase:
 
     def _connect(self) -> Connection[Any]:
         try:
-            return psycopg.connect(self._config.database_url, autocommit=True, **self._options)
+            return self._connect_to(self._config.database_url)
         except psycopg.Error as error:
             raise self._unreachable(error) from error
 
     def _connect_listener(self) -> Connection[Any]:
-        url = self._config.listen_url or self._config.database_url
-        return psycopg.connect(url, autocommit=True, **self._options)
+        return self._connect_to(self._config.listen_url or self._config.database_url)
+
+    def _connect_to(self, url: str) -> Connection[Any]:
+        """A connection for few statements, which are not worth preparing: a pooler may stand in between."""
+        return psycopg.connect(url, autocommit=True, prepare_threshold=None, **self._options)
 
     def _unreachable(self, error: Exception) -> DatabaseUnavailable:
         url = self._config.database_url
@@ -248,34 +244,33 @@ class PostgresDatabase:
             f"{self._config.connect_timeout_seconds:g} s; raise pool_size, or look for what holds them ({timeout})"
         )
 
-    def _forget_parent(self) -> None:
+    def forget_parent(self) -> None:
         """Connections do not survive a fork: a child makes its own, and leaves the parent's alone."""
-        if self._process != os.getpid():
-            self._lock, self._process = threading.Lock(), os.getpid()
-            self._pools, self._listener, self._loop_pools = {}, None, WeakKeyDictionary()
+        self._lock = threading.Lock()
+        for closing in self._closings:
+            closing.detach()  # at the child's end it would say goodbye to the server in its parent's name
+        self._closings, self._pools, self._listener, self._loop_pools = [], {}, None, WeakKeyDictionary()
 
     def _blocking_pool(self, purpose: Purpose = "queue") -> ConnectionPool[Connection[Any]]:
-        self._forget_parent()
         with self._lock:
             pool = self._pools.get(purpose)
             if pool is None:
                 pool = self._pools[purpose] = ConnectionPool(
                     self._config.database_url,
-                    configure=_configure if purpose == "queue" else _configure_lent,
+                    configure=self._setup.configure if purpose == "queue" else self._setup.configure_lent,
                     open=True,
                     **self._pool_options(purpose),
                 )
-                finalize(self, pool.close)
+                self._closings.append(finalize(self, pool.close))
             return pool
 
     async def _loop_pool(self, purpose: Purpose = "queue") -> AsyncConnectionPool[AsyncConnection[Any]]:
-        self._forget_parent()
         loop_pools = self._loop_pools.setdefault(asyncio.get_running_loop(), {})
         if purpose not in loop_pools:
             loop_pools[purpose] = _LoopPool(
                 CancellablePool(
                     self._config.database_url,
-                    configure=_configure_async if purpose == "queue" else _configure_lent_async,
+                    configure=self._setup.configure_async if purpose == "queue" else self._setup.configure_lent_async,
                     open=False,
                     **self._pool_options(purpose),
                 )
@@ -283,10 +278,8 @@ class PostgresDatabase:
         return await loop_pools[purpose].opened()
 
     def _pool_options(self, purpose: Purpose) -> dict[str, Any]:
-        # From the second time on: planning our larger statements takes longer than running them.
-        threshold = 1 if self._config.prepare_statements else None
         return {
-            "kwargs": {**self._options, "autocommit": True, "prepare_threshold": threshold},
+            "kwargs": {**self._options, "autocommit": True, "prepare_threshold": self._setup.prepare_threshold},
             "min_size": 1 if purpose == "queue" else 0,
             "max_size": self._config.pool_size,
             "timeout": self._config.connect_timeout_seconds,
@@ -383,55 +376,6 @@ class _LoopPool:
             yield
         finally:
             await self._pool.close()
-
-
-def _execute(connection: Connection[Any], dialect: PostgresDialect, statement: Statement) -> Sequence[Row]:
-    keyword = KEYWORDS.get(statement.name)
-    if keyword is not None:
-        connection.execute(keyword.encode(), prepare=False)
-        return ()
-    text, custom = dialect.encoded[statement.name]
-    cursor = ClientCursor(connection, row_factory=dict_row) if custom else connection.cursor(row_factory=dict_row)
-    cursor.execute(text, statement.params)
-    return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else ()
-
-
-async def _execute_async(
-    connection: AsyncConnection[Any], dialect: PostgresDialect, statement: Statement
-) -> Sequence[Row]:
-    keyword = KEYWORDS.get(statement.name)
-    if keyword is not None:
-        await connection.execute(keyword.encode(), prepare=False)
-        return ()
-    text, custom = dialect.encoded[statement.name]
-    cursor = AsyncClientCursor(connection, row_factory=dict_row) if custom else connection.cursor(row_factory=dict_row)
-    await cursor.execute(text, statement.params)
-    return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else ()
-
-
-def _configure(connection: Connection[Any]) -> None:
-    if _keeps_session(connection):
-        connection.execute(SESSION.encode(), prepare=False)
-
-
-async def _configure_async(connection: AsyncConnection[Any]) -> None:
-    if _keeps_session(connection):
-        await connection.execute(SESSION.encode(), prepare=False)
-
-
-def _keeps_session(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
-    """False behind a pooler that lends a session for one transaction: what we set there, others would inherit."""
-    return connection.prepare_threshold is not None
-
-
-def _configure_lent(connection: Connection[Any]) -> None:
-    # The user's statements are planned as the server's settings say.  But what renews the lease meanwhile changes the
-    # task's row, which in a stricter isolation the completion could not change any more.
-    connection.isolation_level = IsolationLevel.READ_COMMITTED
-
-
-async def _configure_lent_async(connection: AsyncConnection[Any]) -> None:
-    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
 
 
 def _connection_options(config: Config) -> dict[str, Any]:

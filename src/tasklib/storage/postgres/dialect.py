@@ -88,6 +88,10 @@ def explain(sqlstate: str | None, text: str) -> StorageError:
         # Connecting, resources, shutdown and I/O; the last two are timeouts that end the session.
         case code if code[:2] in ("08", "28", "53", "57", "58") or code in ("25P03", "25P04"):
             return _unavailable(text)
+        case "26000" | "42P05":  # invalid_sql_statement_name, duplicate_prepared_statement
+            return StorageError(
+                f"PostgreSQL says: {text}; a pooler on the way lends sessions, so set prepare_statements=False"
+            )
         case "23505":  # unique_violation
             return DuplicateKey(f"PostgreSQL refused the statement: {text}")
         case _:

@@ -10,7 +10,7 @@ from psycopg import errors as pg
 
 from tasklib.config import Config
 from tasklib.errors import ForeignTable, SchemaError, SchemaMissing, SchemaOutdated
-from tasklib.storage.migrate import Migration, missing
+from tasklib.storage.migrate import Applied, Migration, missing
 from tasklib.storage.postgres.dialect import PostgresDialect
 
 LOCK_KEY = 7281956340277
@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS {schema}.tasklib_migrations (
     version        integer     NOT NULL PRIMARY KEY,
     name           text        NOT NULL,
     min_compatible integer     NOT NULL,
+    checksum       text        NOT NULL DEFAULT '',
     applied_at     timestamptz NOT NULL DEFAULT now()
 )
 """
@@ -42,7 +43,13 @@ def current_schema(connection: Connection[Any], config: Config) -> str:
 def ensure_schema(connection: Connection[Any], dialect: PostgresDialect, *, migrate: bool) -> list[str]:
     """Check the schema, and with `migrate` bring it up to date; returns the names of the migrations applied."""
     applied = _applied(connection, dialect)
-    pending = missing("postgres", applied)
+    pending = missing(
+        "postgres",
+        applied,
+        f"schema {dialect.schema!r}",
+        "start over without their tasks: in another schema, such as ?schema=tasklib2 in the URL, or by removing them, "
+        "as docs/production/migrations-and-schemas.md shows",
+    )
     if not pending:
         return []
     if not migrate:
@@ -60,8 +67,8 @@ def ensure_schema(connection: Connection[Any], dialect: PostgresDialect, *, migr
         ) from error
 
 
-def _applied(connection: Connection[Any], dialect: PostgresDialect) -> Mapping[int, int]:
-    """{version: min_compatible} of what the schema has; a foreign table in our place is an error."""
+def _applied(connection: Connection[Any], dialect: PostgresDialect) -> Mapping[int, Applied]:
+    """What the schema has, by version; a foreign table in our place is an error."""
     # Read from the catalog itself: to_regclass answers from a cache that a session which has just waited for the lock
     # has not yet been told to forget, and would miss what the one before it created.
     found = connection.execute(
@@ -71,9 +78,12 @@ def _applied(connection: Connection[Any], dialect: PostgresDialect) -> Mapping[i
     ).fetchall()
     if ("tasklib_migrations",) in found:
         rows = connection.execute(
-            dialect.fill("SELECT version, min_compatible FROM {schema}.tasklib_migrations").encode()
+            # By way of the whole row: tables made before there were checksums have no such column.
+            dialect.fill(
+                "SELECT version, min_compatible, to_jsonb(m) ->> 'checksum' FROM {schema}.tasklib_migrations AS m"
+            ).encode()
         )
-        applied = dict(rows.fetchall())
+        applied = {version: Applied(*rest) for version, *rest in rows}
         if applied:
             return applied
     if ("tasks",) in found:
@@ -108,7 +118,15 @@ def _apply_locked(connection: Connection[Any], dialect: PostgresDialect, migrati
             connection.execute(dialect.fill("CREATE SCHEMA {schema}").encode())
         connection.execute(dialect.fill(CREATE_LEDGER).encode())
     connection.execute(dialect.fill(migration.text).encode(), prepare=False)
-    note = "INSERT INTO {schema}.tasklib_migrations (version, name, min_compatible) VALUES (:version, :name, :oldest)"
-    values = {"version": migration.version, "name": migration.name, "oldest": migration.min_compatible}
+    note = (
+        "INSERT INTO {schema}.tasklib_migrations (version, name, min_compatible, checksum)"
+        " VALUES (:version, :name, :oldest, :checksum)"
+    )
+    values = {
+        "version": migration.version,
+        "name": migration.name,
+        "oldest": migration.min_compatible,
+        "checksum": migration.checksum,
+    }
     connection.execute(dialect.fill_pyformat(note).encode(), values)
     return True

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tasklib.errors import ForeignTable, SchemaMissing, SchemaOutdated
-from tasklib.storage.migrate import Migration, missing
+from tasklib.storage.migrate import Applied, Migration, missing
 
 CREATE_LEDGER = """
 CREATE TABLE IF NOT EXISTS tasklib_migrations (
     version        INTEGER NOT NULL PRIMARY KEY,
     name           TEXT    NOT NULL,
     min_compatible INTEGER NOT NULL,
+    checksum       TEXT    NOT NULL DEFAULT '',
     applied_at     TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
 );
 """
@@ -21,7 +22,7 @@ CREATE TABLE IF NOT EXISTS tasklib_migrations (
 def needs_migration(connection: sqlite3.Connection, *, allowed: bool) -> bool:
     """Whether migrations are missing; if they are and are not allowed, that is an error."""
     applied = _applied(connection)
-    pending = missing("sqlite", applied)
+    pending = _missing(applied)
     if pending and not allowed:
         kind, state = (SchemaOutdated, "is outdated") if applied else (SchemaMissing, "has no tasklib tables")
         raise kind(
@@ -34,16 +35,23 @@ def needs_migration(connection: sqlite3.Connection, *, allowed: bool) -> bool:
 def migrate(connection: sqlite3.Connection) -> list[str]:
     """Apply what is missing, each migration as a whole; the caller holds the writer's turn."""
     applied = []
-    for migration in missing("sqlite", _applied(connection)):
+    for migration in _missing(_applied(connection)):
         _apply(connection, migration)
         applied.append(migration.name)
     return applied
 
 
-def _applied(connection: sqlite3.Connection) -> Mapping[int, int]:
+def _missing(applied: Mapping[int, Applied]) -> Sequence[Migration]:
+    return missing("sqlite", applied, "the SQLite file", "move the file away and start over without its tasks")
+
+
+def _applied(connection: sqlite3.Connection) -> Mapping[int, Applied]:
     names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "tasklib_migrations" in names:
-        return dict(connection.execute("SELECT version, min_compatible FROM tasklib_migrations").fetchall())
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(tasklib_migrations)")}
+        checksum = "checksum" if "checksum" in columns else "NULL"
+        rows = connection.execute(f"SELECT version, min_compatible, {checksum} FROM tasklib_migrations")  # noqa: S608
+        return {version: Applied(*rest) for version, *rest in rows}
     if "tasks" in names:
         raise ForeignTable(
             "the SQLite file already has a table `tasks` that is not tasklib's; it was not touched; "
@@ -57,8 +65,8 @@ def _apply(connection: sqlite3.Connection, migration: Migration) -> None:
     try:
         connection.executescript(f"BEGIN IMMEDIATE;\n{ledger}\n{migration.text}")
         connection.execute(
-            "INSERT INTO tasklib_migrations (version, name, min_compatible) VALUES (?, ?, ?)",
-            (migration.version, migration.name, migration.min_compatible),
+            "INSERT INTO tasklib_migrations (version, name, min_compatible, checksum) VALUES (?, ?, ?, ?)",
+            (migration.version, migration.name, migration.min_compatible, migration.checksum),
         )
         connection.execute("COMMIT")
     except sqlite3.Error:
