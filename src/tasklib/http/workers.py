@@ -35,7 +35,7 @@ from tasklib.http.service import Queue, redactor_of
 from tasklib.lifecycle import Ending
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import numbers, remote, workers
-from tasklib.storage.operations.attempts import Claimed
+from tasklib.storage.operations.attempts import Claimed, Retries
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.rows import ClaimedTask as Row
 from tasklib.storage.rows import number
@@ -211,7 +211,7 @@ class Caretaker:
                     lease_seconds=queue.config.lock_timeout_seconds,
                     now=queue.clock.now(),
                     taken=taken,
-                    retries=queue.retries,
+                    retries=Retries(queue.registry.retries(), queue.config.max_retries),
                 ),
                 repeatable=False,
             )

@@ -14,7 +14,6 @@ from tasklib.middleware import ErrorHook, Middleware
 from tasklib.schedule import Plan
 from tasklib.storage import connect
 from tasklib.storage.database import Database
-from tasklib.storage.operations.attempts import Retries
 from tasklib.test_guard import guarded
 
 Hook = Callable[..., Any]
@@ -44,11 +43,6 @@ class QueueBase:
     def database(self) -> Database:
         """Where the tasks are kept."""
         return self._database
-
-    @property
-    def retries(self) -> Retries:
-        """What holds for a row that does not say how often it is retried: the declaration, else the settings."""
-        return Retries(self.registry.retries(), self.config.max_retries)
 
     def through(self, database: Database) -> Self:
         """The same queue with another way into its database."""

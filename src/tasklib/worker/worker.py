@@ -18,6 +18,7 @@ from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, Task
 from tasklib.lifecycle import Ending
 from tasklib.retention import parse_retention
 from tasklib.storage.operations import workers
+from tasklib.storage.operations.attempts import Retries
 from tasklib.storage.operations.workers import Registration
 from tasklib.worker.attendant import LeaseKeeper
 from tasklib.worker.claimer import Claimer
@@ -350,7 +351,7 @@ class Worker:
             may_claim=lambda: guard.may_claim,
             notices=self._notices,
             fleet=lambda: recovery.fleet,
-            retries=lambda: self._queue.retries,
+            retries=lambda: Retries(self._queue.registry.retries(), self._queue.config.max_retries),
             now=self._queue.clock.now,
         )
 
