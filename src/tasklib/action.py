@@ -10,7 +10,6 @@ from typing import Final
 from uuid import UUID
 
 from tasklib.errors import ConfigurationError
-from tasklib.listing import required
 from tasklib.queue.arguments import check_priority
 from tasklib.storage.operations import actions
 from tasklib.storage.operations.actions import Told
@@ -47,9 +46,7 @@ def act_on_one(action: Action, task_id: UUID, priority: int | None, now: datetim
         case Action.PRIORITIZE:
             return (yield from actions.set_priority(task_id, _given(priority), now))
         case Action.DELETE:
-            task = yield from required(task_id)
-            yield from actions.delete_task(task_id)
-            return task
+            return (yield from actions.delete_task(task_id))
 
 
 def act_on_all(

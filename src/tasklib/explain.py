@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from tasklib.lifecycle import Phase, phase_of
 from tasklib.task import Task, WorkerInfo
@@ -83,6 +84,8 @@ class Evidence:
     ahead: int
     """Due tasks before it: of its key if it has one, else those of its workers' names that have none.  Names that are
     paused stand in nobody's way."""
+    running: Mapping[UUID, int] = field(default_factory=dict[UUID, int])
+    """How many tasks of its name each worker instance runs, where some worker limits them by itself."""
 
 
 def explain(seen: Evidence) -> Explanation:
@@ -115,7 +118,9 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
     bound = (*_key_full(seen.key), *(reason for limit in seen.limits for reason in _limited(limit)))
     yield from bound
     if able:
-        yield from _queued(seen, able, ready=not bound and not seen.pauses)
+        own = _own_limits(seen, able)
+        yield from own
+        yield from _queued(seen, able, ready=not bound and not own and not seen.pauses)
 
 
 def _not_due(task: Task, due: datetime, left: float) -> Reason:
@@ -181,6 +186,45 @@ def _key_full(seen: KeySeen | None) -> Iterator[Reason]:
     evidence = {"key": seen.key, "name": seen.name, "limit": seen.limit, "held_by": list(seen.holders)}
     command = f"tasklib key-limit N {seen.key}" + (f" --name {seen.name}" if seen.name else "")
     yield Reason("key_limit", text, evidence, f"wait for one of them to end, or raise the limit: {command}")
+
+
+def _own_limits(seen: Evidence, able: Sequence[WorkerInfo]) -> tuple[Reason, ...]:
+    """What workers allow themselves, if no worker that has a free slot may take the task."""
+    free = [worker for worker in able if worker.running < worker.concurrency]
+    full = {worker.worker_id: _own_count(seen, worker) for worker in free}
+    slow = {worker.worker_id: _own_rate(seen, worker) for worker in free}
+    if not free or not all(full[worker.worker_id] or slow[worker.worker_id] for worker in free):
+        return ()
+    reasons = [each for worker in free for each in (full[worker.worker_id], slow[worker.worker_id]) if each]
+    return tuple(reasons[:5])
+
+
+def _own_count(seen: Evidence, worker: WorkerInfo) -> Reason | None:
+    name, most = seen.task.name, worker.limits.get(seen.task.name, {}).get("max_running")
+    running = seen.running.get(worker.instance, 0)
+    if most is None or running < most:
+        return None
+    text = f"worker {worker.worker_id} runs {running}/{most:g} tasks named {name!r}, as many as it allows itself"
+    evidence = {"worker_id": worker.worker_id, "limit": int(most), "running": running}
+    remedy = "wait, add workers, or raise the worker's own limit: @task(max_concurrency=N), tq(...).set_worker_count(N)"
+    return Reason("worker_limit", text, evidence, remedy)
+
+
+def _own_rate(seen: Evidence, worker: WorkerInfo) -> Reason | None:
+    own = worker.limits.get(seen.task.name, {})
+    if "rate" not in own:
+        return None
+    rate = own["rate"]
+    age = max(0.0, (seen.now - worker.heartbeat_at).total_seconds())
+    tokens = min(max(1.0, rate), own.get("tokens", 0.0) + age * rate)
+    if tokens >= 1 and not seen.ahead:
+        return None
+    seconds = max(0.0, (1 - tokens) / rate)
+    what = f"{rate:g}/s tasks named {seen.task.name!r}"
+    text = f"worker {worker.worker_id} starts at most {what}, next slot in {_span(seconds)}"
+    evidence = {"worker_id": worker.worker_id, "rate": rate, "seconds": seconds}
+    remedy = "wait, add workers, or raise the worker's own limit: tq(...).set_rate_limit(N)"
+    return Reason("worker_rate_limit", text, evidence, remedy)
 
 
 def _some(holders: Sequence[str]) -> str:

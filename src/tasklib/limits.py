@@ -29,6 +29,11 @@ class TokenBucket:
         return int(self._tokens)
 
     @property
+    def tokens(self) -> float:
+        """What is left of the rate, in tasks; part of one too.  Changes nothing, so that any thread may ask."""
+        return min(self.capacity, self._tokens + (self._clock() - self._refilled) * self.rate)
+
+    @property
     def next_in(self) -> float:
         """Seconds until one more task may start; 0 if one may now."""
         self._refill()
@@ -80,6 +85,15 @@ class LocalLimits:
         for name, bucket in self._rates.items():
             caps[name] = min(bucket.available, caps.get(name, bucket.available))
         return caps
+
+    def told(self, defined: Mapping[str, int]) -> dict[str, dict[str, float]]:
+        """The limits by task name, as the worker tells them: `max_running`, `rate`, and the `tokens` it has left."""
+        told: dict[str, dict[str, float]] = {
+            name: {"max_running": count} for name, count in {**defined, **self._counts}.items()
+        }
+        for name, bucket in self._rates.items():
+            told.setdefault(name, {}).update(rate=bucket.rate, tokens=bucket.tokens)
+        return told
 
     def started(self, name: str) -> None:
         """Note that a task of the name was claimed."""

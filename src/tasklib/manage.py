@@ -115,7 +115,7 @@ class Manage(Lists):
             concurrency_key=task.concurrency_key,
         )
         new = with_secrets(new, marked)
-        return (yield from tasks.submit_tasks([new], self.queue.clock.now()))[0]
+        return (yield from tasks.submit_once(new, self.queue.clock.now()))
 
     aresubmit = resubmit.twin
 

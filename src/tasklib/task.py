@@ -313,6 +313,8 @@ class WorkerInfo:
     """Threads that never came back from tasks that were out of time."""
     retention: str = ""
     """By which rules it removes finished tasks; empty: it keeps them."""
+    limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    """The limits that it keeps by itself, by task name, as of its last heartbeat: `max_running`, `rate`, `tokens`."""
 
 
 @dataclass(frozen=True, slots=True)

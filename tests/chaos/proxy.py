@@ -1,4 +1,7 @@
-"""A TCP proxy that can refuse and cut connections, or stop forwarding without closing anything, as networks do."""
+"""A TCP proxy that can refuse and cut connections, or stop forwarding without closing anything, as networks do.
+
+Or close a connection in the worst moment: when PostgreSQL has done what it was asked and its reply is under way.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
+READY = b"Z\0\0\0\5I"
+"""How a reply of PostgreSQL ends when no transaction is open."""
+
 
 @dataclass(eq=False)
 class Pair:
@@ -17,6 +23,9 @@ class Pair:
     heard: bytes = b""
     """What the client has said so far."""
     is_frozen: bool = False
+    is_losing: bool = False
+    """The next reply is to be lost."""
+    reply: bytes = b""
     ends: list[asyncio.StreamWriter] = field(default_factory=list)
 
 
@@ -30,6 +39,7 @@ class Proxy:
         self._pairs: list[Pair] = []
         self._is_cut = False
         self._lost: Callable[[Pair, bytes], bool] | None = None
+        self._losing: tuple[bytes, ...] = ()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
@@ -76,6 +86,15 @@ class Proxy:
     def has_lost(self) -> bool:
         return self._lost is None
 
+    def lose_reply_to(self, *words: bytes) -> None:
+        """Close the next connection that says one of the words once the server has done it, before it can tell."""
+        self._losing = words
+
+    @property
+    def has_lost_it(self) -> bool:
+        """Whether the reply that was to be lost is lost."""
+        return not self._losing
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._server = self._loop.run_until_complete(asyncio.start_server(self._accept, self._host, 0))
@@ -106,6 +125,15 @@ class Proxy:
             while data := await reader.read(65536):
                 if is_client:
                     pair.heard = (pair.heard + data)[-65536:]
+                    pair.is_losing = pair.is_losing or any(word in data for word in self._losing)
+                elif pair.is_losing:
+                    pair.reply += data
+                    if pair.reply.endswith(READY):
+                        self._losing = ()
+                        for end in pair.ends:
+                            end.transport.abort()
+                        return
+                    continue
                 if pair.is_frozen:
                     continue
                 writer.write(data)

@@ -75,6 +75,7 @@ class Schemas:
         ).fetchone()
         if tables is not None and tables[0] is not None:
             connection.execute(f"TRUNCATE {tables[0]} RESTART IDENTITY".encode())
+            connection.execute("ALTER SEQUENCE tasklib_versions RESTART")
         return url
 
 

@@ -238,7 +238,7 @@ def test_what_an_instance_holds_is_known_to_the_database(queue: Face, worker: In
     worker.complete(first)
     (third,) = worker.claim(2).tasks
 
-    assert worker.holds() == sorted([(second.id, 1), (third.id, 1)])
+    assert worker.holds() == sorted([(second.id, second.version), (third.id, third.version)])
 
 
 def test_an_id_that_nobody_registered_holds_nothing(queue: Face):

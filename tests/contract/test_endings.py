@@ -183,11 +183,11 @@ def test_many_attempts_end_in_one_statement_each_in_its_way(queue: Face, worker:
     first, second, third, fourth, fifth = worker.claim(5).tasks
 
     assert worker.end(
-        Ending.retry_later(first.id, 1, delay=1, error="E: 1"),
-        Ending.give_up(second.id, 1, error="E: 2"),
-        Ending.snooze(third.id, 1, delay=1),
-        Ending.release(fourth.id, 1),
-        Ending.cancel(fifth.id, 1),
+        Ending.retry_later(first.id, first.version, delay=1, error="E: 1"),
+        Ending.give_up(second.id, second.version, error="E: 2"),
+        Ending.snooze(third.id, third.version, delay=1),
+        Ending.release(fourth.id, fourth.version),
+        Ending.cancel(fifth.id, fifth.version),
     )
 
     states = [queue.read(task_id).state.value for task_id in ids]

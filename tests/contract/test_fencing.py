@@ -59,7 +59,14 @@ def deleted(queue: Face, late: Instance, task: ClaimedTask) -> None:
     queue.delete(task.id)
 
 
-@pytest.mark.parametrize("happened", [recovered, claimed_anew, finished, started_over, deleted])
+def used_again(queue: Face, late: Instance, task: ClaimedTask) -> None:
+    """Its row is gone, and another task has its id and runs."""
+    deleted(queue, late, task)
+    queue.sql(f"INSERT INTO tasks (id, name) VALUES ('{task.id}', 'job')")
+    queue.worker().take(task.id)
+
+
+@pytest.mark.parametrize("happened", [recovered, claimed_anew, finished, started_over, deleted, used_again])
 def test_no_late_write_is_accepted(queue: Face, worker: Instance, happened: Callable[..., None]):
     queue.enqueue("job")
     late = worker.take()

@@ -92,7 +92,7 @@ def test_arguments_that_do_not_fit_store_nothing(queue: Face):
 
 
 def test_a_payload_is_any_json_value(queue: Face, worker: Instance):
-    payloads = [{}, [], [1, [2]], "text", "", 0, 1.5, True, False]
+    payloads = [{}, [], [1, [2]], "text", "", 0, 1.5, True, False, None]
     ids = [queue.enqueue("job", payload) for payload in payloads]
 
     assert [queue.read(task_id).payload for task_id in ids] == payloads
@@ -100,7 +100,7 @@ def test_a_payload_is_any_json_value(queue: Face, worker: Instance):
 
 
 def test_without_a_payload_it_is_an_empty_object(queue: Face):
-    assert queue.read(queue.enqueue("job", None)).payload == {}
+    assert queue.read(queue.enqueue("job")).payload == {}
 
 
 def test_a_delay_counts_from_the_submission(queue: Face):

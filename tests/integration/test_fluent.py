@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasklib import ConfigurationError, InvalidArguments, NotInitialized
+from tasklib import Config, ConfigurationError, InvalidArguments, NotInitialized, TaskQueue
 from tasklib.fluent import Fluent
 from tests.fixtures.waiting import eventually
 
@@ -49,6 +49,47 @@ def test_a_typed_payload_arrives_as_its_type(tq: Fluent) -> None:
 
     completed(tq, 1)
     assert seen == [CrawlPayload("https://example.com", depth=2)]
+
+
+def test_none_arrives_as_none(tq: Fluent) -> None:
+    seen: list[Any] = []
+    tq("crawl").set_worker(seen.append).add(None).add({})
+
+    completed(tq, 2)
+    assert seen == [None, {}]
+    assert sorted(str(task.payload) for task in tq.queue.list()) == ["None", "{}"]
+
+
+def test_explain_knows_what_the_worker_allows_itself(database_url: str) -> None:
+    """Told with the heartbeat: a count, a rate, and the most that a task declares for each worker."""
+    may_end, started = threading.Event(), threading.Semaphore(0)
+    queue = TaskQueue(Config(database_url=database_url, heartbeat_interval_seconds=0.1))
+
+    def hold(payload: Any = None) -> None:
+        started.release()
+        may_end.wait(30)
+
+    declared = queue.task(max_concurrency=1, name="declared")(hold)
+    tq = Fluent()
+    tq.init(queue, poll_interval=0.2)
+    try:
+        tq("counted").set_worker_count(1).set_worker(hold).add(1)
+        tq("rated").set_worker_count(9).set_rate_limit(0.001).set_worker(hold).add(1)
+        declared.submit()
+        assert all(started.acquire(timeout=20) for _ in range(3))
+        waiting = {"counted": "worker_limit", "rated": "worker_rate_limit", "declared": "worker_limit"}
+        ids = {name: queue.enqueue(name) for name in waiting}
+
+        def found() -> dict[str, str]:
+            return {name: queue.explain(task_id).reasons[0].code for name, task_id in ids.items()}
+
+        eventually(lambda: found() == waiting, timeout=20)
+        evidence = queue.explain(ids["counted"]).reasons[0].evidence
+        assert (evidence["limit"], evidence["running"]) == (1, 1)
+        assert queue.workers()[0].limits["rated"]["rate"] == 0.001
+    finally:
+        may_end.set()
+        tq._stop()
 
 
 def test_a_payload_that_does_not_fit_is_refused_where_it_is_added(tq: Fluent) -> None:

@@ -33,6 +33,7 @@ class Row:
     retry_count: int = 0
     lost_count: int = 0
     version: int = 0
+    """Of the last claim; which one it gets is the database's to choose."""
     cancel_requested: bool = False
     holder: UUID | None = None
     lease: float = 0.0
@@ -80,7 +81,7 @@ class Model:
         due.sort(key=lambda row: (-row.priority, row.due))  # stable, so insertion decides the rest
         claimed = []
         for row in due[:limit]:
-            row.version, row.retry_at = row.version + 1, None
+            row.retry_at = None
             if row.expires is not None and row.expires <= self.now:
                 row.phase = Phase.CANCELLED
             else:

@@ -800,7 +800,7 @@ export interface paths {
         put?: never;
         /**
          * Register Worker
-         * @description Make a worker known; it may claim from now on.
+         * @description Make a worker known; it may claim from now on, and only the token that registered it speaks for it.
          */
         post: operations["register_worker_api_workers_post"];
         delete?: never;
@@ -1351,7 +1351,10 @@ export interface components {
              *     }
              */
             options?: components["schemas"]["CreateOptions"];
-            /** Payload */
+            /**
+             * Payload
+             * @description Any JSON value; `null` is one, and stays it.
+             */
             payload?: unknown;
             /** Type */
             type: string;
@@ -1411,10 +1414,10 @@ export interface components {
             p99: number | null;
         };
         /**
-         * Ended
+         * End
          * @description An attempt that ended in another way.
          */
-        Ended: {
+        End: {
             /**
              * Version
              * @description The fencing token of the attempt, as the claim gave it.
@@ -4596,7 +4599,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Ended"];
+                "application/json": components["schemas"]["End"];
             };
         };
         responses: {
@@ -4852,7 +4855,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Ended"];
+                "application/json": components["schemas"]["End"];
             };
         };
         responses: {

@@ -47,7 +47,7 @@ def _json_row(text: str, name: str | None) -> Row:
     if unknown:
         raise BadValue(f"unknown: {', '.join(unknown)}; there are name, payload, {', '.join(LINE_OPTIONS)}")
     options = {key: LINE_OPTIONS[key](value[key]) for key in LINE_OPTIONS if value.get(key) is not None}
-    return value["name"], value.get("payload"), options
+    return value["name"], value.get("payload", {}), options
 
 
 def _csv_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, Read]]:

@@ -35,6 +35,8 @@ from tasklib.http.creation import Creator
 from tasklib.http.errors import Problem
 from tasklib.http.guard import Guard
 from tasklib.http.local import LOOPBACK_HOSTS, foreign_hosts
+from tasklib.http.on_call import OnCall
+from tasklib.http.overtime import Overtime
 from tasklib.http.quick import QuickCreate
 from tasklib.http.refusals import Refusals
 from tasklib.http.throttle import Throttle
@@ -71,6 +73,8 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.state.throttle = Throttle(queue.config.submit_rate_limit)
     app.state.refusals = Refusals(queue)
     app.state.caretaker = workers.Caretaker(queue)
+    app.state.on_call = OnCall(queue, app.state.stopping)
+    app.state.overtime = Overtime(queue, app.state.caretaker.meter, app.state.stopping)
     app.include_router(tasks.creating_router)
     for part in (
         health,

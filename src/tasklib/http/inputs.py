@@ -79,7 +79,7 @@ class CreateTask(Input):
     )
 
     type: Name
-    payload: Any = None
+    payload: Any = Field(default_factory=dict, description="Any JSON value; `null` is one, and stays it.")
     options: CreateOptions = CreateOptions()
 
 

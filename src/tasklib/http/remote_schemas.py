@@ -6,11 +6,13 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StrictInt
 
 from tasklib.http.fields import Answer, Input, Name, Seconds, Text, Whole, check_number
 
-Version = Annotated[Whole, Field(ge=0, description="The fencing token of the attempt, as the claim gave it.")]
+Version = Annotated[
+    StrictInt, Field(ge=0, lt=2**53, description="The fencing token of the attempt, as the claim gave it.")
+]
 ErrorText = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
@@ -95,7 +97,7 @@ class Fail(Input):
     )
 
 
-class Ended(Input):
+class End(Input):
     """An attempt that ended in another way."""
 
     version: Version

@@ -6,16 +6,20 @@ import asyncio
 import os
 import threading
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Request
 
 from tasklib.codec import encode_result
 from tasklib.definition import secrets_of
-from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, ResultError, TaskNotFound
+from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseFull, DatabaseUnavailable, ResultError, TaskNotFound
 from tasklib.http.audit import AuditedRoute, changing
-from tasklib.http.auth import Permission, needs
+from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.errors import Refused, problems
+from tasklib.http.on_call import OnCall, Waiting
+from tasklib.http.overtime import Overtime
 from tasklib.http.remote_schemas import (
     AttemptEnded,
     Beat,
@@ -23,7 +27,7 @@ from tasklib.http.remote_schemas import (
     ClaimedTask,
     ClaimedTasks,
     Complete,
-    Ended,
+    End,
     Fail,
     Held,
     Progress,
@@ -36,15 +40,17 @@ from tasklib.lifecycle import Ending
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import numbers, remote, workers
 from tasklib.storage.operations.attempts import Claimed, Retries
+from tasklib.storage.operations.remote import Ended, Known, Remote
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.rows import ClaimedTask as Row
 from tasklib.storage.rows import number
-from tasklib.task import Task, WorkerInfo
+from tasklib.storage.statement import Operation, T
+from tasklib.task import Task
 from tasklib.worker.meter import Meter, flush
 from tasklib.worker.recovery import Recovery
 
-POLL_SECONDS = 0.5
 CARE_SECONDS = 5.0
+AWAY_SECONDS = 0.5
 
 router = APIRouter(prefix="/api/workers", tags=["workers"], route_class=AuditedRoute)
 ending_router = APIRouter(prefix="/api/tasks/{task_id}", tags=["workers"], route_class=AuditedRoute)
@@ -55,9 +61,18 @@ ENDING_ERRORS = problems(400, 401, 403, 404, 409, 413, 503)
 
 @router.post("", status_code=201, responses=problems(400, 401, 403, 413, 503), **needs(Permission.WORK))
 async def register_worker(body: Register, request: Request, queue: Queue) -> Registered:
-    """Make a worker known; it may claim from now on."""
+    """Make a worker known; it may claim from now on, and only the token that registered it speaks for it."""
     timeout = body.timeout_seconds or queue.config.worker_timeout_seconds
-    who = Registration(uuid4(), body.worker_id, body.host, os.getpid(), timeout, body.concurrency, tuple(body.types))
+    who = Registration(
+        instance=uuid4(),
+        worker_id=body.worker_id,
+        host=body.host,
+        pid=os.getpid(),
+        timeout_seconds=timeout,
+        concurrency=body.concurrency,
+        names=tuple(body.types),
+        owner=principal_of(request).identity,
+    )
     recording = changing(request, instance=str(who.instance), workerId=who.worker_id, host=who.host)
     await recording.database.arun(lambda: workers.register_worker(who, queue.clock.now()))
     return Registered(
@@ -71,20 +86,35 @@ async def register_worker(body: Register, request: Request, queue: Queue) -> Reg
 @router.post("/{instance}/claim", responses=ERRORS, **needs(Permission.WORK))
 async def claim(instance: str, request: Request, queue: Queue, body: Claim | None = None) -> ClaimedTasks:
     """Lease tasks that are due, waiting a little for the first if none is."""
-    parsed, wanted = _instance(instance), body or Claim()
+    who, wanted = _remote(instance, request), body or Claim()
+    caretaker: Caretaker = request.app.state.caretaker
+    await caretaker.care()
+    worker, claimed = await caretaker.claim(who, wanted.limit)
+    if not claimed.tasks and wanted.wait_seconds:
+        claimed = await _wait_and_claim(request, who, wanted, worker.names)
+    if claimed.tasks:
+        _overtime(request).watch()
+    return ClaimedTasks(tasks=[_claimed(row, worker.worker_id) for row in claimed.tasks])
+
+
+async def _wait_and_claim(request: Request, who: Remote, wanted: Claim, names: Sequence[str]) -> Claimed:
+    """What becomes due while the claim waits; nothing if nothing does, or the service stops."""
+    on_call: OnCall = request.app.state.on_call
     caretaker: Caretaker = request.app.state.caretaker
     stopping: threading.Event = request.app.state.stopping
-    await caretaker.care()
-    deadline = time.monotonic() + wanted.wait_seconds
-    while True:
-        found = await caretaker.claim(parsed, wanted.limit)
-        if found is None:
-            raise _unknown(instance)
-        worker, claimed = found
-        left = deadline - time.monotonic()
-        if claimed.tasks or left <= 0 or stopping.is_set() or await request.is_disconnected():
-            return ClaimedTasks(tasks=[_claimed(row, worker.worker_id) for row in claimed.tasks])
-        await asyncio.sleep(min(left, POLL_SECONDS, claimed.next_due_in or POLL_SECONDS))
+    deadline, waiting = time.monotonic() + wanted.wait_seconds, Waiting(who.instance, names)
+    try:
+        while True:
+            left = deadline - time.monotonic()
+            await on_call.come(waiting, max(0.1, left))
+            _, claimed = await caretaker.claim(who, wanted.limit)
+            left = deadline - time.monotonic()
+            if claimed.tasks or left <= 0 or stopping.is_set() or await request.is_disconnected():
+                return claimed
+            due = left if claimed.next_due_in is None else max(0.001, claimed.next_due_in)
+            await on_call.wait(waiting, min(left, due), request.is_disconnected)
+    finally:
+        await on_call.leave(waiting)
 
 
 @router.post("/{instance}/heartbeat", responses=ERRORS, **needs(Permission.WORK))
@@ -92,10 +122,12 @@ async def beat(instance: str, request: Request, queue: Queue) -> Beat:
     """Say that the worker is alive; its leases move forward.  404: it was declared dead, register anew."""
     caretaker: Caretaker = request.app.state.caretaker
     caretaker.watch()
-    parsed, lease = _instance(instance), queue.config.lock_timeout_seconds
-    holding = await queue.database.arun(lambda: remote.beat_for(parsed, lease, queue.clock.now()))
+    who, lease = _remote(instance, request), queue.config.lock_timeout_seconds
+    holding = await _run(queue, lambda: remote.beat_for(who, lease, queue.clock.now()))
     if holding is None:
         raise _unknown(instance)
+    if holding.held:
+        _overtime(request).watch()
     held = [
         Held(id=UUID(task_id), version=version, cancel_requested=task_id in holding.cancel)
         for task_id, version in holding.held
@@ -106,66 +138,74 @@ async def beat(instance: str, request: Request, queue: Queue) -> Beat:
 @router.delete("/{instance}", status_code=204, responses=ERRORS, **needs(Permission.WORK))
 async def stop_worker(instance: str, request: Request, queue: Queue) -> None:
     """Stop in order: what the worker holds goes back, and no attempt is spent."""
-    parsed = _instance(instance)
-    await changing(request, lambda released: {"released": released}).database.arun(
-        lambda: workers.release_held(parsed, queue.clock.now())
-    )
+    who = _remote(instance, request)
+    recording = changing(request, lambda released: None if released is None else {"released": released})
+    await _run(recording, lambda: remote.stop_for(who, queue.clock.now()))
 
 
 @ending_router.post("/complete", responses=ENDING_ERRORS, **needs(Permission.WORK))
 async def complete(task_id: str, body: Complete, request: Request, queue: Queue) -> AttemptEnded:
     """The attempt succeeded.  409: it no longer holds the task, and nothing changed."""
-    parsed = _task_id(task_id)
+    parsed, owner = _task_id(task_id), principal_of(request).identity
     try:
         result = encode_result(body.result, limit=queue.config.max_result_bytes)
     except ResultError as error:
         raise Refused(400, "invalid-result", str(error), field="result") from error
-    recording = changing(request, version=body.version)
-    task = await recording.database.arun(lambda: remote.complete_for(parsed, body.version, result, queue.clock.now()))
-    return _ended(request, task, "completed")
+    recording = changing(request, _told, version=body.version)
+    backoff, now = queue.config.backoff, queue.clock.now()
+    ended = await _run(
+        recording, lambda: remote.complete_for(parsed, body.version, result, owner, backoff=backoff, now=now)
+    )
+    if ended is None:
+        raise ClaimLost(parsed, body.version, "out of time")
+    return _ended(request, ended, "completed")
 
 
 @ending_router.post("/fail", responses=ENDING_ERRORS, **needs(Permission.WORK))
 async def fail(task_id: str, body: Fail, request: Request, queue: Queue) -> AttemptEnded:
     """The attempt failed; another follows by the retry policy, while there are attempts left."""
-    parsed = _task_id(task_id)
+    parsed, owner = _task_id(task_id), principal_of(request).identity
     error = await _redacted(queue, parsed, body.error)
-    recording = changing(request, lambda task: {"status": status_of(task.state)}, version=body.version)
-    task = await recording.database.arun(
+    recording = changing(request, _told_with_status, version=body.version)
+    ended = await _run(
+        recording,
         lambda: remote.fail_for(
             parsed,
             body.version,
+            owner,
             error=error,
             retry=body.retry,
             delay=body.delay_seconds,
             backoff=queue.config.backoff,
             now=queue.clock.now(),
-        )
+        ),
     )
-    return _ended(request, task, "failed" if task.completed_at else "retried")
+    return _ended(request, ended, "failed" if ended.task.completed_at else "retried")
 
 
 @ending_router.post("/stopped", responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def stopped(task_id: str, body: Ended, request: Request, queue: Queue) -> AttemptEnded:
+async def stopped(task_id: str, body: End, request: Request, queue: Queue) -> AttemptEnded:
     """The attempt was stopped because a person asked to cancel it."""
-    ending = Ending.cancel(str(_task_id(task_id)), body.version)
-    queue = changing(request, version=body.version)
-    return _ended(request, await queue.database.arun(lambda: remote.end_for(ending, queue.clock.now())), "cancelled")
+    ending, owner = Ending.cancel(str(_task_id(task_id)), body.version), principal_of(request).identity
+    recording = changing(request, _told, version=body.version)
+    ended = await _run(recording, lambda: remote.end_for(ending, owner, queue.clock.now()))
+    return _ended(request, ended, "cancelled")
 
 
 @ending_router.post("/release", responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def release(task_id: str, body: Ended, request: Request, queue: Queue) -> AttemptEnded:
+async def release(task_id: str, body: End, request: Request, queue: Queue) -> AttemptEnded:
     """Give the task back; the attempt is not spent."""
-    ending = Ending.release(str(_task_id(task_id)), body.version)
-    queue = changing(request, version=body.version)
-    return _ended(request, await queue.database.arun(lambda: remote.end_for(ending, queue.clock.now())), None)
+    ending, owner = Ending.release(str(_task_id(task_id)), body.version), principal_of(request).identity
+    recording = changing(request, _told, version=body.version)
+    ended = await _run(recording, lambda: remote.end_for(ending, owner, queue.clock.now()))
+    return _ended(request, ended, None)
 
 
 @ending_router.post("/progress", status_code=204, responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def report(task_id: str, body: Progress, queue: Queue) -> None:
+async def report(task_id: str, body: Progress, request: Request, queue: Queue) -> None:
     """Keep how far the attempt has come, from 0 to 1."""
-    parsed, now = _task_id(task_id), queue.clock.now()
-    await queue.database.arun(lambda: remote.report_for(parsed, body.version, body.progress, body.message, now))
+    parsed, owner, now = _task_id(task_id), principal_of(request).identity, queue.clock.now()
+    await _run(queue, lambda: remote.report_for(parsed, body.version, owner, body.progress, body.message, now))
 
 
 class Caretaker:
@@ -200,13 +240,14 @@ class Caretaker:
             giving_back.cancel()
         await asyncio.gather(*self._giving_back, return_exceptions=True)
 
-    async def claim(self, instance: UUID, limit: int) -> tuple[WorkerInfo, Claimed] | None:
-        """Lease tasks to an instance; None if it is not known.  What is taken and cannot be told is given back."""
+    async def claim(self, who: Remote, limit: int) -> tuple[Known, Claimed]:
+        """Lease tasks to an instance.  What is taken and cannot be told is given back."""
         queue, taken = self._queue, list[tuple[str, int]]()
         try:
-            return await queue.database.arun(
+            found = await _run(
+                queue,
                 lambda: remote.claim_for(
-                    instance,
+                    who,
                     limit=limit,
                     lease_seconds=queue.config.lock_timeout_seconds,
                     now=queue.clock.now(),
@@ -217,10 +258,13 @@ class Caretaker:
             )
         except DatabaseUnavailable:
             if taken:
-                giving_back = asyncio.ensure_future(self._give_back(instance, taken))
+                giving_back = asyncio.ensure_future(self._give_back(who.instance, taken))
                 self._giving_back.add(giving_back)
                 giving_back.add_done_callback(self._giving_back.discard)
             raise
+        if found is None:
+            raise _unknown(str(who.instance))
+        return found
 
     async def _give_back(self, instance: UUID, taken: list[tuple[str, int]]) -> None:
         """Try until the database is back: the worker knows nothing of these, and its heartbeat renews their leases."""
@@ -229,7 +273,7 @@ class Caretaker:
                 await self._queue.database.arun(lambda: remote.give_back_for(instance, taken, self._queue.clock.now()))
                 return
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull):
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(AWAY_SECONDS)
 
     async def care(self) -> None:
         """Do the rest, if it was not done a moment ago: workers that speak HTTP may be the only ones there are."""
@@ -241,6 +285,11 @@ class Caretaker:
         await queue.afire_schedules()
         await flush(queue.database, self.meter, queue.clock.now())
         await queue.database.arun(lambda: numbers.keep_books(queue.clock.now()))
+
+
+def _overtime(request: Request) -> Overtime:
+    overtime: Overtime = request.app.state.overtime
+    return overtime
 
 
 def _claimed(row: Row, worker_id: str) -> ClaimedTask:
@@ -259,8 +308,18 @@ def _claimed(row: Row, worker_id: str) -> ClaimedTask:
     )
 
 
-def _ended(request: Request, task: Task, outcome: str | None) -> AttemptEnded:
-    if outcome is not None:
+def _told(ended: Ended | None) -> dict[str, Any] | None:
+    """What the audit log says of an ending beside its version; None if this call has not ended the attempt."""
+    return None if ended is None or not ended.now else {}
+
+
+def _told_with_status(ended: Ended) -> dict[str, Any] | None:
+    return {"status": status_of(ended.task.state)} if ended.now else None
+
+
+def _ended(request: Request, ended: Ended, outcome: str | None) -> AttemptEnded:
+    task = ended.task
+    if outcome is not None and ended.now:
         caretaker: Caretaker = request.app.state.caretaker
         caretaker.meter.count(task.name, outcome, *_durations(task))
     return AttemptEnded(
@@ -287,11 +346,24 @@ async def _redacted(queue: TaskQueue, task_id: UUID, text: str) -> str:
     return redactor_of(queue).texts(task.kwargs, task.headers, secrets).clean(text)
 
 
-def _instance(text: str) -> UUID:
+async def _run(queue: TaskQueue, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
+    """Run an operation on behalf of the caller; 403 if it is about a worker that somebody else registered."""
     try:
-        return UUID(text)
+        return await queue.database.arun(make, repeatable=repeatable)
+    except remote.NotYours:
+        raise Refused(
+            403,
+            "not-your-worker",
+            "this worker was registered with another token, and only that one may speak for it; "
+            "register a worker with this token and claim with it",
+        ) from None
+
+
+def _remote(instance: str, request: Request) -> Remote:
+    try:
+        return Remote(UUID(instance), principal_of(request).identity)
     except ValueError:
-        raise _unknown(text) from None
+        raise _unknown(instance) from None
 
 
 def _task_id(text: str) -> UUID:

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
 from tasklib.definition import TaskOptions, check_name, secrets_of
 from tasklib.errors import TaskDefinitionError
-from tasklib.queue.submitting import ENQUEUE_MAX_RETRIES, SubmitsTasks
+from tasklib.queue.submitting import ENQUEUE_MAX_RETRIES, NO_PAYLOAD, SubmitsTasks
 from tasklib.redaction import marked_paths
 from tasklib.schedule import Declaration, Misfire, Overlap, Plan, Schedule
 from tasklib.storage.operations import schedules
@@ -68,7 +68,9 @@ class KeepsSchedules(SubmitsTasks):
         **decided: Unpack[Scheduling],
     ) -> Operation[Schedule]:
         """Make a schedule, or change the one of that name: cron in a time zone, or every so many seconds."""
-        new = with_secrets(self.new_by_name(task, kwargs), decided.get("secrets") or ())
+        new = with_secrets(
+            self.new_by_name(task, NO_PAYLOAD if kwargs is None else kwargs), decided.get("secrets") or ()
+        )
         given: dict[str, Any] = {**decided, "kwargs": new.kwargs, "secrets": marked_paths(new.headers) or None}
         plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, **given)
         SubmitOptions().with_(**plan.options)

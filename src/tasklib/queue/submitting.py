@@ -24,6 +24,8 @@ from tasklib.twin import require_asyncio
 
 ENQUEUE_MAX_RETRIES = 2
 """Tasks submitted by name get three attempts unless somebody says otherwise."""
+NO_PAYLOAD: Final[dict[str, Any]] = {}
+"""Of a task that is given none; `None` is one, JSON's null.  Never changed."""
 NO_TASK_OPTIONS: Final = TaskOptions()
 """Of a task that is not defined here.  Made and checked once."""
 
@@ -35,7 +37,7 @@ class SubmitsTasks(QueueBase):
     def enqueue(
         self,
         name: str,
-        payload: Any = None,
+        payload: Any = NO_PAYLOAD,
         *,
         max_attempts: int | None = None,
         run_after: datetime | None = None,
@@ -49,7 +51,7 @@ class SubmitsTasks(QueueBase):
     async def aenqueue(
         self,
         name: str,
-        payload: Any = None,
+        payload: Any = NO_PAYLOAD,
         *,
         max_attempts: int | None = None,
         run_after: datetime | None = None,
@@ -67,7 +69,7 @@ class SubmitsTasks(QueueBase):
     def new_by_name(
         self,
         name: str,
-        payload: Any = None,
+        payload: Any = NO_PAYLOAD,
         *,
         max_attempts: int | None = None,
         run_after: datetime | None = None,
@@ -84,10 +86,10 @@ class SubmitsTasks(QueueBase):
         definition = self.registry.get(check_name(name))
         limit = self.config.max_payload_bytes
         if definition is not None:
-            stored = definition.bind_payload({} if payload is None else payload, limit=limit)
+            stored = definition.bind_payload(payload, limit=limit)
             known = definition.options
         else:
-            stored = plain({} if payload is None else payload, what=name, limit=limit)
+            stored = plain(payload, what=name, limit=limit)
             known = NO_TASK_OPTIONS
         return mark_secrets(self.make_row(name, stored, chosen, known, ENQUEUE_MAX_RETRIES), definition)
 

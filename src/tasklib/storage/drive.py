@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
+from typing import Any
 
-from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Operation, Row, Statement, T
+from tasklib.storage.statement import BEGIN, COMMIT, MEMORY, ROLLBACK, Operation, Row, Statement, T
 
 Steps = Generator[Statement, Sequence[Row], T]
 
 
-def steps(operation: Operation[T], translate: Callable[[Exception], Exception]) -> Steps[T]:
+def steps(
+    operation: Operation[T], translate: Callable[[Exception], Exception], memory: dict[str, Any] | None = None
+) -> Steps[T]:
     """The statements to send for an operation, with BEGIN, COMMIT and ROLLBACK where they belong.
 
-    Database errors thrown in here reach the operation as ours, so that it can act on them.
+    Database errors thrown in here reach the operation as ours, so that it can act on them.  The `memory` is that of all
+    tries of one call; None where there is one try.
     """
     opened = False
+    noted = {} if memory is None else memory
     try:
         statement = next(operation)
         while True:
             rows: Sequence[Row] = ()
             try:
-                if statement is not BEGIN and statement is not COMMIT and statement is not ROLLBACK:
+                if statement is MEMORY:
+                    rows = (noted,)
+                elif statement is not BEGIN and statement is not COMMIT and statement is not ROLLBACK:
                     rows = yield statement
                 elif opened is not (statement is BEGIN):
                     yield statement

@@ -254,7 +254,7 @@ def worker_from_row(row: Row) -> WorkerInfo:
         pid=row["pid"],
         started_at=required_moment(row["started_at"]),
         heartbeat_at=required_moment(row["heartbeat_at"]),
-        names=tuple(_json(row["names"])),
+        names=tuple(info.get("names", _json(row["names"]))),
         concurrency=row["concurrency"],
         idle=bool(row["idle"]),
         alive=row["silent_for"] <= row["timeout_seconds"],
@@ -262,6 +262,7 @@ def worker_from_row(row: Row) -> WorkerInfo:
         memory_bytes=info.get("memory_bytes"),
         stuck_threads=info.get("stuck_threads", 0),
         retention=info.get("retention", ""),
+        limits=info.get("limits", {}),
     )
 
 

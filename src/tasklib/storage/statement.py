@@ -17,7 +17,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from tasklib.errors import StorageError
 
@@ -40,6 +40,22 @@ BEGIN: Final = Statement("begin")
 
 COMMIT: Final = Statement("commit")
 """Yielded between the steps of a long operation: what was done so far stays, whatever happens next."""
+
+MEMORY: Final = Statement("memory")
+"""Answered with one row: what `recall` returns."""
+
+DONE_BEFORE: Final = "done before"
+"""Set in the memory by an operation that has found its own work done: nothing more is to be written about it."""
+
+
+def recall() -> Operation[dict[str, Any]]:
+    """A dictionary that one call of an operation has for itself, however often it is tried.
+
+    The reply to a COMMIT can be lost.  The operation is then tried again, and finds by what it noted here, such as the
+    id of the task it was making, whether its own work is done already.
+    """
+    (memory,) = yield MEMORY
+    return cast("dict[str, Any]", memory)
 
 
 ROLLBACK: Final = Statement("rollback")

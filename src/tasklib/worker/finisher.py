@@ -134,7 +134,7 @@ class Finisher:
         failures = 0
         while True:
             try:
-                refused = await self._send(batch)
+                refused = await self._send(batch, again=failures > 0)
                 for task_id in refused:
                     log.warning("late write refused: task %s was no longer ours", task_id, extra={"task_id": task_id})
                 self._recorded(batch, refused)
@@ -160,9 +160,9 @@ class Finisher:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._again.wait(), seconds)
 
-    async def _send(self, batch: Ends) -> set[str]:
+    async def _send(self, batch: Ends, *, again: bool) -> set[str]:
         completions = [ending for _, ending in batch if isinstance(ending, Completion)]
         if completions:
-            return await self._database.arun(lambda: attempts.complete_tasks(completions, self._now()))
+            return await self._database.arun(lambda: attempts.complete_tasks(completions, self._now(), again=again))
         endings = [ending for _, ending in batch if isinstance(ending, Ending)]
-        return await self._database.arun(lambda: attempts.end_attempts(endings, self._now()))
+        return await self._database.arun(lambda: attempts.end_attempts(endings, self._now(), again=again))

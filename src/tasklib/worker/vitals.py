@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 STATM = Path("/proc/self/statm")
 
 
-def vitals(*, stuck_threads: int, retention: str) -> dict[str, Any]:
-    """The state of this process, as it stands in its worker's row."""
-    return {"memory_bytes": resident_bytes(), "stuck_threads": stuck_threads, "retention": retention}
+def vitals(*, stuck_threads: int, retention: str, limits: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """The state of this process, as it stands in its worker's row, and the limits that the worker keeps by itself."""
+    state = {"memory_bytes": resident_bytes(), "stuck_threads": stuck_threads, "retention": retention}
+    return {**state, "limits": limits} if limits else state
 
 
 def resident_bytes() -> int | None:

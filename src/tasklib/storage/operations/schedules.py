@@ -13,9 +13,9 @@ from tasklib.codec import dumps, loads
 from tasklib.errors import ConfigurationError, StorageError
 from tasklib.schedule import BrokenPlan, Plan, Schedule
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.operations.tasks import submit_tasks
+from tasklib.storage.operations.tasks import submit_once, submit_tasks
 from tasklib.storage.rows import NO_TIME, RowReader, moment, reason_of, required_moment, uuid
-from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Operation, Row, Statement
+from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, ROLLBACK, Operation, Row, Statement, recall
 from tasklib.task import NewTask, TaskId
 
 MakeTask = Callable[[Plan], NewTask]
@@ -89,7 +89,7 @@ def run_now(name: str, make: MakeTask, now: datetime | None) -> Operation[TaskId
     if isinstance(schedule.plan, BrokenPlan):
         raise ConfigurationError(f"schedule {name!r} cannot run: {schedule.error}; change or remove it")
     task = make(schedule.plan)
-    return (yield from submit_tasks([replace(task, headers={**task.headers, "schedule": name})], now))[0]
+    return (yield from submit_once(replace(task, headers={**task.headers, "schedule": name}), now))
 
 
 def next_tick(now: datetime | None) -> Operation[float | None]:
@@ -119,7 +119,14 @@ def resume_schedule(name: str, now: datetime | None) -> Operation[bool]:
 
 def remove_schedule(name: str) -> Operation[bool]:
     """Forget a schedule; False if there is none of that name."""
-    return bool((yield Statement("remove_schedule", {"name": name})))
+    yield BEGIN
+    memory = yield from recall()
+    removed = bool((yield Statement("remove_schedule", {"name": name})))
+    if not removed and "removed" in memory:
+        removed = memory[DONE_BEFORE] = True
+    if removed:
+        memory["removed"] = True
+    return removed
 
 
 def _fire_alone(

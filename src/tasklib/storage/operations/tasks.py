@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,7 +12,7 @@ from tasklib.codec import dumps
 from tasklib.errors import PermissionDenied, UniqueConflict
 from tasklib.short_id import ShortId
 from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
-from tasklib.storage.statement import BEGIN, DuplicateKey, Operation, Row, Statement
+from tasklib.storage.statement import BEGIN, DONE_BEFORE, DuplicateKey, Operation, Row, Statement, recall
 from tasklib.task import POSITION_DIGITS, NewTask, Task, TaskBatch, TaskId, TaskIds, TaskState
 
 RESUBMITS = 5
@@ -32,6 +33,11 @@ def submit_tasks(
     A task whose unique key is held by a live task follows its own `on_conflict`.  A task whose id is stored already
     counts as created: it is a submission repeated after a lost reply.
     """
+    if entries is not None:
+        memory = yield from recall()
+        if "sent" in memory and (yield from get_task(new[0].id)) is not None:
+            entries = None  # written with the tasks, by the try whose reply was lost
+        memory["sent"] = True
     if len(new) == 1 and new[0].unique_key is None and entries is None and created_at is None:
         yield Statement("insert_task", _values(new[0]) | {"now": now})
         return [TaskId(new[0].id)]
@@ -58,6 +64,18 @@ def submit_tasks(
     else:
         raise UniqueConflict(waiting[0].name, waiting[0].unique_key or "", None, "its holder changes too fast")
     return [answers.get(n.id) or TaskId(n.id) for n in new]
+
+
+def submit_once(new: NewTask, now: datetime | None) -> Operation[TaskId]:
+    """Store one task whose row is made anew by each try of a call, under the id of the first."""
+    memory = yield from recall()
+    kept = replace(new, id=memory.setdefault("id", new.id))
+    if "sent" in memory and (yield from get_task(kept.id)) is not None:
+        memory[DONE_BEFORE] = True
+        return TaskId(kept.id)
+    task_id = (yield from submit_tasks([kept], now))[0]
+    memory["sent"] = True
+    return task_id
 
 
 def submit_batch(batch: TaskBatch, now: datetime | None) -> Operation[TaskIds]:

@@ -38,6 +38,8 @@ class Registration:
     names: tuple[str, ...]
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What it tells of itself; every beat may tell it anew."""
+    owner: str | None = None
+    """Who registered it over HTTP."""
 
 
 def register_worker(who: Registration, now: datetime | None) -> Operation[None]:
@@ -54,6 +56,7 @@ def register_worker(who: Registration, now: datetime | None) -> Operation[None]:
             "concurrency": who.concurrency,
             "names": dumps(list(who.names)),
             "info": dumps(dict(who.info)),
+            "owner": who.owner,
             "now": now,
         },
     )

@@ -63,10 +63,11 @@ class PostgresDatabase:
     def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation on a connection of the blocking pool."""
         dialect = self._ensure()
+        memory: dict[str, Any] = {}
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
                 with Lent(self._blocking_pool(), self._config.connect_timeout_seconds) as connection:
-                    todo = steps(make(), translate)
+                    todo = steps(make(), translate, memory)
                     return run_blocking(todo, lambda s: execute(connection, dialect, s))
             except PoolTimeout as error:
                 raise self._explain(error) from error
@@ -84,10 +85,11 @@ class PostgresDatabase:
     async def arun(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation on a connection of this event loop's pool."""
         dialect = await self._ensured()
+        memory: dict[str, Any] = {}
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
                 async with AsyncLent(await self._loop_pool(), self._config.connect_timeout_seconds) as connection:
-                    todo = steps(make(), translate)
+                    todo = steps(make(), translate, memory)
                     return await run_awaiting(todo, lambda s: execute_async(connection, dialect, s))
             except PoolTimeout as error:
                 raise await asyncio.to_thread(self._explain, error) from error

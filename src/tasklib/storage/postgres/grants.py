@@ -70,6 +70,8 @@ RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
     },
 }
 """What each duty may do to each table; whatever is not named is denied."""
+CLAIMING: Final = frozenset({Duty.WORKER, Duty.ADMIN})
+"""Who gives a claim its version."""
 
 
 def grants(schema: str, duty: Duty, role: str) -> list[str]:
@@ -77,8 +79,11 @@ def grants(schema: str, duty: Duty, role: str) -> list[str]:
     names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
     first = [
         "REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {role}",
+        "REVOKE ALL ON ALL SEQUENCES IN SCHEMA {schema} FROM {role}",
         "GRANT USAGE ON SCHEMA {schema} TO {role}",
     ]
+    if duty in CLAIMING:
+        first.append("GRANT USAGE ON SEQUENCE {schema}.tasklib_versions TO {role}")
     texts = [sql.SQL(each).format(**names) for each in first]  # pyright: ignore[reportArgumentType]
     for table, rights in RIGHTS[duty].items():
         template = f"GRANT {rights} ON {{schema}}.{{table}} TO {{role}}"

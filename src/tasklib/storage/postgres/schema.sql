@@ -101,7 +101,7 @@ WITH (fillfactor='50');
 CREATE TABLE {schema}.tasklib_claims (
     instance uuid NOT NULL,
     seqs bigint[] DEFAULT '{}'::bigint[] NOT NULL,
-    versions integer[] DEFAULT '{}'::integer[] NOT NULL,
+    versions bigint[] DEFAULT '{}'::bigint[] NOT NULL,
     generation integer DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='50', toast_tuple_target='8160', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
@@ -241,6 +241,13 @@ CREATE TABLE {schema}.tasklib_totals (
 )
 WITH (fillfactor='50');
 
+CREATE SEQUENCE {schema}.tasklib_versions
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
 CREATE TABLE {schema}.tasklib_workers (
     instance uuid NOT NULL,
     worker_id text NOT NULL,
@@ -251,13 +258,15 @@ CREATE TABLE {schema}.tasklib_workers (
     timeout_seconds double precision NOT NULL,
     concurrency integer NOT NULL,
     names jsonb DEFAULT '[]'::jsonb NOT NULL,
-    info jsonb DEFAULT '{}'::jsonb NOT NULL
+    info jsonb DEFAULT '{}'::jsonb NOT NULL,
+    owner text COLLATE pg_catalog."C"
 )
 WITH (fillfactor='50');
 
 CREATE TABLE {schema}.tasks (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     seq bigint NOT NULL,
+    version bigint DEFAULT 0 NOT NULL,
     name text NOT NULL COLLATE pg_catalog."C",
     state text DEFAULT 'pending'::text NOT NULL COLLATE pg_catalog."C",
     scheduled_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -272,7 +281,6 @@ CREATE TABLE {schema}.tasks (
     timeout_seconds double precision,
     progress double precision,
     priority integer DEFAULT 0 NOT NULL,
-    version integer DEFAULT 0 NOT NULL,
     attempts integer DEFAULT 0 NOT NULL,
     retry_count integer DEFAULT 0 NOT NULL,
     max_retries integer DEFAULT '-1'::integer NOT NULL,

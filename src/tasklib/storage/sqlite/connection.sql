@@ -3,6 +3,8 @@
 PRAGMA temp_store = MEMORY;
 -- An index made for one statement is made by reading the whole table; every statement here has one to use.
 PRAGMA automatic_index = OFF;
-CREATE TEMPORARY TABLE IF NOT EXISTS tasklib_picked (ord INTEGER NOT NULL PRIMARY KEY, seq INTEGER NOT NULL);
+-- Whoever wants the tasks in it says `seq IN (SELECT +p.seq …)`: without the plus SQLite would look up each task of the
+-- table here instead of each of these in the table.
+CREATE TEMPORARY TABLE IF NOT EXISTS tasklib_picked (ord INTEGER NOT NULL PRIMARY KEY, seq INTEGER NOT NULL UNIQUE);
 -- And the background removal of old tasks what it has looked at.
 CREATE TEMPORARY TABLE IF NOT EXISTS tasklib_swept (looked INTEGER, last INTEGER, fresh INTEGER);

@@ -134,6 +134,11 @@ CREATE TABLE tasklib_totals (
     count INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+CREATE TABLE tasklib_versions (
+    only_row INTEGER NOT NULL DEFAULT 1 PRIMARY KEY CHECK (only_row = 1),
+    last     INTEGER NOT NULL DEFAULT 0
+);
+
 CREATE TABLE tasklib_workers (
     instance        TEXT    NOT NULL PRIMARY KEY,
     worker_id       TEXT    NOT NULL,
@@ -145,7 +150,8 @@ CREATE TABLE tasklib_workers (
     timeout_seconds REAL    NOT NULL,
     concurrency     INTEGER NOT NULL,
     names           TEXT    NOT NULL DEFAULT '[]',
-    info            TEXT    NOT NULL DEFAULT '{}'
+    info            TEXT    NOT NULL DEFAULT '{}',
+    owner           TEXT
 ) WITHOUT ROWID;
 
 CREATE TABLE tasks (
@@ -169,6 +175,7 @@ CREATE TABLE tasks (
     timeout_seconds     REAL,
     progress            REAL,
     priority            INTEGER NOT NULL DEFAULT 0,
+    -- The fencing token of the last claim, counted below: never given twice, also not when an id is used again.
     version             INTEGER NOT NULL DEFAULT 0,
     attempts            INTEGER NOT NULL DEFAULT 0,
     retry_count         INTEGER NOT NULL DEFAULT 0,

@@ -8,6 +8,8 @@ CREATE TABLE {schema}.tasks (
     -- Insertion order, given by the database alone: one number from far away would leave no room after it, and a gap
     -- that every walk through the table has to cross.  Ids are made by clients and order nothing.
     seq                 bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    -- The fencing token of the last claim, of the sequence below: never given twice, also not when an id is used again.
+    version             bigint      NOT NULL DEFAULT 0,
     -- Compared by bytes: cheaper, and the claim walks names in index order whatever the database's locale.
     name                text        COLLATE "C" NOT NULL,
     state               text        COLLATE "C" NOT NULL DEFAULT 'pending',
@@ -23,7 +25,6 @@ CREATE TABLE {schema}.tasks (
     timeout_seconds     double precision,
     progress            double precision,
     priority            integer     NOT NULL DEFAULT 0,
-    version             integer     NOT NULL DEFAULT 0,
     attempts            integer     NOT NULL DEFAULT 0,
     retry_count         integer     NOT NULL DEFAULT 0,
     -- -1: whoever claims the task first decides, by its declaration or the settings, and writes the number here.
@@ -112,6 +113,9 @@ CREATE UNIQUE INDEX tasks_live_key ON {schema}.tasks (name, live_key) WHERE live
 CREATE INDEX tasks_trouble ON {schema}.tasks (trouble, seq) INCLUDE (name, due_at, fingerprint) WHERE trouble IS NOT NULL;
 CREATE INDEX tasks_dead ON {schema}.tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
 
+-- Where claims get their versions from.  Owned by no column: whoever empties the table does not start it again.
+CREATE SEQUENCE {schema}.tasklib_versions;
+
 -- Worker instances and their heartbeats.
 CREATE TABLE {schema}.tasklib_workers (
     instance        uuid             NOT NULL PRIMARY KEY,
@@ -124,7 +128,9 @@ CREATE TABLE {schema}.tasklib_workers (
     timeout_seconds double precision NOT NULL,
     concurrency     integer          NOT NULL,
     names           jsonb            NOT NULL DEFAULT '[]',
-    info            jsonb            NOT NULL DEFAULT '{}'
+    info            jsonb            NOT NULL DEFAULT '{}',
+    -- Who registered it over HTTP: nobody else may speak for it.  NULL for one that works on the database itself.
+    owner           text             COLLATE "C"
 ) WITH (fillfactor = 50);
 
 -- What each instance holds.  A claim replaces the row of its worker in the same statement, and so finds every task of a
@@ -133,7 +139,7 @@ CREATE TABLE {schema}.tasklib_workers (
 CREATE TABLE {schema}.tasklib_claims (
     instance   uuid      NOT NULL PRIMARY KEY,
     seqs       bigint[]  NOT NULL DEFAULT '{}',
-    versions   integer[] NOT NULL DEFAULT '{}',
+    versions   bigint[]  NOT NULL DEFAULT '{}',
     -- A claim names the generation it was sent in.  One whose answer was lost may reach us late: by then the instance
     -- has begun another, and the claim takes nothing.
     generation integer   NOT NULL DEFAULT 0

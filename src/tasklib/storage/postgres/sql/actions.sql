@@ -131,7 +131,7 @@ FROM jsonb_to_recordset(:batch::jsonb) AS n (
     id uuid, name text, state text, scheduled_at timestamp, started_at timestamp, completed_at timestamp,
     created_at timestamp, updated_at timestamp, next_retry_at timestamp, expires_at timestamp,
     cancel_requested_at timestamp, timeout_seconds double precision, progress double precision, priority integer,
-    version integer, attempts integer, retry_count integer, max_retries integer, lost_count integer, args jsonb,
+    version bigint, attempts integer, retry_count integer, max_retries integer, lost_count integer, args jsonb,
     kwargs jsonb, tags jsonb, headers jsonb, result jsonb, history jsonb, log jsonb, error text, progress_message text,
     finished_by text, unique_key text, concurrency_key text
 )

@@ -131,13 +131,17 @@ SELECT
 -- fragment: next_attempt
 least(t.attempts, 1999999999) + 1
 
+-- fragment: next_version
+-- Also larger than what somebody wrote into the row by hand, as far as every client can read such numbers.
+greatest(nextval($name${schema}.tasklib_versions$name$), least(t.version, 9007199254740990) + 1)
+
 -- fragment: retries_in_force
 CASE WHEN t.max_retries >= 0 THEN t.max_retries
             ELSE coalesce((:retries::jsonb ->> t.name)::integer, :default_retries::integer) END
 
 -- fragment: lease_plainly
     UPDATE {schema}.tasks AS t
-    SET state = 'running', attempts = {next_attempt}, version = t.version + 1, started_at = c.now,
+    SET state = 'running', attempts = {next_attempt}, version = {next_version}, started_at = c.now,
         max_retries = {retries_in_force},
         locked_until = c.now + make_interval(secs => :lease::float8), worker_id = :worker_id::text,
         next_retry_at = NULL, updated_at = c.now
@@ -163,7 +167,7 @@ LEFT JOIN LATERAL (
 -- fragment: note_held
     UPDATE {schema}.tasklib_claims AS c
     SET seqs = translate(:held_seqs::text, '[]', '{}')::bigint[] || taken.seqs,
-        versions = translate(:held_versions::text, '[]', '{}')::integer[] || taken.versions
+        versions = translate(:held_versions::text, '[]', '{}')::bigint[] || taken.versions
     FROM (SELECT array_agg(k.seq) AS seqs, array_agg(k.version) AS versions FROM claimed AS k) AS taken
     WHERE c.instance = :instance::uuid AND taken.seqs IS NOT NULL
 
@@ -334,7 +338,7 @@ claimed AS (
         started_at = CASE WHEN t.expires_at <= c.now THEN t.started_at ELSE c.now END,
         worker_id = CASE WHEN t.expires_at <= c.now THEN NULL ELSE :worker_id::text END,
         locked_until = CASE WHEN t.expires_at <= c.now THEN NULL ELSE c.now + make_interval(secs => :lease::float8) END,
-        version = t.version + 1, next_retry_at = NULL, updated_at = c.now
+        version = {next_version}, next_retry_at = NULL, updated_at = c.now
     FROM clock AS c
     WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p))
     RETURNING t.id, t.seq, t.name, t.state, t.version, t.priority, t.watched, {claimed_json} AS json
@@ -389,7 +393,7 @@ FROM (
 -- plan, however old the statistics, can then find the rows in another way than one by one through the primary key.
 WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
-        id uuid, version integer, result jsonb, started_ago double precision, ended_ago double precision,
+        id uuid, version bigint, result jsonb, started_ago double precision, ended_ago double precision,
         progress double precision, message text
     )
 ),
@@ -413,7 +417,7 @@ FROM done AS d;
 -- End attempts in any way but success: retry later, give up, snooze, release or cancel; fenced like complete_tasks.
 WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
-        id uuid, version integer, state text, terminal boolean, delay double precision, refund integer,
+        id uuid, version bigint, state text, terminal boolean, delay double precision, refund integer,
         retried integer, error text, fingerprint text, outcome text, summary text, started_ago double precision,
         ended_ago double precision, progress double precision, message text
     )
@@ -443,6 +447,15 @@ SELECT d.id,
     CASE WHEN d.watched AND d.completed_at IS NOT NULL THEN pg_notify('{channel}', 'done:' || d.id)::text END AS notified
 FROM done AS d;
 
+-- name: find_recorded
+-- Which of these attempts were the last of their tasks and ended like this, as the rows show it.
+SELECT e.id
+FROM jsonb_to_recordset(:batch::jsonb) AS e (id uuid, version bigint, state text, outcome text)
+CROSS JOIN LATERAL (
+    SELECT x.version, x.state, x.history FROM {schema}.tasks AS x WHERE x.id = e.id LIMIT 1
+) AS t
+WHERE t.version = e.version AND t.state = e.state AND (e.outcome IS NULL OR t.history -> -1 ->> 4 = e.outcome);
+
 -- fragment: append_history
 jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jsonb_build_array(jsonb_build_array(
             t.attempts, coalesce(c.now - make_interval(secs => e.started_ago), t.started_at),
@@ -452,7 +465,7 @@ jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jso
 -- name: renew_leases
 -- Move the lease of running attempts forward; those that are no longer current are left out of the answer.
 -- The answer also says for which of them a person has asked to cancel.
-WITH held AS MATERIALIZED (SELECT h.* FROM jsonb_to_recordset(:held::jsonb) AS h (id uuid, version integer))
+WITH held AS MATERIALIZED (SELECT h.* FROM jsonb_to_recordset(:held::jsonb) AS h (id uuid, version bigint))
 UPDATE {schema}.tasks AS t
 SET locked_until = coalesce(:now::timestamptz, now()) + make_interval(secs => :lease::float8)
 FROM held AS h
@@ -462,7 +475,7 @@ RETURNING t.id, t.cancel_requested_at;
 -- name: find_cancel_requests
 -- Which of the attempts held should end because a person asked for it, or are no longer current.
 SELECT h.id, (t.id IS NULL OR t.version <> h.version OR t.state <> 'running') AS lost
-FROM jsonb_to_recordset(:held::jsonb) AS h (id uuid, version integer)
+FROM jsonb_to_recordset(:held::jsonb) AS h (id uuid, version bigint)
 LEFT JOIN LATERAL (
     SELECT x.id, x.version, x.state, x.cancel_requested_at FROM {schema}.tasks AS x WHERE x.id = h.id LIMIT 1
 ) AS t ON true
@@ -472,7 +485,7 @@ WHERE t.id IS NULL OR t.cancel_requested_at IS NOT NULL OR t.version <> h.versio
 -- Keep the latest progress of running attempts.
 WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
-        id uuid, version integer, progress double precision, message text
+        id uuid, version bigint, progress double precision, message text
     )
 )
 UPDATE {schema}.tasks AS t
@@ -484,7 +497,7 @@ RETURNING t.id;
 -- name: append_log
 -- Keep the latest lines that attempts have logged, also one that was completed in its own transaction a moment ago.
 WITH batch AS MATERIALIZED (
-    SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, version integer, lines jsonb)
+    SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, version bigint, lines jsonb)
 )
 UPDATE {schema}.tasks AS t
 SET log = jsonb_path_query_array(coalesce(t.log, '[]') || l.lines, '$[last - 199 to last]')

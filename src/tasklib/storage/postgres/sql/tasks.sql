@@ -43,7 +43,7 @@ INSERT INTO {schema}.tasks (
     unique_key, concurrency_key, headers, expires_at
 )
 SELECT
-    n.id, n.name, n.kwargs, coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))), c.now, c.now,
+    n.id, n.name, coalesce(n.kwargs, 'null'), coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))), c.now, c.now,
     n.max_retries, n.timeout_seconds, coalesce(n.priority, 0), coalesce(n.tags, '{}'),
     n.unique_key, n.concurrency_key, n.headers,
     coalesce(n.expires_at AT TIME ZONE 'UTC', c.now + make_interval(secs => n.expires_in))
@@ -140,7 +140,7 @@ CROSS JOIN LATERAL (
 -- name: replace_task
 -- Rewrite a waiting task in place under the same id; no row means that it is not waiting any more.
 UPDATE {schema}.tasks AS t
-SET state = 'pending', next_retry_at = NULL, kwargs = n.kwargs, max_retries = n.max_retries,
+SET state = 'pending', next_retry_at = NULL, kwargs = coalesce(n.kwargs, 'null'), max_retries = n.max_retries,
     scheduled_at = coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))),
     timeout_seconds = n.timeout_seconds, priority = coalesce(n.priority, 0), tags = coalesce(n.tags, '{}'),
     concurrency_key = n.concurrency_key, headers = n.headers,

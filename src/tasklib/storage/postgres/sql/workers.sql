@@ -1,16 +1,30 @@
 -- name: register_worker
--- Make a worker instance known; it may claim from now on.
+-- Make a worker instance known; it may claim from now on.  Said again after a lost reply it changes nothing.
 WITH worker AS (
     INSERT INTO {schema}.tasklib_workers (
-        instance, worker_id, host, pid, started_at, heartbeat_at, timeout_seconds, concurrency, names, info
+        instance, worker_id, host, pid, started_at, heartbeat_at, timeout_seconds, concurrency, names, info, owner
     )
     SELECT
         :instance::uuid, :worker_id::text, :host::text, :pid::integer, c.now, c.now, :timeout::float8,
-        :concurrency::integer, :names::jsonb, :info::jsonb
+        :concurrency::integer, :names::jsonb, :info::jsonb, :owner::text
     FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+    ON CONFLICT (instance) DO NOTHING
     RETURNING instance
 )
 INSERT INTO {schema}.tasklib_claims (instance) SELECT w.instance FROM worker AS w RETURNING instance;
+
+-- name: find_worker
+-- What a claim must know of an instance, and who registered it.
+SELECT w.worker_id, w.names::text AS names, w.owner FROM {schema}.tasklib_workers AS w WHERE w.instance = :instance::uuid;
+
+-- name: find_holder
+-- Who registered the instance that was given this version of a task.
+SELECT w.instance, w.owner
+FROM {schema}.tasklib_claims AS h JOIN {schema}.tasklib_workers AS w ON w.instance = h.instance
+WHERE EXISTS (
+    SELECT FROM unnest(h.seqs, h.versions) AS held (seq, version)
+    WHERE held.seq = :seq::bigint AND held.version = :version::bigint
+);
 
 -- name: beat
 -- Say that a worker instance is alive; no row means that it was declared dead.
@@ -90,6 +104,19 @@ SET generation = h.generation + 1
 WHERE h.instance = :instance::uuid
 RETURNING h.generation;
 
+-- name: list_timed
+-- What instances over HTTP run that has a timeout, and how many seconds each has left.
+SELECT t.id, t.version, extract(epoch FROM t.started_at - c.now)::float8 + t.timeout_seconds AS seconds
+FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+CROSS JOIN {schema}.tasklib_workers AS w JOIN {schema}.tasklib_claims AS h ON h.instance = w.instance
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+CROSS JOIN LATERAL (
+    SELECT x.id, x.version, x.started_at, x.timeout_seconds FROM {schema}.tasks AS x
+    WHERE x.seq = held.seq AND x.version = held.version AND x.state = 'running' LIMIT 1
+) AS t
+WHERE w.owner IS NOT NULL AND t.timeout_seconds IS NOT NULL
+ORDER BY t.id;
+
 -- name: renew_held
 -- Move the lease of everything an instance runs forward, for an instance that cannot do it itself at the moment.
 UPDATE {schema}.tasks AS t
@@ -117,6 +144,15 @@ CROSS JOIN LATERAL ({held_task}) AS t
 WHERE :name::text IN ('', t.name)
 ORDER BY t.seq
 LIMIT :limit::integer;
+
+-- name: count_held_of
+-- How many tasks of a name each instance runs.
+SELECT h.instance, count(*) AS running
+FROM {schema}.tasklib_claims AS h
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+CROSS JOIN LATERAL ({held_task}) AS t
+WHERE t.name = :name::text
+GROUP BY h.instance;
 
 -- name: find_dead_workers
 -- Of instances that were silent, those whose heartbeat is still the one that was seen, and overdue; locked so that one
@@ -227,7 +263,7 @@ WITH lost AS (
             ) END,
             ' and lost the task in attempt ', x.attempts
         ) AS error
-        FROM jsonb_to_recordset(:lost::jsonb) AS r (id uuid, version integer, lease text)
+        FROM jsonb_to_recordset(:lost::jsonb) AS r (id uuid, version bigint, lease text)
         CROSS JOIN LATERAL (
             SELECT y.worker_id, y.attempts FROM {schema}.tasks AS y WHERE y.id = r.id LIMIT 1
         ) AS x

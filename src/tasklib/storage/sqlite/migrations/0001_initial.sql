@@ -25,6 +25,7 @@ CREATE TABLE tasks (
     timeout_seconds     REAL,
     progress            REAL,
     priority            INTEGER NOT NULL DEFAULT 0,
+    -- The fencing token of the last claim, counted below: never given twice, also not when an id is used again.
     version             INTEGER NOT NULL DEFAULT 0,
     attempts            INTEGER NOT NULL DEFAULT 0,
     retry_count         INTEGER NOT NULL DEFAULT 0,
@@ -122,6 +123,13 @@ CREATE UNIQUE INDEX tasks_live_key ON tasks (name, live_key) WHERE live_key IS N
 CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at, fingerprint) WHERE trouble IS NOT NULL;
 CREATE INDEX tasks_dead ON tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
 
+-- The last version that a claim was given.
+CREATE TABLE tasklib_versions (
+    only_row INTEGER NOT NULL DEFAULT 1 PRIMARY KEY CHECK (only_row = 1),
+    last     INTEGER NOT NULL DEFAULT 0
+);
+INSERT INTO tasklib_versions DEFAULT VALUES;
+
 -- Worker instances and their heartbeats.
 CREATE TABLE tasklib_workers (
     instance        TEXT    NOT NULL PRIMARY KEY,
@@ -134,7 +142,8 @@ CREATE TABLE tasklib_workers (
     timeout_seconds REAL    NOT NULL,
     concurrency     INTEGER NOT NULL,
     names           TEXT    NOT NULL DEFAULT '[]',
-    info            TEXT    NOT NULL DEFAULT '{}'
+    info            TEXT    NOT NULL DEFAULT '{}',
+    owner           TEXT
 ) WITHOUT ROWID;
 
 -- What each instance holds, as on PostgreSQL; the lists are JSON.

@@ -82,7 +82,7 @@ WHERE t.completed_at < :older_than AND t.state IN (SELECT s.value FROM json_each
     AND (:name IS NULL OR t.name = :name) AND t.seq > :after AND t.seq <= :until
 ORDER BY t.seq
 LIMIT :limit;
-DELETE FROM tasks WHERE seq IN (SELECT p.seq FROM temp.tasklib_picked AS p);
+DELETE FROM tasks WHERE seq IN (SELECT +p.seq FROM temp.tasklib_picked AS p);
 SELECT count(*) AS deleted, max(p.seq) AS last FROM temp.tasklib_picked AS p;
 
 -- name: export_tasks

@@ -1,7 +1,7 @@
 -- name: claim_tasks
 -- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion, and of
 -- each name no more than :caps allows.
--- Differs by necessity: SQLite has no writing CTEs, so the same steps are five statements in one transaction, and no
+-- Differs by necessity: SQLite has no writing CTEs, so the same steps are six statements in one transaction, and no
 -- LATERAL, so each pair's head travels through json_each.  Nothing is written to the file when nothing is due.
 DELETE FROM temp.tasklib_picked;
 INSERT INTO temp.tasklib_picked (ord, seq)
@@ -79,8 +79,17 @@ SET state = CASE WHEN expires_at <= :now THEN 'cancelled' ELSE 'running' END,
         WHEN expires_at <= :now THEN NULL
         ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :lease))
     END,
-    version = version + 1, next_retry_at = NULL, updated_at = :now
-WHERE seq IN (SELECT p.seq FROM temp.tasklib_picked AS p) AND due_at IS NOT NULL;
+    -- Also larger than what somebody wrote into the row by hand, as far as every client can read such numbers.
+    version = max(
+        (SELECT v.last FROM tasklib_versions AS v) + (
+            SELECT p.ord FROM temp.tasklib_picked AS p WHERE p.seq = tasks.seq
+        ),
+        min(version, 9007199254740990) + 1
+    ),
+    next_retry_at = NULL, updated_at = :now
+WHERE seq IN (SELECT +p.seq FROM temp.tasklib_picked AS p) AND due_at IS NOT NULL;
+UPDATE tasklib_versions SET last = last + (SELECT count(*) FROM temp.tasklib_picked)
+WHERE EXISTS (SELECT 1 FROM temp.tasklib_picked);
 UPDATE tasklib_claims
 SET seqs = (
         SELECT json_group_array(h.seq) FROM (
@@ -94,7 +103,7 @@ SET seqs = (
             SELECT value AS version FROM json_each(:held_versions)
             UNION ALL
             SELECT version FROM (
-                SELECT t.version FROM temp.tasklib_picked AS p JOIN tasks AS t ON t.seq = p.seq ORDER BY p.ord
+                SELECT t.version FROM temp.tasklib_picked AS p CROSS JOIN tasks AS t ON t.seq = p.seq ORDER BY p.ord
             )
         ) AS h
     )
@@ -247,6 +256,14 @@ SET state = e.value ->> 'state',
 FROM json_each(:batch) AS e
 WHERE tasks.id = e.value ->> 'id' AND tasks.version = e.value ->> 'version' AND tasks.state = 'running'
 RETURNING tasks.id;
+
+-- name: find_recorded
+-- Which of these attempts were the last of their tasks and ended like this, as the rows show it.
+SELECT t.id
+FROM json_each(:batch) AS e
+CROSS JOIN tasks AS t ON t.id = e.value ->> 'id'
+WHERE t.version = e.value ->> 'version' AND t.state = e.value ->> 'state'
+    AND (e.value ->> 'outcome' IS NULL OR t.history ->> '$[#-1][4]' = e.value ->> 'outcome');
 
 -- name: renew_leases
 -- Move the lease of running attempts forward; those that are no longer current are left out of the answer.

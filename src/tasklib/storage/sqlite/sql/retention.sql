@@ -24,7 +24,7 @@ SELECT count(*), max(p.seq), coalesce(
 )
 FROM temp.tasklib_picked AS p;
 DELETE FROM tasks
-WHERE seq IN (SELECT p.seq FROM temp.tasklib_picked AS p) AND (julianday(:now) - julianday(completed_at)) * 86400.0 > coalesce(
+WHERE seq IN (SELECT +p.seq FROM temp.tasklib_picked AS p) AND (julianday(:now) - julianday(completed_at)) * 86400.0 > coalesce(
     (
         SELECT coalesce(r.value ->> 'seconds', 1e300) FROM json_each(:rules) AS r
         WHERE r.value ->> 'state' = tasks.state AND r.value ->> 'name' = tasks.name LIMIT 1

@@ -1,10 +1,23 @@
 -- name: register_worker
--- Make a worker instance known; it may claim from now on.
+-- Make a worker instance known; it may claim from now on.  Said again after a lost reply it changes nothing.
 INSERT INTO tasklib_workers (
-    instance, worker_id, host, pid, started_at, heartbeat_at, timeout_seconds, concurrency, names, info
+    instance, worker_id, host, pid, started_at, heartbeat_at, timeout_seconds, concurrency, names, info, owner
 )
-VALUES (:instance, :worker_id, :host, :pid, :now, :now, :timeout, :concurrency, :names, :info);
-INSERT INTO tasklib_claims (instance) VALUES (:instance) RETURNING instance;
+VALUES (:instance, :worker_id, :host, :pid, :now, :now, :timeout, :concurrency, :names, :info, :owner)
+ON CONFLICT (instance) DO NOTHING;
+INSERT INTO tasklib_claims (instance) VALUES (:instance) ON CONFLICT (instance) DO NOTHING RETURNING instance;
+
+-- name: find_worker
+-- What a claim must know of an instance, and who registered it.
+SELECT w.worker_id, w.names, w.owner FROM tasklib_workers AS w WHERE w.instance = :instance;
+
+-- name: find_holder
+-- Who registered the instance that was given this version of a task.
+SELECT w.instance, w.owner
+FROM tasklib_claims AS h JOIN tasklib_workers AS w ON w.instance = h.instance
+WHERE EXISTS (
+    SELECT 1 FROM json_each(h.seqs) AS held WHERE held.value = :seq AND h.versions ->> held.key = :version
+);
 
 -- name: beat
 -- Say that a worker instance is alive; no row means that it was declared dead.
@@ -55,6 +68,15 @@ ORDER BY t.id;
 -- Let no claim that the instance has sent so far take anything any more.
 UPDATE tasklib_claims SET generation = generation + 1 WHERE instance = :instance RETURNING generation;
 
+-- name: list_timed
+-- What instances over HTTP run that has a timeout, and how many seconds each has left.
+SELECT t.id, t.version, (julianday(t.started_at) - julianday(:now)) * 86400.0 + t.timeout_seconds AS seconds
+FROM tasklib_workers AS w CROSS JOIN tasklib_claims AS h ON h.instance = w.instance
+CROSS JOIN json_each(h.seqs) AS held
+CROSS JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+WHERE w.owner IS NOT NULL AND t.timeout_seconds IS NOT NULL
+ORDER BY t.id;
+
 -- name: renew_held
 -- Move the lease of everything an instance runs forward, for an instance that cannot do it itself at the moment.
 UPDATE tasks
@@ -82,6 +104,14 @@ JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AN
 WHERE :name IN ('', t.name)
 ORDER BY t.seq
 LIMIT :limit;
+
+-- name: count_held_of
+-- How many tasks of a name each instance runs.
+SELECT h.instance, count(*) AS running
+FROM tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
+CROSS JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+WHERE t.name = :name
+GROUP BY h.instance;
 
 -- name: find_dead_workers
 -- Of instances that were silent, those whose heartbeat is still the one that was seen, and overdue.
