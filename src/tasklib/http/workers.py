@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -38,7 +39,7 @@ from tasklib.http.schemas import status_of
 from tasklib.http.service import Queue, redactor_of
 from tasklib.lifecycle import Ending
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations import numbers, remote, workers
+from tasklib.storage.operations import numbers, remote
 from tasklib.storage.operations.attempts import Claimed, Retries
 from tasklib.storage.operations.remote import Ended, Known, Remote
 from tasklib.storage.operations.workers import Registration
@@ -59,7 +60,7 @@ ERRORS = problems(400, 401, 403, 404, 413, 503)
 ENDING_ERRORS = problems(400, 401, 403, 404, 409, 413, 503)
 
 
-@router.post("", status_code=201, responses=problems(400, 401, 403, 413, 503), **needs(Permission.WORK))
+@router.post("", status_code=201, responses=problems(400, 401, 403, 413, 429, 503), **needs(Permission.WORK))
 async def register_worker(body: Register, request: Request, queue: Queue) -> Registered:
     """Make a worker known; it may claim from now on, and only the token that registered it speaks for it."""
     timeout = body.timeout_seconds or queue.config.worker_timeout_seconds
@@ -74,7 +75,12 @@ async def register_worker(body: Register, request: Request, queue: Queue) -> Reg
         owner=principal_of(request).identity,
     )
     recording = changing(request, instance=str(who.instance), workerId=who.worker_id, host=who.host)
-    await recording.database.arun(lambda: workers.register_worker(who, queue.clock.now()))
+    try:
+        await recording.database.arun(lambda: remote.register_for(who, queue.clock.now()))
+    except remote.TooManyWorkers:
+        caretaker: Caretaker = request.app.state.caretaker
+        await caretaker.care()  # some of them may be dead
+        raise _too_many() from None
     return Registered(
         instance=who.instance,
         heartbeat_seconds=timeout / 4,
@@ -344,6 +350,14 @@ async def _redacted(queue: TaskQueue, task_id: UUID, text: str) -> str:
         return text
     secrets = secrets_of(queue.registry.get(task.name))
     return redactor_of(queue).texts(task.kwargs, task.headers, secrets).clean(text)
+
+
+def _too_many() -> Refused:
+    detail = (
+        f"this caller has {remote.MAX_OWNED} workers registered, and more are not kept; stop those that are not needed "
+        "by DELETE, or wait until those that are gone are declared dead"
+    )
+    return Refused(429, "too-many-workers", detail, headers={"Retry-After": str(math.ceil(CARE_SECONDS))})
 
 
 async def _run(queue: TaskQueue, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -57,6 +58,30 @@ def test_lists_have_parts(queue: Face, http: Client) -> None:
         assert http.get(f"{path}?limit=1&offset=1").json()[field] == everything[field][1:2], path
         for wrong in ("limit=1001", "limit=0", "offset=-1", "limt=5"):
             assert http.get(f"{path}?{wrong}").status_code == 400
+
+
+def test_one_caller_cannot_fill_the_table_of_workers(queue: Face, http: Client) -> None:
+    """Its thousand are its own: others register as before, and one that stops makes room."""
+    body = {"workerId": "w", "types": ["job"]}
+    tokens = [http.post("/api/tokens", {"name": "js", "role": "worker"}).json()["secret"] for _ in range(2)]
+    app = queue.plain.asgi(auth="tokens")
+    greedy, other = (Client(queue, app, Authorization=f"Bearer {each}") for each in tokens)
+    instance = greedy.post("/api/workers", body).json()["instance"]
+    same = "worker_id, host, pid, started_at, heartbeat_at, timeout_seconds, concurrency, names, info, owner"
+    ids = ", ".join(f"('{uuid4()}')" for _ in range(999))
+    cast = "" if queue.is_sqlite else "::uuid"
+    queue.sql(
+        f"WITH ids (id) AS (VALUES {ids}) INSERT INTO tasklib_workers (instance, {same}) "
+        f"SELECT ids.id{cast}, {same} FROM tasklib_workers CROSS JOIN ids"
+    )
+
+    refused = greedy.post("/api/workers", body)
+    assert (refused.status_code, refused.json()["type"]) == (429, "urn:tasklib:problem:too-many-workers")
+    assert other.post("/api/workers", body).status_code == 201
+    assert greedy.delete(f"/api/workers/{instance}").status_code == 204
+    assert greedy.post("/api/workers", body).status_code == 201
+    greedy.close()
+    other.close()
 
 
 def emoji(count: int) -> str:

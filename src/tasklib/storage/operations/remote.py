@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from tasklib.codec import dumps, loads
@@ -25,6 +26,14 @@ from tasklib.task import Task, TaskState
 
 class NotYours(Exception):
     """The instance was registered by somebody else."""
+
+
+MAX_OWNED: Final = 1000
+"""Instances that one caller may have registered at a time."""
+
+
+class TooManyWorkers(Exception):
+    """The caller has as many instances as it may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,15 @@ class Overrun:
 
     ended: list[Task]
     next_in: float | None
+
+
+def register_for(who: workers.Registration, now: datetime | None) -> Operation[None]:
+    """Make an instance known, unless its owner has MAX_OWNED others: nobody can fill the table."""
+    yield BEGIN
+    asked = {"owner": who.owner, "instance": str(who.instance)}
+    if (yield Statement("count_owned_workers", asked))[0]["found"] >= MAX_OWNED:
+        raise TooManyWorkers
+    yield from workers.register_worker(who, now)
 
 
 def find_worker(who: Remote) -> Operation[Known | None]:

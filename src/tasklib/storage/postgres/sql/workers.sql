@@ -13,6 +13,11 @@ WITH worker AS (
 )
 INSERT INTO {schema}.tasklib_claims (instance) SELECT w.instance FROM worker AS w RETURNING instance;
 
+-- name: count_owned_workers
+-- How many other instances somebody has registered, the silent ones that nobody has removed yet included.
+SELECT count(*) AS found FROM {schema}.tasklib_workers AS w
+WHERE w.owner = :owner::text AND w.instance <> :instance::uuid;
+
 -- name: find_worker
 -- What a claim must know of an instance, and who registered it.
 SELECT w.worker_id, w.names::text AS names, w.owner FROM {schema}.tasklib_workers AS w WHERE w.instance = :instance::uuid;

@@ -7,6 +7,10 @@ VALUES (:instance, :worker_id, :host, :pid, :now, :now, :timeout, :concurrency, 
 ON CONFLICT (instance) DO NOTHING;
 INSERT INTO tasklib_claims (instance) VALUES (:instance) ON CONFLICT (instance) DO NOTHING RETURNING instance;
 
+-- name: count_owned_workers
+-- How many other instances somebody has registered, the silent ones that nobody has removed yet included.
+SELECT count(*) AS found FROM tasklib_workers AS w WHERE w.owner = :owner AND w.instance <> :instance;
+
 -- name: find_worker
 -- What a claim must know of an instance, and who registered it.
 SELECT w.worker_id, w.names, w.owner FROM tasklib_workers AS w WHERE w.instance = :instance;
