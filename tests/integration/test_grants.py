@@ -112,7 +112,9 @@ def test_a_producer_submits_in_every_way_the_docs_know(database_url: str, role: 
 def test_the_trigger_that_runs_as_the_owner_belongs_to_the_queue_alone(database_url: str, role: str) -> None:
     queue_of(database_url, role, "producer").close()
     with psycopg.connect(libpq_url(database_url), autocommit=True) as owner:
-        settings = owner.execute("SELECT proconfig FROM pg_proc WHERE prosecdef AND proname LIKE 'tasklib%'").fetchall()
+        settings = owner.execute(
+            "SELECT proconfig FROM pg_proc WHERE prosecdef AND pronamespace = current_schema()::regnamespace"
+        ).fetchall()
         assert settings == [(["search_path=pg_catalog, pg_temp"],)]
     with psycopg.connect(libpq_url(as_role(database_url, role)), autocommit=True) as connection:
         connection.execute("CREATE TEMP TABLE mine (concurrency_key text, slot_key text, name text, priority int)")
