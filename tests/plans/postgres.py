@@ -139,7 +139,7 @@ class PostgresTable:
 
     def explain(self, make: Statement | Callable[[], Operation[Any]]) -> Plan:
         """Run the (first) statement as the driver runs it, planned once or anew by the same rule; and undo it."""
-        statement = make if isinstance(make, Statement) else next(make())
+        statement = make if isinstance(make, Statement) else next(steps(make(), translate))
         cursor = ClientCursor(self.connection)
         with self.undone():
             if self.dialect.statements[statement.name].custom_plan:

@@ -70,7 +70,7 @@ class SqliteTable:
 
         Every row visited takes some, whether it is used or not, and their number is the same in every run.
         """
-        statement = make if isinstance(make, Statement) else next(make())
+        statement = make if isinstance(make, Statement) else next(steps(make(), translate))
         bound = bind(statement.params)
         taken = 0
 

@@ -72,6 +72,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     ]
     first = NewTask(id=first_of_many(uuid4()), name="type.0", kwargs=None, max_retries=3)
     lost = dumps([{"id": task_id, "version": version} for task_id, version in held])
+    recorded = dumps([{"id": one[0], "version": one[1], "state": "completed", "outcome": None} for one in held])
     return {
         "complete_tasks": lambda: attempts.complete_tasks(
             [Completion(task_id, version, '{"value": 1}', clock, clock) for task_id, version in held], None
@@ -85,6 +86,9 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "report_progress": lambda: attempts.report_progress([(*one, 0.5, "half") for one in held], None),
         "append_log": lambda: attempts.append_log({one: [LogLine(1, 0.1, "INFO", "line")] for one in held}, None),
         "list_held": lambda: workers.list_held(instance),
+        "count_held_of": Statement("count_held_of", {"name": "type.0"}),
+        "list_timed": Statement("list_timed", {"now": None}),
+        "find_recorded": Statement("find_recorded", {"batch": recorded}),
         "list_running": Statement("list_running", {"name": "", "limit": 10}),
         "list_workers": lambda: workers.list_workers(None),
         "find_held_by": Statement("find_held_by", {"dead": dumps([str(instance)])}),

@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_block_46_task_manager(queue: TaskQueue) -> None:
 
     task_id = queue.enqueue("send_email", {"to": "a@example.com"}, max_attempts=3)
     assert read(queue, task_id).id == task_id
-    assert queue.get("not-an-id") is None
+    assert queue.get(uuid4()) is None
     assert [task.id for task in queue.list(name="send_email")] == [task_id]
     queue.process_batch()
     assert queue.delete(task_id) is True

@@ -29,8 +29,7 @@ def test_block_01_a_handler_takes_json_and_returns_json(payload: Any, queue: Tas
     task_id = queue.enqueue("echo", payload)
     queue.process_batch()
 
-    expected = {} if payload is None else payload
-    assert read(queue, task_id).result == {"value": {"got": expected}}
+    assert read(queue, task_id).result == {"value": {"got": payload}}
 
 
 def test_block_02_an_error_fails_the_task_and_a_result_completes_it(queue: TaskQueue) -> None:

@@ -164,4 +164,4 @@ def test_ctrl_c_is_exit_130(sqlite_url: str) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert said == "interrupted\n"
+    assert said.splitlines()[-1] == "interrupted"  # maybe after the note that no worker is alive

@@ -41,8 +41,7 @@ async def test_an_awaited_worker_leaves_signals_alone_unless_asked(queue: TaskQu
     await asyncio.gather(worker, return_exceptions=True)
 
     worker = asyncio.create_task(queue.arun(signals=True))
-    await aeventually(queue.workers)
-    assert all(now is not then for now, then in zip(handlers(), before, strict=True))
+    await aeventually(lambda: all(now is not then for now, then in zip(handlers(), before, strict=True)))
     signal.raise_signal(signal.SIGTERM)
     await asyncio.wait_for(worker, 20)
     assert handlers() == before
