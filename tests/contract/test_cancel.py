@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tasklib import InvalidTransition, TaskState
 from tasklib.lifecycle import TERMINAL, WAITING, Phase
 from tests.fixtures.queues import Face, Instance
+
+MOMENT = timedelta(seconds=1)
 
 
 @pytest.mark.parametrize("phase", sorted(WAITING))
@@ -58,14 +62,22 @@ def test_a_completion_that_lands_first_wins(queue: Face, worker: Instance):
     assert (task.state, task.result, task.cancel_requested_at) == (TaskState.COMPLETED, {"value": "done"}, None)
 
 
-def test_a_task_put_back_despite_the_request_forgets_it(queue: Face, worker: Instance):
-    task_id = queue.enqueue("job")
+@pytest.mark.parametrize("way", ["snooze", "release", "fail"])
+def test_a_task_that_would_come_back_is_cancelled_if_that_was_asked_for(queue: Face, worker: Instance, way: str):
+    task_id = queue.enqueue("job", unique_key="k", max_attempts=5)
     claimed = worker.take(task_id)
-    queue.cancel(task_id)
-    worker.snooze(claimed, delay=0)
+    asked = queue.cancel(task_id).cancel_requested_at
 
-    assert queue.read(task_id).cancel_requested_at is None
-    assert worker.look(worker.take(task_id)) == (set(), set())
+    assert getattr(worker, way)(claimed)
+
+    task = queue.read(task_id)
+    assert (task.state, task.cancel_requested_at, task.next_retry_at) == (TaskState.CANCELLED, asked, None)
+    assert queue.now - MOMENT < task.completed_at <= queue.now
+    assert (task.retry_count, task.worker_id, task.locked_until) == (0, None, None)
+    assert task.error == ("ValueError: no" if way == "fail" else None)
+    queue.advance(3600)
+    assert worker.claim_ids() == []
+    assert queue.enqueue("job", unique_key="k") != task_id
 
 
 @pytest.mark.parametrize("phase", sorted(TERMINAL))

@@ -99,11 +99,13 @@ class Model:
             row.phase, row.cancel_requested = Phase.COMPLETED, False
             return True
         effect = EFFECTS[event]
+        if row.cancel_requested and not effect.terminal:
+            row.phase, row.attempts = Phase.CANCELLED, row.attempts - effect.refund
+            return True
         retrying = effect.state is TaskState.FAILED and not effect.terminal
         row.phase = Phase.RETRYING if retrying else Phase(effect.state.value)
         row.attempts, row.retry_count = row.attempts - effect.refund, row.retry_count + effect.retried
         row.retry_at = None if delay is None else self.now + delay
-        row.cancel_requested = row.cancel_requested and effect.terminal
         return True
 
     def renew(self, task_id: UUID, version: int) -> bool:

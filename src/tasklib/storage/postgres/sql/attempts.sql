@@ -415,6 +415,7 @@ FROM done AS d;
 
 -- name: end_attempts
 -- End attempts in any way but success: retry later, give up, snooze, release or cancel; fenced like complete_tasks.
+-- Whatever does not end the task for good cancels it if a person has asked for that meanwhile.
 WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
         id uuid, version bigint, state text, terminal boolean, delay double precision, refund integer,
@@ -424,20 +425,20 @@ WITH batch AS MATERIALIZED (
 ),
 done AS (
     UPDATE {schema}.tasks AS t
-    SET state = e.state,
-        completed_at = CASE WHEN e.terminal THEN c.now - make_interval(secs => e.ended_ago) END,
-        next_retry_at = c.now + make_interval(secs => e.delay),
+    SET state = CASE WHEN {is_asked_to_end} THEN 'cancelled' ELSE e.state END,
+        completed_at = CASE WHEN {is_final} THEN c.now - make_interval(secs => e.ended_ago) END,
+        next_retry_at = CASE WHEN NOT {is_final} THEN c.now + make_interval(secs => e.delay) END,
         started_at = coalesce(c.now - make_interval(secs => e.started_ago), t.started_at),
-        attempts = t.attempts - e.refund, retry_count = t.retry_count + e.retried,
+        attempts = t.attempts - e.refund,
+        retry_count = t.retry_count + CASE WHEN {is_final} THEN 0 ELSE e.retried END,
         error = coalesce(e.error, t.error), fingerprint = coalesce(e.fingerprint, t.fingerprint),
         history = CASE WHEN e.outcome IS NULL THEN t.history ELSE {append_history} END,
-        progress = CASE WHEN e.terminal THEN coalesce(e.progress, t.progress) END,
+        progress = CASE WHEN {is_final} THEN coalesce(e.progress, t.progress) END,
         progress_message = CASE
-            WHEN e.terminal AND e.progress IS NOT NULL THEN e.message
-            WHEN e.terminal THEN t.progress_message
+            WHEN {is_final} AND e.progress IS NOT NULL THEN e.message
+            WHEN {is_final} THEN t.progress_message
         END,
-        cancel_requested_at = CASE WHEN e.terminal THEN t.cancel_requested_at END,
-        finished_by = CASE WHEN e.terminal THEN t.worker_id END,
+        finished_by = CASE WHEN {is_final} THEN t.worker_id END,
         updated_at = c.now, worker_id = NULL, locked_until = NULL
     FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c, batch AS e
     WHERE t.id = ANY (ARRAY(SELECT b.id FROM batch AS b)) AND t.id = e.id AND t.version = e.version AND t.state = 'running'
@@ -446,6 +447,12 @@ done AS (
 SELECT d.id,
     CASE WHEN d.watched AND d.completed_at IS NOT NULL THEN pg_notify('{channel}', 'done:' || d.id)::text END AS notified
 FROM done AS d;
+
+-- fragment: is_final
+(e.terminal OR t.cancel_requested_at IS NOT NULL)
+
+-- fragment: is_asked_to_end
+NOT e.terminal AND t.cancel_requested_at IS NOT NULL
 
 -- name: find_recorded
 -- Which of these attempts were the last of their tasks and ended like this, as the rows show it.

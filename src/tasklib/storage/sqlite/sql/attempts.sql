@@ -230,13 +230,15 @@ strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -(e.value ->> 'en
 
 -- name: end_attempts
 -- End attempts in any way but success: retry later, give up, snooze, release or cancel; fenced like complete_tasks.
+-- Whatever does not end the task for good cancels it if a person has asked for that meanwhile.
 UPDATE tasks
-SET state = e.value ->> 'state',
-    completed_at = CASE WHEN e.value ->> 'terminal' THEN {ended_at} END,
-    next_retry_at = CASE WHEN e.value ->> 'delay' IS NOT NULL
+SET state = CASE WHEN {is_asked_to_end} THEN 'cancelled' ELSE e.value ->> 'state' END,
+    completed_at = CASE WHEN {is_final} THEN {ended_at} END,
+    next_retry_at = CASE WHEN e.value ->> 'delay' IS NOT NULL AND NOT {is_final}
         THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', e.value ->> 'delay')) END,
     started_at = CASE WHEN e.value ->> 'started_ago' IS NULL THEN started_at ELSE {started_at} END,
-    attempts = attempts - (e.value ->> 'refund'), retry_count = retry_count + (e.value ->> 'retried'),
+    attempts = attempts - (e.value ->> 'refund'),
+    retry_count = retry_count + CASE WHEN {is_final} THEN 0 ELSE (e.value ->> 'retried') END,
     error = coalesce(e.value ->> 'error', error), fingerprint = coalesce(e.value ->> 'fingerprint', fingerprint),
     history = CASE WHEN e.value ->> 'outcome' IS NULL THEN history ELSE json_insert(
         CASE WHEN json_array_length(history) >= 20 THEN json_remove(history, '$[0]') ELSE coalesce(history, '[]') END,
@@ -245,17 +247,22 @@ SET state = e.value ->> 'state',
             worker_id, e.value ->> 'outcome', e.value ->> 'summary'
         )
     ) END,
-    progress = CASE WHEN e.value ->> 'terminal' THEN coalesce(e.value ->> 'progress', progress) END,
+    progress = CASE WHEN {is_final} THEN coalesce(e.value ->> 'progress', progress) END,
     progress_message = CASE
-        WHEN e.value ->> 'terminal' AND e.value ->> 'progress' IS NOT NULL THEN e.value ->> 'message'
-        WHEN e.value ->> 'terminal' THEN progress_message
+        WHEN {is_final} AND e.value ->> 'progress' IS NOT NULL THEN e.value ->> 'message'
+        WHEN {is_final} THEN progress_message
     END,
-    cancel_requested_at = CASE WHEN e.value ->> 'terminal' THEN cancel_requested_at END,
-    finished_by = CASE WHEN e.value ->> 'terminal' THEN worker_id END,
+    finished_by = CASE WHEN {is_final} THEN worker_id END,
     updated_at = :now, worker_id = NULL, locked_until = NULL
 FROM json_each(:batch) AS e
 WHERE tasks.id = e.value ->> 'id' AND tasks.version = e.value ->> 'version' AND tasks.state = 'running'
 RETURNING tasks.id;
+
+-- fragment: is_final
+(e.value ->> 'terminal' OR cancel_requested_at IS NOT NULL)
+
+-- fragment: is_asked_to_end
+NOT (e.value ->> 'terminal') AND cancel_requested_at IS NOT NULL
 
 -- name: find_recorded
 -- Which of these attempts were the last of their tasks and ended like this, as the rows show it.
