@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,6 +41,10 @@ def delete_log(path: Path) -> None:
     Path(f"{path}-wal").rename(path.with_name("kept"))
 
 
+def delete_index(path: Path) -> None:
+    Path(f"{path}-shm").rename(path.with_name("kept"))
+
+
 def replace(path: Path) -> None:
     with TaskQueue(f"sqlite:///{path}.new") as other:
         other.migrate()
@@ -50,7 +56,7 @@ def restore(path: Path) -> None:
     path.with_name("kept").rename(path)
 
 
-@pytest.mark.parametrize("lose", [delete, delete_everything, delete_log, replace])
+@pytest.mark.parametrize("lose", [delete, delete_everything, delete_log, delete_index, replace])
 def test_submitting_and_reading_are_refused_with_the_remedy(queue: TaskQueue, path: Path, lose: Callable[[Path], None]):
     lose(path)
 
@@ -58,9 +64,13 @@ def test_submitting_and_reading_are_refused_with_the_remedy(queue: TaskQueue, pa
         with pytest.raises(DatabaseReplaced, match=r"put the old file back, or restart"):
             use()
     queue.close()
-    with TaskQueue(f"sqlite:///{path}") as restarted:
-        restarted.enqueue("found")
-        assert restarted.count(name="lost") == 0
+    with TaskQueue(f"sqlite:///{path}") as again:
+        if lose in (delete_log, delete_index):  # SQLite has the old ones until the process ends
+            with pytest.raises(DatabaseReplaced):
+                again.enqueue("found")
+            return
+        again.enqueue("found")
+        assert again.count(name="lost") == 0
 
 
 def test_the_file_put_back_is_used_again(queue: TaskQueue, path: Path):
@@ -100,3 +110,45 @@ def test_the_doctor_finds_it_and_makes_no_new_file(
     assert (found.code, says in found.text) == ("replaced-file", True)
     assert "restart every program" in found.remedy
     assert path.exists() == was_there
+
+
+@pytest.mark.parametrize("lose", [delete_index, replace])
+def test_what_others_commit_survives_the_end_of_a_process_that_has_the_old_files(
+    sqlite_url: str, path: Path, lose: Callable[[Path], None]
+):
+    """SQLite alone would let it write over their log, or delete it, at the latest when it closes."""
+    program = f"""
+import sys
+from tasklib import TaskQueue
+queue = TaskQueue({sqlite_url!r})
+for line in sys.stdin:
+    try:
+        queue.enqueue(line.strip())
+        print("stored", flush=True)
+    except Exception as error:
+        print(type(error).__name__, flush=True)
+"""
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(process: subprocess.Popen[str], name: str) -> str:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{name}\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    with start() as old:
+        assert ask(old, "before") == "stored"
+        lose(path)
+        with start() as new:
+            answers = [(ask(old, "old"), ask(new, "new")) for _ in range(3)]
+            new.communicate(timeout=30)
+        old.communicate(timeout=30)
+
+    assert answers == [("DatabaseReplaced", "stored")] * 3
+    with TaskQueue(sqlite_url) as restarted:
+        assert (restarted.count(name="old"), restarted.count(name="new")) == (0, 3)

@@ -18,6 +18,7 @@ from types import TracebackType
 from weakref import WeakSet
 
 from tasklib.errors import DatabaseUnavailable
+from tasklib.storage.sqlite.file_identity import FileIdentity
 
 FORK_WAIT_SECONDS = 1.0
 """How long a fork waits for what other threads do in SQLite; new work waits for the fork meanwhile."""
@@ -27,11 +28,21 @@ class Connection(sqlite3.Connection):
     """A connection to a file that a forked child knows of."""
 
     file: Path | None = None
+    identity: FileIdentity | None = None
 
-    def opened(self, file: Path) -> None:
+    def opened(self, file: Path, identity: FileIdentity) -> None:
         """Say which file this is a connection to."""
-        self.file = file
+        self.file, self.identity = file, identity
         _forks.connections.add(self)
+
+    def close(self) -> None:
+        """Close it, unless the file was replaced: SQLite's last connection writes the log that it knows into the file
+        and deletes the one that has its name, with everything that others have committed there."""
+        if self.identity is not None and self.identity.is_lost:
+            self.identity.keep_open()
+            _keep_for_ever(self)
+        else:
+            super().close()
 
 
 class Use:
@@ -79,6 +90,11 @@ def close_inherited(file: Path | None) -> None:
         sqlite3.Connection.close(connection)
 
 
+def _keep_for_ever(connection: Connection) -> None:
+    """Never closed by the garbage collector, nor at the interpreter's end."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
 class _Forks:
     """Everything that is open in this process, and what it has from its parent."""
 
@@ -111,9 +127,8 @@ class _Forks:
     def after_in_child(self) -> None:
         for connection in self.connections:
             self.inherited.append(connection)
-            # Never closed by the garbage collector, nor at the interpreter's end: one with an open transaction would
-            # undo it in memory that both processes share.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            # One with an open transaction would undo it in memory that both processes share.
+            _keep_for_ever(connection)
         self.connections.clear()
         self.used_by_parent.update(file for file, _ in self.uses.values())
         self._start()

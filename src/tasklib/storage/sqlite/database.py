@@ -280,10 +280,11 @@ class SqliteDatabase:
 
     def _connect_as(self, kind: type[C]) -> C:
         close_inherited(self.path)
+        self.file.check_before_opening()
         with Use(self.path):
             connection = self._connect_now(kind)
         if self.path is not None:
-            connection.opened(self.path)
+            connection.opened(self.path, self.file)
         return connection
 
     def _connect_now(self, kind: type[C]) -> C:

@@ -7,40 +7,67 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 from tasklib.errors import DatabaseReplaced
 
+PARTS = ("", "-wal", "-shm")
+"""The file, its write-ahead log, and the index of that log: with another index, another process writes over the log's
+newest frames without seeing them."""
+
 
 class FileIdentity:
-    """The file and its write-ahead log as they were when they were opened."""
+    """The file, its write-ahead log and the log's index as they were when they were opened."""
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._opened: tuple[str | None, str | None] = (None, None)
+        self._names = () if path is None else tuple(f"{path}{part}" for part in PARTS)
+        self._opened: tuple[str | None, ...] = ()
 
     @property
     def mark(self) -> str:
         """The file that was opened, in short."""
-        return self._opened[0] or ""
+        return (self._opened and self._opened[0]) or ""
 
     def note(self) -> None:
         """Remember what is there now; the connection that was just opened has read from it."""
-        if self._path is not None:
-            self._opened = mark_of(self._path), mark_of(f"{self._path}-wal")
+        self._opened = self._found()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a name no longer means what was opened."""
+        return bool(self.mark) and self._found() != self._opened
 
     def check(self, what_happened: str = "nothing was stored") -> None:
-        """Raises DatabaseReplaced if the names no longer mean what was opened: two looks at a folder, some 2 µs."""
-        if self._path is None or self._opened[0] is None:
-            return
-        found = mark_of(self._path), mark_of(f"{self._path}-wal")
-        if found == self._opened:
-            return
-        part = self._path if found[0] != self._opened[0] else f"{self._path}-wal"
-        how = "replaced by another" if found[0 if part is self._path else 1] else "deleted"
+        """Raises DatabaseReplaced if the names no longer mean what was opened: three looks at a folder, some 3 µs."""
+        if self.is_lost:
+            self._refuse(self._opened, what_happened)
+
+    def check_before_opening(self) -> None:
+        """Raises DatabaseReplaced if this process keeps the file open without the log or the index that it has now:
+        SQLite would use what the process has."""
+        opened = _kept_open.get(mark_of(self._names[0]) or "") if self._names else None
+        if opened is not None and opened != self._found():
+            self._refuse(opened, "nothing was stored")
+
+    def keep_open(self) -> None:
+        """Remember that a connection to what was opened stays open until the process ends."""
+        _kept_open[self.mark] = self._opened
+
+    def _refuse(self, opened: tuple[str | None, ...], what_happened: str) -> NoReturn:
+        parts = zip(self._names, self._found(), opened, strict=True)
+        name, now = next(((name, now) for name, now, then in parts if now != then), (self._names[0], None))
+        how = "replaced by another" if now else "deleted"
         raise DatabaseReplaced(
-            f"the SQLite file {part} was {how} while this process had it open; {what_happened}; put the old file back, "
+            f"the SQLite file {name} was {how} while this process had it open; {what_happened}; put the old file back, "
             "or restart this program to use what is there now"
         )
+
+    def _found(self) -> tuple[str | None, ...]:
+        return tuple(mark_of(name) for name in self._names)
+
+
+_kept_open: dict[str, tuple[str | None, ...]] = {}
+"""Files that are open although they were replaced, with what belonged to them."""
 
 
 def mark_of(path: Path | str) -> str | None:
