@@ -12,7 +12,6 @@ from uuid import UUID
 from tasklib.errors import ConfigurationError, TaskNotFound
 from tasklib.preview import preview, without_unknown_secrets
 from tasklib.queue import Id, TaskQueue, require_id
-from tasklib.redaction import Redactor
 from tasklib.short_id import readings
 from tasklib.storage.database import Database
 from tasklib.storage.operations import lists, tasks
@@ -62,7 +61,7 @@ class Lists:
 
     def __init__(self, queue: TaskQueue) -> None:
         self.queue = queue
-        self.redactor = Redactor(queue.config.redact_keys)
+        self.redactor = queue.redactor
 
     @property
     def database(self) -> Database:
@@ -73,6 +72,7 @@ class Lists:
     def page(self, which: TaskFilter, *, limit: int = 50, before: Id | None = None) -> Operation[Page]:
         """A page of matching tasks; `before` is the id at which the page before said to go on."""
         position = None if before is None else (yield from required(before)).seq
+        yield from self.queue.secret_places.learn()
         now = self.queue.clock.now()
         found = yield from lists.list_tasks(which, now, limit=limit + 1, before=position, width=lists.LISTED_WIDTH)
         shown = tuple(map(self._shown, found[:limit]))
@@ -110,6 +110,7 @@ class Lists:
 
         `stats` know how many there are, or that they are few enough to be counted; where none are, nobody looks far.
         """
+        yield from self.queue.secret_places.learn()
         now, judged = self.queue.clock.now(), self.is_judged(which)
         known = None if stats is None else count_in(stats, which)
         bounds, keep = (JUDGED, self._keep(which)) if judged else (NEAR if known == 0 else PAGE, None)
@@ -129,6 +130,7 @@ class Lists:
 
     def each_shown(self, which: TaskFilter, act: Callable[[tuple[UUID, ...], int], Operation[int]]) -> Operation[int]:
         """Act on the tasks that match by what is shown of them, some at a time, told the sum so far; the sum of all."""
+        yield from self.queue.secret_places.learn()
         total, start, now = 0, NEWEST, self.queue.clock.now()
         while True:
             walk = yield from walk_tasks(which, now, limit=STEP, start=start, bounds=WHOLE, keep=self._keep(which))

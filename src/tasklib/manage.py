@@ -19,7 +19,7 @@ from tasklib.explain import Explanation
 from tasklib.explain import explain as explain_evidence
 from tasklib.listing import Lists, required
 from tasklib.queue import Id, require_id
-from tasklib.redaction import MaskLeft, marked_paths
+from tasklib.redaction import MaskLeft
 from tasklib.storage.operations import actions, controls, errors, lists, numbers, tasks, workers
 from tasklib.storage.operations.actions import Told
 from tasklib.storage.operations.attempts import summary
@@ -76,13 +76,16 @@ class Manage(Lists):
     @operation
     def get(self, task_id: Id) -> Operation[Task]:
         """One task, its secrets hidden; TaskNotFound if there is none of this id."""
-        return self.redactor.task((yield from required(task_id)))
+        task = yield from required(task_id)
+        yield from self.queue.secret_places.learn()
+        return self.redactor.task(task)
 
     aget = get.twin
 
     @operation
     def act(self, action: Action, task_id: Id, *, priority: int | None = None) -> Operation[Task]:
         """Do it to one task: the task as it is then, or a deleted one as it was."""
+        yield from self.queue.secret_places.learn()
         task = yield from act_on_one(action, require_id(task_id), priority, self.queue.clock.now())
         return self.redactor.task(task)
 
@@ -92,6 +95,7 @@ class Manage(Lists):
     def explain(self, task_id: Id) -> Operation[Explanation]:
         """Why the task is not running, with no secret in the evidence."""
         found = explain_evidence((yield from gather_evidence(require_id(task_id), self.queue.clock.now())))
+        yield from self.queue.secret_places.learn()
         return replace(self.redactor.explanation(found), task=self.redactor.task(found.task))
 
     aexplain = explain.twin
@@ -100,7 +104,8 @@ class Manage(Lists):
     def resubmit(self, task_id: Id, payload: Any, *, priority: int | None = None) -> Operation[TaskId]:
         """Store a new task like this one with another payload; where the mask was left, the stored secret is used."""
         task = yield from required(task_id)
-        marked = marked_paths(task.headers)
+        yield from self.queue.secret_places.learn()
+        marked = self.redactor.secrets(task)
         try:
             restored = self.redactor.restore(payload, task.kwargs, marked)
         except MaskLeft as error:
@@ -159,13 +164,14 @@ class Manage(Lists):
 
     def _shown_errors(self, groups: Sequence[ErrorGroup]) -> Operation[tuple[ErrorGroup, ...]]:
         shown: list[ErrorGroup] = []
+        yield from self.queue.secret_places.learn()
         for group in groups:
             # What is secret is known only by the arguments of the task whose message it is.
             task = yield from tasks.get_task(group.example)
             if task is None:
                 shown.append(replace(group, message=""))
                 continue
-            hide = self.redactor.texts(task.kwargs, task.headers)
+            hide = self.redactor.texts_of(task)
             message = summary(hide.text(task.error) or "")
             shown.append(replace(group, message=message, fingerprint=hide.text(group.fingerprint)))
         return tuple(shown)

@@ -119,10 +119,8 @@ def _known(answer: Any, name: str) -> Any:
 
 
 def _hidden(cli: Cli, schedule: Schedule) -> Schedule:
-    from tasklib.definition import secrets_of
-
-    known = secrets_of(cli.manage.queue.registry.get(schedule.plan.task))
-    return cli.manage.redactor.schedule(schedule, known)
+    cli.manage.queue.learn_secrets()
+    return cli.manage.redactor.schedule(schedule)
 
 
 def _say_all(cli: Cli, found: list[Schedule]) -> None:

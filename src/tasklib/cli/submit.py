@@ -134,7 +134,9 @@ def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None, unknown: Un
     if unknown and seconds is None:
         cli.out.note(unknown.text)
     try:
-        task: Task = cli.manage.redactor.task(cli.manage.queue.wait(task_id, seconds))
+        finished = cli.manage.queue.wait(task_id, seconds)
+        cli.manage.queue.learn_secrets()
+        task: Task = cli.manage.redactor.task(finished)
     except WaitTimeout as error:
         raise CommandFailed(f"{error}; {unknown.text}" if unknown else str(error), Exit.TIMEOUT) from error
     data = {"id": task_id, "name": name, "created": task_id.created, "task": task}

@@ -32,7 +32,11 @@ class BulkDone(Answer):
     "/batch", status_code=201, responses=problems(400, 401, 403, 409, 413, 429, 503), **needs(Permission.SUBMIT)
 )
 async def create_many(
-    body: CreateTasks, request: Request, response: Response, idempotency_key: IdempotencyKey = None
+    body: CreateTasks,
+    request: Request,
+    response: Response,
+    service: Service,
+    idempotency_key: IdempotencyKey = None,
 ) -> CreatedMany:
     """Store up to 1000 tasks, all or none."""
     allow_creation(request, body.tasks)
@@ -40,6 +44,7 @@ async def create_many(
     if repeated is not None:
         field = f"tasks[{repeated}].options.repeat"
         raise Refused(400, "invalid-request", "a repeated task is made by itself: POST /api/schedules", field=field)
+    await service.queue.alearn_secrets()
     if idempotency_key is None:
         outcome = await create_tasks(changing(request, many_told), body.tasks)
     else:

@@ -19,7 +19,7 @@ from tasklib.storage.operations import lists, tasks
 from tasklib.storage.operations.audit import AuditEntry, entries_text, write_audit
 from tasklib.storage.operations.idempotency import Once, do_once
 from tasklib.storage.statement import BEGIN, Operation
-from tasklib.submission import Merger
+from tasklib.submission import Merger, with_secrets
 from tasklib.task import NewTask, TaskFilter, TaskId
 
 
@@ -51,6 +51,7 @@ class Creator:
 
     async def create(self, body: CreateTask, entry: Callable[[UUID], AuditEntry]) -> Outcome:
         """Store one task and say so in the log, or neither."""
+        await self._queue.alearn_secrets()
         new = _new(self._queue, body)
         self._entries[new.id] = entry(new.id)
         try:
@@ -112,6 +113,7 @@ async def create_schedule(queue: TaskQueue, body: CreateTask) -> Outcome:
         every=repeat.every,
         tz=repeat.tz,
         kwargs=body.payload,
+        secrets=list(queue.secret_places.of(body.type)),
         misfire=repeat.misfire,
         overlap=repeat.overlap,
         starts_at=options.run_after,
@@ -166,7 +168,9 @@ def _changed(new: Sequence[NewTask], ids: Sequence[TaskId]) -> dict[str, list[st
 
 
 def _new(queue: TaskQueue, body: CreateTask) -> NewTask:
-    return queue.new_by_name(body.type, body.payload, **body.options.submission())
+    """The row of a task that was sent, marked with the secrets that its workers tell of."""
+    new = queue.new_by_name(body.type, body.payload, **body.options.submission())
+    return with_secrets(new, queue.secret_places.of(body.type))
 
 
 def _read(new: Sequence[NewTask], ids: Sequence[TaskId], now: datetime | None) -> Operation[list[Created]]:

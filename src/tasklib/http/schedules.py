@@ -6,13 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from tasklib.definition import secrets_of
 from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs, principal_of
 from tasklib.http.bounds import Part
 from tasklib.http.errors import Refused, problems
 from tasklib.http.schedule_schemas import CreateSchedule, PutSchedule, Ran, Schedule, Schedules
-from tasklib.http.service import Queue, redactor_of
+from tasklib.http.service import Queue
 from tasklib.http.throttle import allow_submission
 from tasklib.queue import TaskQueue
 from tasklib.redaction import MaskLeft
@@ -25,6 +24,7 @@ router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=Audi
 async def list_schedules(query: Annotated[Part, Query()], queue: Queue) -> Schedules:
     """Every schedule, by name, with its next five runs; up to 1000 at once."""
     found = await queue.aschedules()
+    await queue.alearn_secrets()
     return Schedules(schedules=[_shown(queue, each) for each in query.of(found)], total=len(found))
 
 
@@ -34,7 +34,9 @@ async def create_schedule(body: CreateSchedule, request: Request, queue: Queue) 
     if await queue.aget_schedule(body.name) is not None:
         detail = f"there is a schedule {body.name!r} already; change it by PUT"
         raise Refused(409, "schedule-exists", detail, field="name")
-    return _shown(queue, await changing(request, name=body.name).aadd_schedule(body.name, **body.decided()))
+    await queue.alearn_secrets()
+    decided: dict[str, Any] = {**body.decided(), "secrets": list(queue.secret_places.of(body.type))}
+    return _shown(queue, await changing(request, name=body.name).aadd_schedule(body.name, **decided))
 
 
 @router.get("/{name}", responses=problems(401, 403, 404, 503), **needs(Permission.READ))
@@ -46,7 +48,8 @@ async def get_schedule(name: str, queue: Queue) -> Schedule:
 @router.put("/{name}", responses=problems(400, 401, 403, 413, 503), **needs(Permission.OPERATE))
 async def put_schedule(name: str, body: PutSchedule, request: Request, queue: Queue) -> Schedule:
     """Make a schedule, or change the one of that name."""
-    decided = body.decided()
+    await queue.alearn_secrets()
+    decided: dict[str, Any] = {**body.decided(), "secrets": list(queue.secret_places.of(body.type))}
     stored = await queue.aget_schedule(name) if _storable(name) else None
     if stored is not None:
         decided |= _kept(queue, stored, body)
@@ -94,28 +97,28 @@ async def _required(queue: TaskQueue, name: str) -> Schedule:
     stored = await queue.aget_schedule(name) if _storable(name) else None
     if stored is None:
         raise _unknown(name)
+    await queue.alearn_secrets()
     return _shown(queue, stored)
 
 
 def _shown(queue: TaskQueue, stored: Stored) -> Schedule:
-    return Schedule.of(redactor_of(queue).schedule(stored, _secrets(queue, stored)))
+    return Schedule.of(queue.redactor.schedule(stored))
 
 
 def _kept(queue: TaskQueue, stored: Stored, body: PutSchedule) -> dict[str, Any]:
     """The payload with the secrets that were not seen; another type of task gets none of them."""
     is_same = stored.plan.task == body.type
-    secrets = _secrets(queue, stored) if is_same else []
+    secrets = _secrets(queue, stored) if is_same else list(queue.secret_places.of(body.type))
     try:
-        kwargs = redactor_of(queue).restore(body.payload, stored.plan.kwargs if is_same else None, secrets)
+        kwargs = queue.redactor.restore(body.payload, stored.plan.kwargs if is_same else None, secrets)
     except MaskLeft as error:
         raise Refused(400, "masked-secret", str(error), field="payload") from error
     return {"kwargs": kwargs, "secrets": secrets}
 
 
 def _secrets(queue: TaskQueue, stored: Stored) -> list[str]:
-    """What is secret in its arguments: by the code where it is known here, and by what it was made with."""
-    known = secrets_of(queue.registry.get(stored.plan.task))
-    return list(dict.fromkeys((*known, *(stored.plan.secrets or ()))))
+    """What is secret in its arguments: by its type, and by what it was made with."""
+    return list(dict.fromkeys((*queue.secret_places.of(stored.plan.task), *(stored.plan.secrets or ()))))
 
 
 def _if_done(done: bool) -> dict[str, Any] | None:

@@ -12,7 +12,6 @@ from tasklib.http.counts import Counts as _Counts
 from tasklib.http.counts import Gaps as _Gaps
 from tasklib.manage import Manage
 from tasklib.queue import TaskQueue
-from tasklib.redaction import Redactor
 
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
     304: {"description": "Nothing changed since the ETag given by If-None-Match."}
@@ -36,11 +35,6 @@ def _counts(request: Request) -> _Counts:
 def _gaps(request: Request) -> _Gaps:
     gaps: _Gaps = request.app.state.gaps
     return gaps
-
-
-def redactor_of(queue: TaskQueue) -> Redactor:
-    """What hides the secrets of a queue's tasks."""
-    return Redactor(queue.config.redact_keys)
 
 
 Service = Annotated[Manage, Depends(_manage)]

@@ -62,11 +62,14 @@ ALREADY: dict[int | str, dict[str, Any]] = {
     responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
     **needs(Permission.SUBMIT),
 )
-async def create_task(body: CreateTask, request: Request, idempotency_key: IdempotencyKey = None) -> Response:
+async def create_task(
+    body: CreateTask, request: Request, service: Service, idempotency_key: IdempotencyKey = None
+) -> Response:
     """Store a task; with `options.repeat`, one that runs again and again."""
     if body.options.repeat is None and idempotency_key is None:
         return await store_task(body, request)
     allow_creation(request, [body])
+    await service.queue.alearn_secrets()
     if body.options.repeat is not None:
         made = await create_schedule(changing(request, lambda made: {"schedule": made.name}), body)
         return _created(made, request)

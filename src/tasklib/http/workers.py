@@ -14,7 +14,6 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, Request
 
 from tasklib.codec import encode_result
-from tasklib.definition import secrets_of
 from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseFull, DatabaseUnavailable, ResultError, TaskNotFound
 from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs, principal_of
@@ -36,7 +35,7 @@ from tasklib.http.remote_schemas import (
     Registered,
 )
 from tasklib.http.schemas import status_of
-from tasklib.http.service import Queue, redactor_of
+from tasklib.http.service import Queue
 from tasklib.lifecycle import Ending
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import numbers, remote
@@ -348,8 +347,8 @@ async def _redacted(queue: TaskQueue, task_id: UUID, text: str) -> str:
     task = await queue.aget(task_id)
     if task is None:
         return text
-    secrets = secrets_of(queue.registry.get(task.name))
-    return redactor_of(queue).texts(task.kwargs, task.headers, secrets).clean(text)
+    await queue.alearn_secrets()
+    return queue.redactor.texts_of(task).clean(text)
 
 
 def _too_many() -> Refused:

@@ -11,6 +11,8 @@ from tasklib.clock import Clock, DatabaseClock
 from tasklib.config import Config
 from tasklib.definition import Registry
 from tasklib.middleware import ErrorHook, Middleware
+from tasklib.queue.secret_places import SecretPlaces
+from tasklib.redaction import Redactor
 from tasklib.schedule import Plan
 from tasklib.storage import connect
 from tasklib.storage.database import Database
@@ -29,6 +31,7 @@ class QueueBase:
         self.config = Config.of(database)
         self.registry = Registry() if registry is None else registry  # one without tasks yet is empty, so false
         self.clock: Clock = clock or DatabaseClock()
+        self.secret_places = SecretPlaces(self.registry)
         self.startup_hooks: list[Hook] = []
         self.shutdown_hooks: list[Hook] = []
         self.middleware: list[Middleware] = []
@@ -43,6 +46,11 @@ class QueueBase:
     def database(self) -> Database:
         """Where the tasks are kept."""
         return self._database
+
+    @property
+    def redactor(self) -> Redactor:
+        """What hides the secrets of this queue's tasks; as much as `secret_places` has learned."""
+        return Redactor(self.config.redact_keys, self.secret_places.of)
 
     def through(self, database: Database) -> Self:
         """The same queue with another way into its database."""

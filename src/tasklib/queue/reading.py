@@ -9,7 +9,6 @@ from tasklib.explain import Explanation
 from tasklib.explain import explain as explain_evidence
 from tasklib.queue.arguments import Filters, Id, check_whole, require_id, task_filter
 from tasklib.queue.base import QueueBase
-from tasklib.redaction import Redactor
 from tasklib.storage.operations import lists, numbers, tasks, workers
 from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.statement import Operation
@@ -82,9 +81,17 @@ class ReadsTasks(QueueBase):
     aworkers = workers.twin
 
     @operation
+    def learn_secrets(self) -> Operation[None]:
+        """Ask live workers where the arguments of their tasks hold secrets, so that `redactor` hides them."""
+        yield from self.secret_places.learn()
+
+    alearn_secrets = learn_secrets.twin
+
+    @operation
     def explain(self, task_id: Id) -> Operation[Explanation]:
         """Why the task is not running: every reason with its evidence and remedy, the one that binds first in front."""
         found = explain_evidence((yield from gather_evidence(require_id(task_id), self.clock.now())))
-        return Redactor(self.config.redact_keys).explanation(found)
+        yield from self.secret_places.learn()
+        return self.redactor.explanation(found)
 
     aexplain = explain.twin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,12 +26,16 @@ class MaskLeft(ValueError):
 
 
 class Redactor:
-    """Hides secrets; `keys` are patterns of key names, separated by commas."""
+    """Hides secrets; `keys` are patterns of key names, separated by commas.
 
-    __slots__ = ("_keys",)
+    `places` tells by the name of a task where its arguments hold secrets, beside what its row says.
+    """
 
-    def __init__(self, keys: str = DEFAULT_KEYS) -> None:
+    __slots__ = ("_keys", "_places")
+
+    def __init__(self, keys: str = DEFAULT_KEYS, places: Callable[[str], Iterable[str]] = lambda _: ()) -> None:
         self._keys = secret_keys(keys)
+        self._places = places
 
     def value(self, value: Any, secrets: Iterable[str] = ()) -> Any:
         """The value with every secret in it masked."""
@@ -44,8 +48,8 @@ class Redactor:
 
     def task(self, task: Task) -> Task:
         """The task as it may be shown."""
-        secrets = marked_paths(task.headers)
-        hide = self.texts(task.kwargs, task.headers)
+        secrets = self.secrets(task)
+        hide = self.texts_of(task)
         return replace(
             task,
             args=hide.everywhere(self.value(task.args)),
@@ -67,14 +71,14 @@ class Redactor:
 
     def plan(self, plan: Plan, secrets: Iterable[str] = ()) -> Plan:
         """What was decided about a schedule, as it may be shown."""
-        paths = (*(plan.secrets or ()), *secrets)
+        paths = (*(plan.secrets or ()), *self._places(plan.task), *secrets)
         hide = Texts(self.found(plan.kwargs, paths), self._keys)
         kwargs, options = (hide.everywhere(each) for each in (self.value(plan.kwargs, paths), self.value(plan.options)))
         return replace(plan, kwargs=kwargs, options=options, secrets=None)
 
     def explanation(self, found: Explanation) -> Explanation:
         """Why a task is not running, with no secret in the reasons; the task as it is."""
-        hide = self.texts(found.task.kwargs, found.task.headers)
+        hide = self.texts_of(found.task)
         reasons = tuple(
             replace(
                 each,
@@ -100,6 +104,14 @@ class Redactor:
         wanted = which.search.lower()
         texts = (*_spellings(shown.kwargs), *_spellings(shown.tags), shown.error or "")
         return any(wanted in text.lower() for text in texts)
+
+    def secrets(self, task: Task) -> list[str]:
+        """Where the task's arguments hold secrets: by its row and by its name."""
+        return list(dict.fromkeys((*marked_paths(task.headers), *self._places(task.name))))
+
+    def texts_of(self, task: Task) -> Texts:
+        """What takes the task's secrets out of texts about it."""
+        return self.texts(task.kwargs, task.headers, self._places(task.name))
 
     def texts(self, kwargs: Any, headers: Mapping[str, Any], secrets: Iterable[str] = ()) -> Texts:
         """What takes the secrets of a task out of texts about it; `secrets` are known beside those its row names."""

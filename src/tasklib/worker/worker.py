@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
 from tasklib.child_process import refuse_while_loading
+from tasklib.definition import secrets_of
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.lifecycle import Ending
 from tasklib.retention import parse_retention
@@ -300,6 +301,11 @@ class Worker:
             if definition.options.max_concurrency is not None
         }
 
+    def _defined_secrets(self) -> dict[str, list[str]]:
+        """Where the arguments of each task hold secrets, for those who show tasks and do not have the code."""
+        found = {name: secrets_of(self._queue.registry.get(name)) for name in self._names()}
+        return {name: list(places) for name, places in found.items() if places}
+
     def _registration(self, instance: UUID) -> Registration:
         self._registered_names = self._names()
         return Registration(
@@ -336,6 +342,7 @@ class Worker:
             stuck_threads=len(self._bench.runner.stuck),
             retention=self._queue.config.retention,
             limits=self._settings.limits.told(self._defined_limits()),
+            secrets=self._defined_secrets(),
         )
         # Handlers may be added while it runs, as tq(...) does.
         names = self._names()

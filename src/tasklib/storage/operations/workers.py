@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from tasklib.codec import dumps
+from tasklib.codec import dumps, loads
 from tasklib.lifecycle import Ending
 from tasklib.liveness import Sighting
 from tasklib.retry import Backoff
@@ -94,6 +94,17 @@ def list_workers(now: datetime | None) -> Operation[list[WorkerInfo]]:
     """Every known instance, the most recently heard first."""
     rows = yield Statement("list_workers", {"now": now})
     return [worker_from_row(row) for row in rows]
+
+
+def told_secrets() -> Operation[dict[str, tuple[str, ...]]]:
+    """Where the arguments of tasks hold secrets, as paths by name, by what every known instance tells."""
+    found: dict[str, tuple[str, ...]] = {}
+    for row in (yield Statement("list_told_secrets")):
+        told = loads(row["secrets"])
+        for name, places in told.items() if isinstance(told, dict) else ():
+            if isinstance(places, list):
+                found[name] = tuple(dict.fromkeys((*found.get(name, ()), *map(str, places))))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

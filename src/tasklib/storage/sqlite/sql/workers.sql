@@ -59,6 +59,11 @@ JOIN (
 ) AS held ON held.instance = w.instance
 ORDER BY w.heartbeat_at DESC, w.instance;
 
+-- name: list_told_secrets
+-- Where the arguments of tasks hold secrets, as workers tell it.
+SELECT DISTINCT w.info -> '$.secrets' AS secrets FROM tasklib_workers AS w
+WHERE w.info -> '$.secrets' IS NOT NULL;
+
 -- name: list_held
 -- The running tasks an instance holds, as the database knows them.
 SELECT t.id, t.version
