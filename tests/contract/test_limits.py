@@ -108,6 +108,15 @@ def test_names_without_a_limit_never_wait_for_the_row_of_one_that_has(postgres_u
     bench.queue.close()
 
 
+@pytest.mark.parametrize("rate", [5e-324, 1e-300, 9e-7])
+def test_a_rate_nobody_could_wait_for_is_refused(bench: Bench, rate: float) -> None:
+    """PostgreSQL cannot reckon with the smallest numbers: such a limit would stop every worker, and its own removal."""
+    with pytest.raises(ConfigurationError, match="to let none start, pause"):
+        bench.queue.set_rate_limit(rate)
+    bench.fill(mail=1)
+    assert bench.counts(bench.worker()) == {"mail": 1}
+
+
 def test_a_rate_below_one(bench: Bench) -> None:
     bench.queue.set_rate_limit(0.5, "mail")
     bench.fill(mail=5)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from tasklib.http.audit import AuditedRoute, changing
 from tasklib.http.auth import Permission, needs, principal_of
@@ -15,6 +15,7 @@ from tasklib.http.errors import problems
 from tasklib.http.fields import Answer, Input, Key, Name, Text, Whole, check_number
 from tasklib.http.service import Queue
 from tasklib.queue import TaskQueue
+from tasklib.queue.arguments import SLOWEST_RATE, is_rate
 from tasklib.storage.rows import number
 
 router = APIRouter(prefix="/api", tags=["control"], route_class=AuditedRoute)
@@ -54,10 +55,18 @@ class RateLimit(Answer):
     tasks_per_second: int | float
 
 
+def _check_rate(value: float) -> float:
+    if not is_rate(value):
+        raise ValueError(f"should be 0 or at least {SLOWEST_RATE:g}; to let none start, pause")
+    return value
+
+
 class RateLimitInput(Input):
     """How many tasks may start in a second, of one type or of all; 0 is unlimited."""
 
-    tasks_per_second: Annotated[float, BeforeValidator(check_number), Field(ge=0, lt=1e9, examples=[10])]
+    tasks_per_second: Annotated[
+        float, BeforeValidator(check_number), Field(ge=0, lt=1e9, examples=[10]), AfterValidator(_check_rate)
+    ]
     type: Name | None = None
 
 

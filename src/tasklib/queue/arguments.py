@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 from uuid import UUID
 
 from tasklib.errors import ConfigurationError, InvalidTaskId
@@ -71,10 +71,17 @@ def check_states(state: str | Iterable[str] | None, known: Sequence[str] = FILTE
     return tuple(str(each) for each in states)
 
 
+SLOWEST_RATE: Final = 1e-6
+"""The lowest rate, in tasks per second: one task in eleven days."""
+
+
 def is_rate(value: Any, *, above: float | None = None) -> bool:
-    """Whether it is a number of tasks per second: 0 or more, or above something."""
+    """Whether it is a number of tasks per second: 0 or more, or above something.
+
+    One in weeks is no rate but a pause; and what PostgreSQL cannot reckon with would stop every worker.
+    """
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 <= value < 1e9 and (above is None or value > above)
+    return number and (value == 0 or SLOWEST_RATE <= value < 1e9) and (above is None or value > above)
 
 
 def check_whole(name: str, value: Any) -> int:

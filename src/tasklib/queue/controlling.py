@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tasklib.codec import shown
 from tasklib.definition import KEY_RULE, is_key
 from tasklib.errors import ConfigurationError
-from tasklib.queue.arguments import check_whole, is_rate
+from tasklib.queue.arguments import SLOWEST_RATE, check_whole, is_rate
 from tasklib.queue.base import QueueBase
 from tasklib.storage.operations import controls, keys
 from tasklib.storage.operations.controls import Limit, Pause
@@ -49,7 +49,8 @@ class ControlsTasks(QueueBase):
         """
         if not is_rate(tasks_per_second):
             raise ConfigurationError(
-                f"a rate limit is a number of tasks per second, 0 for unlimited, got {tasks_per_second!r}"
+                f"a rate limit is a number of tasks per second, at least {SLOWEST_RATE:g}, or 0 for unlimited, "
+                f"got {tasks_per_second!r}; to let none start, pause"
             )
         yield from controls.set_rate(name, float(tasks_per_second) or None, self.clock.now())
 
