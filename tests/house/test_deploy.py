@@ -57,6 +57,16 @@ def test_commands_and_their_options_exist(words: list[str]) -> None:
         assert f"`{option}" in section[1], f"tasklib {words[0]} has no option {option}"
 
 
+def test_each_kind_of_process_has_a_database_role_of_its_own() -> None:
+    """The service reads tokens and writes the audit log, which a worker's role may not."""
+    secrets = {
+        container["name"]: [each["secretRef"]["name"] for each in container["envFrom"]] for container in containers()
+    }
+    assert secrets == {"migrate": ["tasklib-owner"], "worker": ["tasklib"], "serve": ["tasklib-serve"]}
+    guide = (DEPLOY / "README.md").read_text()
+    assert all(f"create secret generic {name} " in guide for (name,) in secrets.values())
+
+
 def test_there_are_three_workers_with_probes_that_are_not_root() -> None:
     (deployment,) = [each for each in documents(DEPLOY / "kubernetes" / "worker.yaml") if each["kind"] == "Deployment"]
     spec = deployment["spec"]["template"]["spec"]

@@ -223,6 +223,18 @@ def test_an_admin_acts_and_makes_tokens(database_url: str, role: str) -> None:
     assert main(["cleanup", "--older-than", "1d", *where]) == 0
 
 
+def test_a_service_that_may_not_read_tokens_is_not_ready(database_url: str, role: str) -> None:
+    queue_of(database_url, role, "worker").close()
+
+    async def ask() -> list[int]:
+        async with TaskQueue(as_role(database_url, role)) as queue:
+            transport = httpx.ASGITransport(queue.asgi(auth="tokens"))
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return [(await client.get(path)).status_code for path in ("/healthz", "/readyz")]
+
+    assert asyncio.run(ask()) == [200, 503]
+
+
 async def serve(url: str) -> None:
     async with TaskQueue(url) as queue:
         transport = httpx.ASGITransport(queue.asgi(auth=None))

@@ -58,7 +58,7 @@ def token(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="Whose token it is; revoking takes every token of the name, or the one that begins so.",
+            help="Whose token it is; revoking takes every token of the name, or the one that is given or begins so.",
             show_default=False,
         ),
     ] = None,
@@ -144,7 +144,8 @@ def _revoke(cli: Cli, name: str) -> None:
     queue = cli.manage.queue
     revoked = queue.database.run(lambda: tokens.revoke_tokens(name, queue.clock.now()))
     if not revoked:
-        raise CommandFailed(f"there is no token {name!r} to revoke; see: tasklib token list")
+        shown = f"{name[: tokens.SHOWN_CHARACTERS]}…" if name.startswith(tokens.PREFIX) else repr(name)
+        raise CommandFailed(f"there is no token {shown} to revoke; see: tasklib token list")
 
     def say() -> None:
         for each in revoked:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from tasklib.errors import StorageError
 from tasklib.http.auth import Permission, needs
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, problems
 from tasklib.http.fields import Answer
 from tasklib.http.service import Queue
+from tasklib.storage.operations.tokens import any_token
 
 router = APIRouter(tags=["health"])
 
@@ -28,11 +29,13 @@ async def is_alive() -> Health:
 
 
 @router.get("/readyz", responses=problems(503), **needs(Permission.PUBLIC))
-async def is_ready(queue: Queue) -> Health:
+async def is_ready(request: Request, queue: Queue) -> Health:
     """The service runs and its database answers."""
     try:
         await queue.apauses()
+        if request.app.state.takes_tokens:
+            await queue.database.arun(any_token)  # a database role that may not read them lets nobody in
     except StorageError as error:
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        raise Refused(503, "not-ready", "the database does not answer", headers=headers) from error
+        raise Refused(503, "not-ready", "the database does not answer, or not to this role", headers=headers) from error
     return Health()

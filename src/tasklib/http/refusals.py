@@ -8,6 +8,7 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from fastapi import Request
+from starlette.routing import Route
 
 from tasklib.errors import TaskLibError
 from tasklib.http.entries import ANONYMOUS, make_entry, storable
@@ -40,9 +41,9 @@ class Refusals:
         """
         if status not in REFUSED:
             return
-        # Unknown where it was refused before a route was looked for.
+        # Unknown where it was refused before a route was looked for; then it may be the mount of the program around us.
         route = request.scope.get("route")
-        action: str = getattr(request.state, "action", "request") if route is None else route.name
+        action: str = route.name if isinstance(route, Route) else getattr(request.state, "action", "request")
         entry = make_entry(request, action, {})
         alike = self._count((entry.actor, entry.remote, entry.action, entry.target, str(status)))
         if not _is_power_of_ten(alike):

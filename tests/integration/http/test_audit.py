@@ -7,6 +7,8 @@ from itertools import count
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from tasklib.lifecycle import Phase
 from tasklib.storage.operations import actions, tokens
@@ -185,6 +187,16 @@ def test_who_was_refused_is_in_the_log(queue: Face, client: Client) -> None:
     ]
     assert [each["detail"]["status"] for each in entries_of(client)] == [403, 403, 401, 403, 401]
     assert "tl_guessed" not in client.get("/api/audit").text
+
+
+@pytest.mark.parametrize("name", [None, "around"])
+def test_refused_requests_to_a_mounted_service_are_in_the_log(queue: Face, client: Client, name: str | None) -> None:
+    around = Starlette(routes=[Mount("/a/b", app=queue.plain.asgi(auth="tokens"), name=name)])
+    mounted = Client(queue, around, Origin="http://evil.example")
+    assert mounted.post("/a/b/api/tasks/pause").status_code == 403
+    mounted.close()
+    (entry,) = entries_of(client)
+    assert (entry["action"], entry["detail"]["refused"]) == ("request", "origin-refused")
 
 
 def test_refusals_cannot_fill_the_log(queue: Face, client: Client) -> None:

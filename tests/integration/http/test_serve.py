@@ -100,6 +100,11 @@ def test_revoking_a_name_leaves_no_token_of_it(database_url: str, capsys: pytest
     left = [each["name"] for each in tasklib("token", "list")["tokens"] if each["valid"]]
     assert left == ["other"]
     assert [each["name"] for each in tasklib("token", "revoke", other)["revoked"]] == ["other"]
+    # Whoever has found one somewhere need not cut it; and what is not known is not written out.
+    leaked = tasklib("token", "create", "leaked")["token"]
+    assert [each["name"] for each in tasklib("token", "revoke", leaked)["revoked"]] == ["leaked"]
+    assert main(["token", "revoke", leaked, "--database-url", database_url]) == 1
+    assert leaked not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

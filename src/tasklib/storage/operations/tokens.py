@@ -105,14 +105,14 @@ def list_tokens(now: datetime | None) -> Operation[list[Token]]:
 
 
 def revoke_tokens(which: str, now: datetime | None) -> Operation[list[Token]]:
-    """Refuse every token of a name from now on, or the one of an id or of these first characters; those it was.
+    """Refuse every token of a name from now on, or the one of an id, of its first characters or of its whole text.
 
-    A name counts before all else, so that nobody can hide a token behind another one's beginning.
+    Returns those it was.  A name counts before all else: nobody can hide a token behind another one's beginning.
     """
     yield BEGIN
     left = [token for token in (yield from list_tokens(now)) if token.revoked_at is None]
     named = [token for token in left if token.name == which]
-    chosen = named or [token for token in left if which in (str(token.id), token.begins)]
+    chosen = named or [token for token in left if which == str(token.id) or which.startswith(token.begins)]
     revoked: list[Token] = []
     for token in chosen:
         rows = yield Statement("revoke_token", {"id": str(token.id), "now": now})
