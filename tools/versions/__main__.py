@@ -10,6 +10,7 @@ that ran has failed.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class Run:
 
 
 def main(arguments: list[str]) -> int:
+    # A shell that starts us in the background has us ignore it, which every program of a test would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     interpreters, servers = pythons.find(), releases.find()
     results = {run.label: _run(run, arguments) for run in _plan(interpreters, servers)}
     missing = [f"Python {version}" for version in pythons.SUPPORTED if version not in interpreters]

@@ -20,10 +20,13 @@ def pinned(python: Path, version: str) -> Path:
 
 
 def lowest(python: Path) -> Path:
-    """The interpreter of an environment in which every library we ask for has the lowest version that we declare."""
+    """The interpreter of an environment in which each library that users get has the lowest version that we declare."""
     FOLDER.mkdir(exist_ok=True)
     constraints = FOLDER / "lowest.txt"
-    constraints.write_text("".join(f"{name}=={floor}\n" for name, floor in floors().items()))
+    # The tools stay as they are; everything else is left to the libraries, whose neighbours must be as old as they.
+    tools = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("pytest")]
+    lowered = [f"{name}=={floor}" for name, floor in floors().items()]
+    constraints.write_text("\n".join([*tools, *lowered]) + "\n")
     return _make(python, "lowest", constraints)
 
 
