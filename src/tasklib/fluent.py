@@ -194,7 +194,7 @@ class _Background:
         self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: Worker | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._work()), name="tasklib-tq", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tasklib-tq", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -204,6 +204,11 @@ class _Background:
         if self._loop is not None and self._worker is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._worker.stop)
         self._thread.join()
+
+    def _run(self) -> None:
+        from tasklib.worker.program_end import run_in_thread
+
+        run_in_thread(self._work())
 
     async def _work(self) -> None:
         from tasklib.worker import Worker, WorkerSettings

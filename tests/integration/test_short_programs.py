@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tasklib import TaskQueue
+
 PROGRAM = """
 import asyncio, faulthandler, sys
 from tasklib import TaskQueue
@@ -27,3 +29,41 @@ for _ in range(20):
 def test_an_event_loop_ends_although_nobody_closed_the_queue(database_url: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, database_url], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
+
+
+WORKING = """
+import sys, threading, time
+from tasklib import TaskQueue, tq
+
+url, kind = sys.argv[1:]
+queue = TaskQueue(url)
+begun = threading.Event()
+
+def slow(payload):
+    begun.set()
+    time.sleep(0.2)
+    return "whole"
+
+if kind == "tq":
+    tq.init(queue)
+    tq("slow").set_worker(slow).add({}).add({})
+else:
+    queue.register_handler("slow", slow)
+    queue.enqueue("slow"), queue.enqueue("slow")
+    threading.Thread(target=queue.run, daemon=kind == "daemon").start()
+begun.wait(20)
+"""
+
+
+@pytest.mark.backends("sqlite-file", "postgres-newest")
+@pytest.mark.parametrize("kind", ["tq", "daemon", "thread"])
+def test_a_worker_in_a_thread_drains_when_the_program_ends(database_url: str, kind: str) -> None:
+    command = [sys.executable, "-c", WORKING, database_url, kind]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+    with TaskQueue(database_url) as queue:
+        second, first = queue.list(name="slow")
+        assert (first.state, first.result) == ("completed", {"value": "whole"})
+        assert (second.state, second.attempts, second.error) == ("pending", 0, None)
+        assert queue.workers() == []

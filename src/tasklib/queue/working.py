@@ -71,11 +71,14 @@ class RunsTasks(QueueBase):
     def run(self, concurrency: int = 1, *, stop: StopEvent | None = None, **settings: Unpack[WorkerKeywords]) -> None:
         """Work on this queue's tasks until SIGTERM, SIGINT, or until `stop` is set; then let running tasks finish.
 
-        In another thread than the main one no signal arrives: give a `threading.Event` as `stop`, and set it.
+        In another thread than the main one no signal arrives: give a `threading.Event` as `stop`, and set it.  The end
+        of the program stops it too.
         """
+        from tasklib.worker.program_end import run_in_thread
+
         _refuse_inside_a_loop()
         settings.setdefault("signals", True)
-        asyncio.run(self.arun(concurrency, stop=stop, **settings))
+        run_in_thread(self.arun(concurrency, stop=stop, **settings))
 
     async def arun(
         self, concurrency: int = 1, *, stop: StopEvent | None = None, **settings: Unpack[WorkerKeywords]
@@ -139,14 +142,19 @@ async def _stopping_when(event: StopEvent | None, stop: Callable[[], None]) -> A
 
 
 def _refuse_inside_a_loop() -> None:
+    if _is_inside_a_loop():
+        raise ConfigurationError(
+            "queue.run() blocks, and would hold the event loop that it was called in; "
+            "write `await queue.arun(...)` there, or call it in a thread"
+        )
+
+
+def _is_inside_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return
-    raise ConfigurationError(
-        "queue.run() blocks, and would hold the event loop that it was called in; write `await queue.arun(...)` there, "
-        "or call it in a thread"
-    )
+        return False
+    return True
 
 
 def _check_settings(given: WorkerKeywords) -> None:
@@ -159,9 +167,7 @@ def _check_settings(given: WorkerKeywords) -> None:
 
 def run_coroutine(make: Callable[[], Coroutine[Any, Any, R]]) -> R:
     """Run a coroutine to its end, blocking; inside a running event loop on a thread with its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_inside_a_loop():
         return asyncio.run(make())
     outcome: dict[str, Any] = {}
 

@@ -9,6 +9,7 @@ from tasklib.definition import Definition
 from tasklib.errors import TaskTimeout
 from tasklib.worker.execution import Ended, Execution
 from tasklib.worker.places import Work
+from tasklib.worker.threads import NoMoreThreads
 
 
 class ThreadedExecution(Execution):
@@ -26,6 +27,10 @@ class ThreadedExecution(Execution):
         self.ending = loop.create_future()
         try:
             self._work = self._runner.places.start(self._definition, self.task, self.context)
+        except NoMoreThreads:
+            self.released = True  # Not begun, so no attempt is spent.
+            loop.call_soon(self._report, self._stopped())
+            return
         except BaseException as error:  # noqa: BLE001  the converters of the user's types run here
             # Later, because this attempt is not in hand yet.
             loop.call_soon(self._report, self._raised(error))

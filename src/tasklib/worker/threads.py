@@ -12,6 +12,11 @@ from typing import Any
 
 from tasklib.base_exceptions import carry
 
+
+class NoMoreThreads(RuntimeError):
+    """The call was not made, because the program is ending and no thread can start any more."""
+
+
 Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
@@ -46,7 +51,13 @@ class TaskThreads:
     def _make(self) -> queue.SimpleQueue[Job | None]:
         inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._made += 1
-        threading.Thread(target=self._work, args=(inbox,), name=f"tasklib-task-{self._made}", daemon=True).start()
+        thread = threading.Thread(target=self._work, args=(inbox,), name=f"tasklib-task-{self._made}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if "shutdown" in str(error):
+                raise NoMoreThreads(str(error)) from error
+            raise
         return inbox
 
     def _work(self, inbox: queue.SimpleQueue[Job | None]) -> None:

@@ -32,6 +32,7 @@ from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
 from tasklib.worker.meter import Bookkeeper, flush
 from tasklib.worker.notices import Notices
 from tasklib.worker.periodic import Service
+from tasklib.worker.program_end import StopAtEnd
 from tasklib.worker.recovery import Recovery
 from tasklib.worker.scheduler import Scheduler
 from tasklib.worker.settings import WorkerSettings
@@ -80,9 +81,15 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop` is called, a signal arrives, or the surrounding task is cancelled; then drain.
 
+        In another thread than the main one no signal arrives, but the end of the program does: it waits for the drain.
+
         Raises WorkerStuck, after draining, when too many threads never came back.
         """
-        async with StopSignals(self.stop, enabled=self._settings.signals):
+        patience = self._settings.grace_seconds + 2 * UNWIND_SECONDS + 2 * LAST_WORDS_SECONDS
+        async with (
+            StopSignals(self.stop, enabled=self._settings.signals),
+            StopAtEnd(self.stop, patience_seconds=patience),
+        ):
             await self._with_hooks(self._work)
         if len(self._bench.runner.stuck) >= self._settings.max_stuck_threads:
             raise WorkerStuck(

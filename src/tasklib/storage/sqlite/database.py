@@ -28,6 +28,7 @@ from tasklib.storage.sqlite.files import create_private, journal_mode, lock_path
 from tasklib.storage.sqlite.gate import WriterGate
 from tasklib.storage.sqlite.lending import LentConnection, Loan
 from tasklib.storage.sqlite.session import Session
+from tasklib.storage.sqlite.threads import Threads
 from tasklib.storage.sqlite.watcher import SqliteWatcher
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, T
 
@@ -83,7 +84,7 @@ class SqliteDatabase:
         """Run an operation in a thread of its own pool."""
         with self._open_lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="tasklib-sqlite")
+                self._threads = Threads(READERS, thread_name_prefix="tasklib-sqlite")
             threads = self._threads
         return await asyncio.get_running_loop().run_in_executor(threads, self._run, make, self._is_lent_here())
 
@@ -271,7 +272,7 @@ class SqliteDatabase:
     def _one_by_one(self, what: str) -> ThreadPoolExecutor:
         with self._open_lock:
             if what not in self._single_threads:
-                self._single_threads[what] = ThreadPoolExecutor(1, thread_name_prefix=f"tasklib-sqlite-{what}")
+                self._single_threads[what] = Threads(1, thread_name_prefix=f"tasklib-sqlite-{what}")
             return self._single_threads[what]
 
     def _connect(self) -> sqlite3.Connection:
