@@ -149,7 +149,8 @@ class Config:
             )
         if not isinstance(url, str):
             raise ConfigurationError(f"database_url must be a string, got {url!r}")
-        url, schema = _plain_url(url)
+        # A blank at either end comes from a .env file or a shell, and libpq takes what begins with one for no URL.
+        url, schema = _plain_url(url.strip())
         if schema is not None:
             if url.startswith("sqlite"):
                 raise ConfigurationError(

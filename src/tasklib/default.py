@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Never, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
+from tasklib.codec import shown
 from tasklib.config import Config
 from tasklib.definition import Definition, FunctionDefinition, Registry, TaskKeywords, TaskOptions, shows_options
 from tasklib.errors import ConfigurationError, NotInitialized
@@ -71,6 +72,7 @@ def task(function: Any = None, /, *, name: str | None = None, **options: Any) ->
 
 async def submit_task(
     func: Callable[..., Any] | str,
+    *positional: Never,
     delay_seconds: float | timedelta = 0,
     max_retries: int | None = None,
     timeout_seconds: float | None = None,
@@ -79,6 +81,11 @@ async def submit_task(
     **kwargs: Any,
 ) -> TaskId:
     """Store a task that calls `func(**kwargs)` later, and return its id after a durable commit."""
+    if positional:
+        raise ConfigurationError(
+            f"submit_task() takes the task's arguments by name, got {shown(positional[0])} by position; write "
+            "submit_task(send_email, to=...), or send_email.asubmit(...), which takes them as the function does"
+        )
     queue = default_queue()
     options = SubmitOptions(
         delay_seconds=delay_seconds,

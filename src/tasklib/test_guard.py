@@ -1,14 +1,15 @@
 """While tests run: a queue of the program under test does not use its own database unless the test asks for it.
 
 The pytest plugin switches this on; nowhere else is anything asked.  Refused is a queue that the program made: when its
-modules were imported, or with the URL that stood in the environment before the tests began.  A queue that a test or a
-fixture makes with a URL of its own is the test's affair, and so is one in memory.
+modules were imported, or with a URL that stood in the environment before the tests began, or in a .env file.  A queue
+that a test or a fixture makes with a URL of its own is the test's affair, and so is one in memory.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +31,7 @@ class Guard:
     def __init__(self, root: Path, *, allows_all: bool) -> None:
         self.root = root
         self.environment = {os.environ[name] for name in URL_VARIABLES if os.environ.get(name)}
+        self.environment |= {url for folder in {root, Path.cwd()} for url in _dotenv_urls(folder)}
         self.allows_all = allows_all
         self.test_runs = False
         self.test_allows = False
@@ -97,3 +99,14 @@ def _url(text: str) -> str:
         return Config(database_url=text).database_url
     except ConfigurationError:
         return ""
+
+
+def _dotenv_urls(folder: Path) -> Iterator[str]:
+    """What the folder's .env files say that may be the URL of a database; those for tests are for tests."""
+    for path in folder.glob(".env*"):
+        if not path.is_file() or any(word in path.name for word in ("test", "example", "sample", "template")):
+            continue
+        for line in path.read_text("utf-8", "replace").splitlines():
+            value = line.partition("=")[2].strip().strip("'\"")
+            if value.startswith(("postgres", "sqlite")):
+                yield value

@@ -76,6 +76,18 @@ async def test_a_bad_row_far_behind_says_how_many_were_stored_before_it(database
 
 
 @pytest.mark.usefixtures("default_queue")
+async def test_arguments_by_position_are_not_taken_for_a_delay() -> None:
+    @tasklib.task
+    def wait_for(seconds: int = 1) -> None: ...
+
+    submit: Any = tasklib.submit_task  # a type checker refuses it, too
+    for value in (5, "ada"):
+        with pytest.raises(ConfigurationError, match=rf"by name, got {value!r} by position; write .*asubmit"):
+            await submit(wait_for, value)
+    assert tasklib.default_queue().count() == 0
+
+
+@pytest.mark.usefixtures("default_queue")
 async def test_an_option_that_is_also_a_parameter_is_not_guessed() -> None:
     @tasklib.task
     def notify(who: str, priority: int = 0) -> None: ...
@@ -225,6 +237,31 @@ def test_two_functions_of_one_name_in_one_module_are_refused(tmp_path: Path, mon
         importlib.import_module("defined_twice")
     with pytest.raises(TaskDefinitionError, match="two tasks are named 'notify'"):
         exec(NOTIFY + NOTIFY, {"task": TaskQueue("sqlite:///:memory:").task, "__name__": "__main__"})
+
+
+DECORATED = """
+def timed(function):
+    def wrapper(**arguments):
+        return function(**arguments)
+    return wrapper
+
+def passing(function):
+    def wrapper(*args, **arguments):
+        return function(*args, **arguments)
+    return wrapper
+"""
+
+
+def test_functions_behind_a_decorator_that_hides_them_are_refused(queue: TaskQueue) -> None:
+    cell: dict[str, Any] = {"task": queue.task, "__name__": "__main__"}
+    exec(DECORATED, cell)
+    for _ in range(2):  # a cell that runs again
+        exec("@task\n@timed\ndef charge(): ...", cell)
+
+    with pytest.raises(TaskDefinitionError, match=r"'wrapper': .* wraps both charge and refund; put @functools\.wraps"):
+        exec("@task\n@timed\ndef refund(): ...", cell)
+    with pytest.raises(TaskDefinitionError, match=r"if it wraps refund, put @functools\.wraps"):
+        exec("@task\n@passing\ndef refund(): ...", cell)
 
 
 @pytest.mark.usefixtures("default_queue")

@@ -143,6 +143,10 @@ tasklib.init()
 
 def settings_queue():
     return TaskQueue(os.environ["DATABASE_URL"])
+
+def dotenv_queue():
+    with open(".env") as file:
+        return TaskQueue(file.read().partition("=")[2].strip().strip('"'))
 """
 FORGETFUL = """
 import pytest, tasklib
@@ -150,7 +154,9 @@ from tasklib import Config, ConfigurationError, TaskQueue
 from tasklib.testing import isolated
 import program
 
-@pytest.mark.parametrize("make", [lambda: program.queue, tasklib.default_queue, TaskQueue, program.settings_queue])
+@pytest.mark.parametrize("make", [
+    lambda: program.queue, tasklib.default_queue, TaskQueue, program.settings_queue, program.dotenv_queue
+])
 async def test_forgot_the_fixture(make):
     queue = make()
     with pytest.raises(ConfigurationError, match="program's own database .*tasklib_tasks .* isolate_queue"):
@@ -190,12 +196,13 @@ def test_a_test_that_forgot_the_fixture_never_reaches_the_program_s_own_database
     monkeypatch.setenv("DATABASE_URL", "sqlite:///shared.db")
     monkeypatch.delenv("TASKLIB_DATABASE_URL", raising=False)
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
+    (pytester.path / ".env").write_text('APP_DATABASE="sqlite:///of_dotenv.db"\n')
     pytester.makepyfile(program=PROGRAM, test_forgetful=FORGETFUL, test_marked=MARKED)
 
-    pytester.runpytest_subprocess("-p", "no:randomly").assert_outcomes(passed=7)
-    assert not (pytester.path / "shared.db").exists()
+    pytester.runpytest_subprocess("-p", "no:randomly").assert_outcomes(passed=8)
+    assert not [*pytester.path.glob("shared.db"), *pytester.path.glob("of_dotenv.db")]
     with TaskQueue(f"sqlite:///{pytester.path}/real.db") as real:
         assert real.count() == 1  # of the test that means it
 
     allowed = ("-o", "tasklib_database=allow", "-k", "forgot")
-    pytester.runpytest_subprocess("-p", "no:randomly", *allowed).assert_outcomes(failed=4, deselected=3)
+    pytester.runpytest_subprocess("-p", "no:randomly", *allowed).assert_outcomes(failed=5, deselected=3)

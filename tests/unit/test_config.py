@@ -165,6 +165,10 @@ def test_a_url_that_is_not_text_is_refused():
         Config(database_url=number)
 
 
+def test_blanks_around_the_url_are_left_out():
+    assert Config(database_url=" postgresql://localhost/app\n").database_url == "postgresql://localhost/app"
+
+
 def test_the_scheme_may_be_written_in_capitals():
     assert Config(database_url="SQLite:///tasks.db").is_sqlite
 

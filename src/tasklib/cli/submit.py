@@ -55,6 +55,12 @@ def submit(cli: Cli, what: What, how: How, waiting: Waiting, source: FromFile) -
     if what.name is not None and "=" in what.name:
         raise CommandFailed(f"the task's name comes first, as in: tasklib submit NAME {what.name}", Exit.USAGE)
     options = how.options(waits=waiting.waits)
+    if what.app_module is None and cli.config.database_url in ("sqlite://", "sqlite:///:memory:"):
+        raise CommandFailed(
+            f"{cli.config.database_url} is in the memory of this command, and the task would be gone when it ends; "
+            "name a database that stays, as in --database-url sqlite:///tasks.db",
+            Exit.USAGE,
+        )
     if what.app_module is not None:
         _use_tasks_of(cli, what.app_module)
     if source.file is None:

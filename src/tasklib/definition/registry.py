@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasklib.definition.tasks import Definition
+from tasklib.definition.wrappers import REMEDY
 from tasklib.errors import TaskDefinitionError, TaskNotRegistered
 
 
@@ -25,10 +26,7 @@ class Registry:
             for name in (definition.name, *definition.options.aliases):
                 other = self._by_any_name.get(name)
                 if other is not None and not definition.replaces(other):
-                    raise TaskDefinitionError(
-                        f"two tasks are named {name!r}: {other.place} and {definition.place}; "
-                        "give one of them another name=, or take the alias away"
-                    )
+                    raise TaskDefinitionError(_taken(name, other, definition))
             self._replace({**self._definitions, definition.name: definition})
         return definition
 
@@ -90,3 +88,16 @@ class Registry:
         self._retries = {
             name: each.options.max_retries for name, each in by_any_name.items() if each.options.max_retries is not None
         }
+
+
+def _taken(name: str, other: Definition, definition: Definition) -> str:
+    if other.hidden and definition.hidden and other.place == definition.place:
+        first, second = other.hidden[0][1], definition.hidden[0][1]
+        return (
+            f"two tasks are named {name!r}: {definition.place} wraps both {first} and {second}; "
+            f"{REMEDY}, or give each task a name="
+        )
+    return (
+        f"two tasks are named {name!r}: {other.place} and {definition.place}; "
+        "give one of them another name=, or take the alias away"
+    )

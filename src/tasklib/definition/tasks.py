@@ -22,6 +22,7 @@ from tasklib.definition.parameters import (
     underlying,
 )
 from tasklib.definition.validation import Misfit, Validation
+from tasklib.definition.wrappers import REMEDY, hidden_functions
 from tasklib.errors import InvalidArguments, TaskDefinitionError
 from tasklib.task import Task
 
@@ -107,7 +108,7 @@ class Definition(ABC):
 
         Two functions of one name that come from one run of the same code are different ones.
         """
-        if self._identity() != other._identity():
+        if self._identity() != other._identity() or self.hidden != other.hidden:
             return False
         mine, its = _code_of(self.function), _code_of(other.function)
         if mine is None or its is None or _position(mine) == _position(its):
@@ -123,6 +124,11 @@ class Definition(ABC):
     def _identity(self) -> tuple[str, str]:
         function = underlying(self.function)
         return str(getattr(function, "__module__", "")), str(getattr(function, "__qualname__", function))
+
+    @property
+    def hidden(self) -> list[tuple[str, str]]:
+        """What it calls, if it is the wrapper of a decorator that does not say for whom it stands."""
+        return hidden_functions(self.function)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -142,7 +148,7 @@ class FunctionDefinition(Definition):
         super().__init__(function, name, options)
         self.accepts = "arguments"
         for each in self.parameters:
-            _refuse_positional(each, name)
+            _refuse_positional(each, name, hidden_functions(function))
         arguments = [each for each in self.parameters if each.role is Role.ARGUMENT]
         self.argument_names = tuple(each.name for each in arguments)
         self._positional = tuple(each.name for each in arguments if each.kind is not each.kind.KEYWORD_ONLY)
@@ -388,16 +394,18 @@ def _is_async(function: Any) -> bool:
     return not isinstance(function, FunctionType) and inspect.iscoroutinefunction(cast("Any", type(function)).__call__)
 
 
-def _refuse_positional(parameter: Parameter, task: str) -> None:
+def _refuse_positional(parameter: Parameter, task: str, hidden: Sequence[tuple[str, str]]) -> None:
     if parameter.kind is _POSITIONAL_ONLY:
         raise TaskDefinitionError(
             f"task {task!r}: parameter {parameter.name!r} is positional-only, but arguments are stored "
             "by name; remove the / after it"
         )
     if parameter.kind is _VAR_POSITIONAL:
+        remedy = f"take a list instead: {parameter.name}: list[...]"
+        if hidden:
+            remedy = f"if it wraps {hidden[0][1]}, {REMEDY}"
         raise TaskDefinitionError(
-            f"task {task!r}: arguments are stored by name, which *{parameter.name} has not; "
-            f"take a list instead: {parameter.name}: list[...]"
+            f"task {task!r}: arguments are stored by name, which *{parameter.name} has not; {remedy}"
         )
 
 

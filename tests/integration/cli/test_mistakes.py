@@ -40,6 +40,14 @@ def test_waiting_without_end_for_a_name_that_no_worker_knows_says_so_at_once(tas
         waiting.kill()
 
 
+def test_a_task_is_not_submitted_to_a_database_that_ends_with_the_command(tasklib: CommandLine) -> None:
+    for url in ("sqlite:///:memory:", "sqlite://"):
+        tasklib.url = url
+        said = tasklib.fails(2, "submit", "job")
+        assert f"{url} is in the memory of this command" in said
+        assert "sqlite:///tasks.db" in said
+
+
 def test_the_two_timeouts_cannot_be_confused(tasklib: CommandLine, queue: TaskQueue) -> None:
     for waiting in (["--wait"], ["--wait-timeout", "1s"], ["--task-timeout", "1s"]):
         said = tasklib.fails(2, "submit", "job", "--timeout", "5s", *waiting)
