@@ -145,6 +145,18 @@ def test_run_now_makes_a_task_beside_the_ticks(queue: TaskQueue) -> None:
     assert task.headers == {"schedule": "hourly"}
 
 
+def test_a_payload_of_null_stays_null(queue: TaskQueue, clock: ManualClock) -> None:
+    queue.add_schedule("null", task="report", every=60, kwargs=None)
+    queue.add_schedule("none", task="report", every=60)
+    clock.advance(61)
+
+    assert [schedule.plan.kwargs for schedule in queue.schedules()] == [{}, None]
+    assert queue.run_schedule("null") is not None
+    assert queue.fire_schedules() == 2
+    made = [(task.headers["schedule"], task.payload) for task in queue.list()]
+    assert sorted(made, key=repr) == [("none", {}), ("null", None), ("null", None)]
+
+
 @pytest.mark.parametrize("change", [{"kwargs": {"of": "week"}}, {"misfire": "all"}, {"jitter": 5.0}, {"task": "other"}])
 def test_changing_anything_but_the_times_leaves_these_as_they_are(
     queue: TaskQueue, clock: ManualClock, change: dict[str, Any]
@@ -333,6 +345,8 @@ def test_a_schedule_that_cannot_run_stops_only_itself_and_says_why(
     assert "Mars/Olympus" in (known["zone"].error or "")
     assert "calendar" in (known["newer"].error or "")
     assert "priority" in (known["option"].error or "")
+    assert "JSON object" in (known["list"].error or "")
+    assert not [each.error for each in known.values() if "__init__" in (each.error or "")]
     assert (known["newer"].plan.task, known["number"].plan.kwargs) == ("report", {"a": 1})
 
     queue.add_schedule("zone", task="report", every=60)

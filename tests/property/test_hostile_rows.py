@@ -81,7 +81,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         ),
         tuple(f"'{each}'" for each in TIMES),
     ),
-    **dict.fromkeys(("priority", "attempts", "retry_count", "max_retries", "lost_count"), (*NUMBERS, "'x'")),
+    **dict.fromkeys(("priority", "version", "attempts", "retry_count", "max_retries", "lost_count"), (*NUMBERS, "'x'")),
     **dict.fromkeys(("timeout_seconds", "progress"), (*NUMBERS, *FLOATS)),
     **dict.fromkeys(
         (

@@ -1317,7 +1317,10 @@ export interface components {
              * @enum {string}
              */
             overlap?: "allow" | "skip";
-            /** Payload */
+            /**
+             * Payload
+             * @description Any JSON value; `null` is one, and stays it.
+             */
             payload?: unknown;
             /** Startsat */
             startsAt?: string | null;
@@ -1856,7 +1859,10 @@ export interface components {
              * @enum {string}
              */
             overlap?: "allow" | "skip";
-            /** Payload */
+            /**
+             * Payload
+             * @description Any JSON value; `null` is one, and stays it.
+             */
             payload?: unknown;
             /** Startsat */
             startsAt?: string | null;

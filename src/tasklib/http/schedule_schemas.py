@@ -106,7 +106,7 @@ class PutSchedule(Input):
     cron: Annotated[str, Field(min_length=1, max_length=200, examples=["0 9 * * mon-fri"])] | None = None
     every: Seconds | None = None
     tz: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
-    payload: Any = None
+    payload: Any = Field(default_factory=dict, description="Any JSON value; `null` is one, and stays it.")
     misfire: Literal["one", "skip", "all"] = "one"
     overlap: Literal["allow", "skip"] = "allow"
     jitter: Annotated[float, Field(ge=0, lt=1e9)] = 0.0

