@@ -55,6 +55,24 @@ with queue.database.transaction() as after:
 print(json.dumps([status, queue.count(), is_the_same]))
 """
 
+WORKER_WHOSE_TASK_ENDS_ITS_CHILD = """
+import os, signal
+from tasklib import TaskQueue
+queue = TaskQueue(sys.argv[1])
+
+@queue.task
+def forks():
+    if (child := os.fork()) == 0:
+        while True:
+            signal.pause()
+    os.kill(child, signal.SIGTERM)
+    return os.waitpid(child, 0)[1]
+
+ready()
+queue.run()
+print(json.dumps("stopped"), flush=True)
+"""
+
 
 class Children:
     """Forked children, killed at the end of the test."""
@@ -235,3 +253,13 @@ def test_a_child_that_ends_as_programs_do_leaves_its_parents_connections_alone(d
     with programs(ENDING_CHILD, [[database_url]]) as (program,):
         program.go_on()
         assert program.value() == [0, 2, True]
+
+
+def test_a_signal_to_a_tasks_forked_child_ends_the_child_and_not_the_worker(queue: TaskQueue, sqlite_url: str):
+    """As multiprocessing ends the processes of its pools."""
+    with programs(WORKER_WHOSE_TASK_ENDS_ITS_CHILD, [[sqlite_url]]) as (worker,):
+        worker.go_on()
+        for _ in range(3):
+            assert queue.wait(queue.enqueue("forks", {}), timeout=30).result == {"value": signal.SIGTERM}
+        os.kill(worker.pid, signal.SIGTERM)
+        assert worker.value() == "stopped"

@@ -13,7 +13,7 @@ from tasklib.worker.keeper import introduce
 from tasklib.worker.kept import SupervisorLink
 from tasklib.worker.link import Link
 from tasklib.worker.settings import WorkerSettings
-from tasklib.worker.signals import STOPS
+from tasklib.worker.signals import listen_to_stops
 from tasklib.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -62,9 +62,8 @@ async def _run(queue: TaskQueue, settings: WorkerSettings, link: Link, begun: Ca
     supervisor = SupervisorLink(link, stop=lambda now: soon(hurry if now else drain), orphaned=lambda: soon(orphaned))
     worker = Worker(queue, dataclasses.replace(settings, signals=False), supervisor)
     lease = queue.config.lock_timeout_seconds
-    for number in STOPS:
-        # The supervisor says when to hurry; a second signal does not, while there is one.
-        loop.add_signal_handler(number, drain)
+    # The supervisor says when to hurry; a second signal does not, while there is one.
+    listen_to_stops(drain)
     link.send("hello", config=introduce(queue.config, queue.database), lease=lease)
     loop.add_reader(link.fileno(), supervisor.listen)
     ticking = asyncio.ensure_future(_tick(supervisor, lease))
