@@ -39,6 +39,7 @@ IMPOSSIBLE: dict[Phase, list[str]] = {
         "tags = '[]'",
         "tags = '3'",
         "headers = '\"text\"'",
+        f"fingerprint = '{'f' * 5000}'",
         "scheduled_at = '9999-12-31 12:00:00'",
         "created_at = '0001-01-01 00:00:00'",
         "expires_at = '9999-12-31 00:00:00.5'",
@@ -102,6 +103,8 @@ FOREIGN = {
         "name = x'ff'",
         "kwargs = x'ff'",
         "error = x'ff'",
+        "concurrency_key = 'a' || char(0)",
+        "unique_key = 'a' || char(0)",
     ],
 }  # fmt: skip
 """What only one of them could hold at all."""

@@ -327,6 +327,7 @@ CASE
 END) STORED,
     CONSTRAINT tasks_counters_sane CHECK (((LEAST(version, (attempts)::bigint, (retry_count)::bigint, (lost_count)::bigint) >= 0) AND (max_retries >= '-1'::integer) AND (GREATEST(attempts, lost_count) <= 2000000000))),
     CONSTRAINT tasks_ended_when_terminal CHECK (((completed_at IS NULL) = ((state = ANY (ARRAY['pending'::text, 'running'::text])) OR (next_retry_at IS NOT NULL)))),
+    CONSTRAINT tasks_fingerprint_short CHECK ((octet_length(fingerprint) <= 1200)),
     CONSTRAINT tasks_json_objects CHECK (((jsonb_typeof(tags) = 'object'::text) AND (jsonb_typeof(headers) = 'object'::text))),
     CONSTRAINT tasks_leased_when_running CHECK (((state <> 'running'::text) OR (locked_until IS NOT NULL))),
     CONSTRAINT tasks_name_given CHECK ((name <> ''::text)),

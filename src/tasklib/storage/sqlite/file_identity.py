@@ -20,13 +20,13 @@ class FileIdentity:
     """The file, its write-ahead log and the log's index as they were when they were opened."""
 
     def __init__(self, path: Path | None) -> None:
-        self._names = () if path is None else tuple(f"{path}{part}" for part in PARTS)
+        self._names: tuple[str, ...] = () if path is None else tuple(f"{path}{part}" for part in PARTS)
         self._opened: tuple[str | None, ...] = ()
 
     @property
     def mark(self) -> str:
         """The file that was opened, in short."""
-        return (self._opened and self._opened[0]) or ""
+        return next(iter(self._opened), None) or ""
 
     def note(self) -> None:
         """Remember what is there now; the connection that was just opened has read from it."""

@@ -227,6 +227,12 @@ CREATE TABLE tasks (
         AND (history IS NULL OR json_valid(history)) AND (log IS NULL OR json_valid(log))
     ),
     CONSTRAINT tasks_json_objects CHECK (json_type(tags) = 'object' AND json_type(headers) = 'object'),
+    CONSTRAINT tasks_fingerprint_short CHECK (length(CAST(fingerprint AS BLOB)) <= 1200),
+    -- PostgreSQL keeps no text with a NUL.
+    CONSTRAINT tasks_keys_text CHECK (
+        (concurrency_key IS NULL OR instr(concurrency_key, char(0)) = 0)
+        AND (unique_key IS NULL OR instr(unique_key, char(0)) = 0) AND instr(name, char(0)) = 0
+    ),
     CONSTRAINT tasks_seq_given CHECK (seq > 0),
     CONSTRAINT tasks_id_uuid CHECK (
         length(id) = 36 AND id NOT GLOB '*[^-0-9a-f]*' AND id GLOB '????????-????-????-????-????????????'

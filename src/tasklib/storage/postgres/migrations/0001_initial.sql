@@ -88,6 +88,8 @@ CREATE TABLE {schema}.tasks (
         AND greatest(scheduled_at, created_at, updated_at, started_at, completed_at, next_retry_at, locked_until,
             expires_at, cancel_requested_at) < '9999-12-31 00:00:00+00'
     ),
+    -- An index holds it when the task fails; ours have 300 characters.
+    CONSTRAINT tasks_fingerprint_short CHECK (octet_length(fingerprint) <= 1200),
     CONSTRAINT tasks_json_objects CHECK (jsonb_typeof(tags) = 'object' AND jsonb_typeof(headers) = 'object')
 ) WITH (
     -- More than half a page stays free: the version a claim makes is larger than the first and must fit beside it, and
