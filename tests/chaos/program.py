@@ -91,6 +91,14 @@ def kill_apart(ctx: TaskContext) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@tasklib.task(isolation="process")
+def kill_parent(ctx: TaskContext) -> None:
+    """Kills the worker whose child it runs in."""
+    note("start", ctx)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)  # until it is ended with its worker
+
+
 @tasklib.task
 async def block_loop(ctx: TaskContext, seconds: float) -> None:
     """Keeps the event loop from turning."""

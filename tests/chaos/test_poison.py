@@ -55,3 +55,18 @@ def test_tasks_that_kill_their_process_are_buried_and_no_other(
     # One whose end could not be recorded, because another one killed the worker at that moment, has an attempt more.
     assert sum(len(fleet.ledger.starts_of(i)) for i in guilty) <= 4 * size.guilty + 2
     fleet.stop()
+
+
+@pytest.mark.backends("postgres-newest")
+def test_one_that_kills_the_worker_from_its_child_process_is_buried_too(database_url: str, start_fleet: StartFleet):
+    fleet, queue = start_fleet(database_url)
+    guilty = queue.enqueue("kill_parent", {}, max_attempts=2)
+
+    fleet.start("--concurrency", "2", processes=1)
+    eventually(lambda: queue.count(state=["pending", "running", "retrying"]) == 0, 100)
+
+    task = queue.get(guilty)
+    assert task is not None
+    assert (task.state.value, task.attempts) == ("buried", 2)
+    assert len(fleet.ledger.starts_of(guilty)) == 2
+    fleet.stop()

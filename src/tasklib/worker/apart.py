@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from tasklib.worker.processes import TaskProcesses
 class ApartExecution(Execution):
     """One attempt in progress in a child process, which can always be ended."""
 
-    __slots__ = ("_again", "_job", "_processes")
+    __slots__ = ("_again", "_job", "_note_running", "_processes")
 
     _definition: Definition
 
@@ -33,15 +34,18 @@ class ApartExecution(Execution):
         definition: Definition,
         processes: TaskProcesses,
         again: Callable[[ClaimedTask], None],
+        note_running: Callable[[ClaimedTask], None],
     ) -> None:
         self._processes = processes
+        self._note_running = note_running
         self._again = again
         super().__init__(runner, task, definition)
 
     def _start(self) -> None:
         loop = self._runner.loop
         self.ending = loop.create_future()
-        job = self._job = Job(self.task, self.context, begun=self._begun, over=self._over)
+        turn = functools.partial(self._note_running, self.task)
+        job = self._job = Job(self.task, self.context, turn=turn, begun=self._begun, over=self._over)
         try:
             self._processes.start(self._definition, job)
         except (TaskDefinitionError, ConfigurationError) as error:

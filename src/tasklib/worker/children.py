@@ -45,6 +45,8 @@ class Job:
 
     task: ClaimedTask
     context: TaskContext
+    turn: Callable[[], None]
+    """Called when nothing is before it any more: from here on, also while it is loaded, it may do harm."""
     begun: Callable[[], None]
     """Called when its function is called, which may take a while: modules are imported first."""
     over: Callable[[Any], None]
@@ -163,6 +165,7 @@ class Child:
 
     def _begin(self, job: Job) -> None:
         """It is this job's turn."""
+        job.turn()
         if job.is_ending:
             self.end_running()
         elif job.task.name in self._known:

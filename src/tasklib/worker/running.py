@@ -37,7 +37,7 @@ class RunningTasks:
     def begin(self, seq: int) -> None:
         """Note that a task is about to run; one entry is one write, so that no kill can tear it."""
         # Beyond the last slot nobody is blamed, which only costs a task that kills its worker another attempt.
-        if self._free:
+        if self._free and seq not in self._slots:
             slot = self._slots[seq] = self._free.pop()
             ENTRY.pack_into(self._memory, slot * ENTRY.size, seq)
 

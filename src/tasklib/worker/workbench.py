@@ -118,16 +118,20 @@ class Workbench:
     def _start(self, task: ClaimedTask) -> Execution:
         definition = self._registry.get(task.name)
         if definition is not None and self._processes.takes(definition, task):
-            return ApartExecution(self.runner, task, definition, self._processes, self._start_again)
+            return ApartExecution(self.runner, task, definition, self._processes, self._start_again, self._note_running)
         if definition is not None and Places.runs_here(definition):
             execution = SteppedExecution(self.runner, task, definition)
             self.lanes.run_alone(execution)
             return execution
-        if self._table is not None:
-            self._table.begin(task.seq)
+        self._note_running(task)
         if definition is not None and not definition.is_async:
             return ThreadedExecution(self.runner, task, definition)
         return Execution(self.runner, task, definition)
+
+    def _note_running(self, task: ClaimedTask) -> None:
+        """Whoever finds this process dead counts the task among those that may have killed it."""
+        if self._table is not None:
+            self._table.begin(task.seq)
 
     def _stepped(self, task: ClaimedTask) -> Definition | None:
         """The definition of a task that begins in a lane."""
