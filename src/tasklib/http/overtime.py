@@ -28,6 +28,7 @@ class Overtime:
         self._stopping = stopping
         self._watching: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
+        queue.before_close.append(self.stop)
 
     def watch(self) -> None:
         """Watch from now on; asked for whenever a worker is heard of, because it may hold something."""
@@ -35,6 +36,13 @@ class Overtime:
             self._changed = asyncio.Event()
             self._watching = asyncio.create_task(self._watch())
         self._changed.set()
+
+    async def stop(self) -> None:
+        """End what goes on in the background of this event loop: after the queue has closed it would open it again."""
+        watching = self._watching
+        if watching is not None and watching.get_loop() is asyncio.get_running_loop():
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
     async def _watch(self) -> None:
         while not self._stopping.is_set():
