@@ -24,9 +24,7 @@ class Block:
 
 BLOCKS = (
     Block("000/01", "Schema", "text", "the columns of the table", changed=True),
-    Block(
-        "000/02", "Core Functions", "python", "init, task, submit_task, get_task, list_tasks, worker", changed=True
-    ),
+    Block("000/02", "Core Functions", "python", "init, task, submit_task, get_task, list_tasks, worker", changed=True),
     Block("000/03", "Task States", "text", "the four states"),
     Block("000/04", "Configuration", "python", "the fields of Config and their defaults"),
     Block("000/05", "Worker Concurrency", "text", "four tasks at once"),
