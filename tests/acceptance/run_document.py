@@ -97,7 +97,7 @@ def stopped_when_done(block: Block, namespace: dict[str, Any]) -> Any:
         live = ["pending", "running", "retrying"]
         try:
             with tasklib.TaskQueue(queue.config) as other:
-                eventually(lambda: other.workers() and not other.count(state=live), timeout=20)
+                eventually(lambda: other.workers() and not other.count(state=live))
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 

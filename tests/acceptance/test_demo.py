@@ -74,7 +74,7 @@ def test_its_dashboard_answers_while_it_runs(tmp_path: Path) -> None:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
         page = httpx.get(address)
-        done = eventually(lambda: httpx.get(f"{address}api/tasks/stats").json()["completed"], timeout=30)
+        done = eventually(lambda: httpx.get(f"{address}api/tasks/stats").json()["completed"])
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
 
@@ -87,7 +87,7 @@ def test_sigterm_ends_it_with_balanced_books(sqlite_url: str) -> None:
     command = [sys.executable, "-m", "tasklib", "demo", "--json", "--seconds", "600", "--database-url", sqlite_url]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with TaskQueue(sqlite_url) as queue:
-        eventually(lambda: queue.count(state="completed") > 20, timeout=30)
+        eventually(lambda: queue.count(state="completed") > 20)
     process.send_signal(signal.SIGTERM)
 
     said, _ = process.communicate(timeout=60)

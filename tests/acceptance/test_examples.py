@@ -35,7 +35,7 @@ def test_the_worker_ends_on_sigterm(sqlite_url: str) -> None:
     run("simple.py", sqlite_url)
     worker = subprocess.Popen([sys.executable, "examples/worker.py"], cwd=ROOT, env=environment(sqlite_url))
     with TaskQueue(sqlite_url) as queue:
-        eventually(lambda: queue.workers(), timeout=30)
+        eventually(lambda: queue.workers())
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(30) == 0
 

@@ -74,7 +74,7 @@ def test_the_quickstart_runs_as_printed(tmp_path: Path, newest_postgres_url: str
         for block in blocks_of(ROOT / "docs" / "quickstart.md", "python", "bash"):
             reader.follow(block)
         with TaskQueue(f"sqlite:///{tmp_path}/small.db") as small:
-            eventually(lambda: small.count(state="completed") == 1, timeout=30)
+            eventually(lambda: small.count(state="completed") == 1)
     finally:
         reader.stop()
 

@@ -19,7 +19,7 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
-PATIENCE = 20_000
+PATIENCE = 60_000
 """Milliseconds: a busy machine may take its time, and a page that is broken does not get better."""
 expect.set_options(timeout=PATIENCE)
 TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation",

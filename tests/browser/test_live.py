@@ -120,7 +120,7 @@ def test_a_change_is_on_the_page_within_a_second(
 
     rounds: list[list[float]] = []
     while not rounds or median(rounds[-1]) > 1:
-        assert len(rounds) < 6, rounds  # a machine that was busy with something else is given another chance
+        assert len(rounds) < 20, rounds  # a machine that was busy with something else is given another chance
         # Each change follows right after the last was shown, so that one who looks too seldom is late every time.
         rounds.append([seconds_until_shown(page, shows, change) for _ in range(3)])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from tests.browser.acting import go
 from tests.browser.conftest import new_context, watch
@@ -73,7 +73,7 @@ def ids(site: Site) -> dict[str, str]:
     queue.add_schedule("report", task="email.send", cron="0 9 * * mon-fri", tz="Europe/Paris", kwargs={"to": "boss"})
     queue.pause("page.crawl", by="ada", reason="the site is down")
     queue.set_rate_limit(50, "email.send")
-    eventually(lambda: queue.wait(failed, timeout=10) and queue.get(running).progress, timeout=20)
+    eventually(lambda: queue.wait(failed, timeout=60) and queue.get(running).progress)
     return {"failed": str(failed), "running": str(running), "waiting": str(waiting)}
 
 
@@ -101,9 +101,14 @@ class Walk:
     @contextmanager
     def answers_held(self) -> Generator[None, None, None]:
         """Nothing that the page asks for is answered before the end, but for who it is and what the banners say."""
-        self.page.route(HOLDABLE, lambda route: None)
+        held: list[Route] = []
+        holding = True
+        self.page.route(HOLDABLE, lambda route: held.append(route) if holding else route.continue_())
         yield
-        self.page.unroute(HOLDABLE)  # what is held goes on by this
+        holding = False
+        for route in held:
+            route.continue_()
+        self.page.unroute(HOLDABLE)
 
     @contextmanager
     def answers_lost(self) -> Generator[None, None, None]:

@@ -60,7 +60,7 @@ class Audit:
     @contextmanager
     def _connection(self) -> Iterator[Any]:
         if self._url.startswith("sqlite"):
-            connection: Any = sqlite3.connect(self._url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)
+            connection: Any = sqlite3.connect(self._url.removeprefix("sqlite:///"), timeout=60, isolation_level=None)
         else:
             connection = psycopg.connect(libpq_url(self._url), autocommit=True)
         try:

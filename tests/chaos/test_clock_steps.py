@@ -66,7 +66,7 @@ async def test_living_workers_lose_nothing_when_the_clock_steps(database_url: st
             await passes(1.3 * size.timeout)
             assert {(task.state, task.lost_count) for task in read(watching, ids)} == {("running", 0)}
         release.set()
-        await aeventually(lambda: all(task.completed_at for task in read(watching, ids)), 60)
+        await aeventually(lambda: all(task.completed_at for task in read(watching, ids)))
         assert {(task.state, task.attempts) for task in read(watching, ids)} == {("completed", 1)}
 
 
@@ -88,9 +88,9 @@ async def test_a_fleet_loses_nothing_when_the_clock_of_its_server_steps(
         fleet.start("--concurrency", "1", processes=WORKERS)
         for step in (60.0, 2.5, 3600.0):
             ids = [queue.enqueue("work", {"seconds": 4 * WORKER_TIMEOUT}) for _ in range(WORKERS)]
-            eventually(lambda ids=ids: {entry.task_id for entry in fleet.ledger.starts()} >= set(ids), 30)
+            eventually(lambda ids=ids: {entry.task_id for entry in fleet.ledger.starts()} >= set(ids))
             await passes(1.3 * WORKER_TIMEOUT)
             server.execute(f"INSERT INTO {schema}.steps VALUES (%s)".encode(), [step])
-            eventually(lambda ids=ids: all(task.completed_at for task in read(queue, ids)), 60)
+            eventually(lambda ids=ids: all(task.completed_at for task in read(queue, ids)))
             assert {(task.state, task.attempts, task.lost_count) for task in read(queue, ids)} == {("completed", 1, 0)}
         fleet.stop()

@@ -43,7 +43,7 @@ async def working(queue: TaskQueue, concurrency: int = 1) -> AsyncIterator[None]
         yield
     finally:
         running.cancel()
-        await asyncio.wait([running], timeout=30)
+        await asyncio.wait([running], timeout=60)
         await queue.aclose()
 
 
@@ -82,7 +82,7 @@ async def test_living_workers_lose_nothing_in_an_outage_just_above_their_timeout
                 # Whoever is wrongly declared dead has been by then.
                 await passes(1.5 * size.timeout)
                 release.set()
-                await aeventually(lambda ids=ids: all(task.completed_at for task in read(watching, ids)), 60)
+                await aeventually(lambda ids=ids: all(task.completed_at for task in read(watching, ids)))
 
                 tasks = read(watching, ids)
                 assert {(task.state, task.attempts, task.lost_count) for task in tasks} == {("completed", 1, 0)}
@@ -114,7 +114,7 @@ async def test_the_http_service_takes_nothing_from_a_living_worker_after_an_outa
             # Once it is silent for good, its tasks are the other's.
             other, taken = await register(http), list[dict[str, Any]]()
             beats = asyncio.ensure_future(beat(http, other, size.timeout / 4))
-            await aeventually(lambda: more(http, other, taken), 60)
+            await aeventually(lambda: more(http, other, taken))
             assert {task["id"] for task in taken} == {str(task_id) for task_id in ids}
             assert {task.lost_count for task in read(queue, ids)} == {1}
             beats.cancel()

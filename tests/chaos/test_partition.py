@@ -78,7 +78,7 @@ def test_a_worker_that_is_cut_off_ends_its_work_before_others_begin_it(
         overlaps = []
         for _ in range(ROUNDS):
             ids = [queue.enqueue("nap", {"seconds": 3 * WORKER_TIMEOUT}) for _ in range(4)]
-            eventually(lambda ids=ids: {entry.task_id for entry in fleet.ledger.starts()} >= set(ids), 60)
+            eventually(lambda ids=ids: {entry.task_id for entry in fleet.ledger.starts()} >= set(ids))
             held = {entry.task_id for entry in fleet.ledger.starts() if entry.pid in far.workers()} & set(ids)
             network.cut()
             for task_id in ids:

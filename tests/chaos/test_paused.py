@@ -54,11 +54,11 @@ def test_late_writes_of_a_worker_that_was_stopped_are_refused_and_change_nothing
 
         os.kill(victim, signal.SIGCONT)
 
-        eventually(lambda rerun=rerun: rerun <= fleet.late_writes(), 30)
+        eventually(lambda rerun=rerun: rerun <= fleet.late_writes())
         assert [queue.get(task_id) for task_id in ids] == before
         assert rerun
 
     assert fleet.ledger.executed_twice() == []
     # The last one hears of it with its next heartbeat, which may be after its late writes.
-    eventually(lambda: service.log.count("declared dead") >= size.rounds, 30)
+    eventually(lambda: service.log.count("declared dead") >= size.rounds)
     fleet.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import psycopg
 import pytest
@@ -59,16 +58,11 @@ def test_a_new_task_starts_by_notification_or_within_the_poll_interval(
 ):
     url = {"listen_url": direct(newest_postgres_url)} if listens else {}
     fleet, queue = start_fleet(pgbouncer_url, worker_timeout_seconds=30, prepare_statements=False, **url)
-    poll = 20.0 if listens else 1.0
+    poll = 600.0 if listens else 1.0
     fleet.start("--concurrency", "1", "--poll-interval", str(poll))
-    waits = []
     for _ in range(5):
-        submitted = time.monotonic()
         task_id = queue.enqueue("quick")
-        eventually(lambda task_id=task_id: fleet.ledger.starts_of(task_id), 30)
-        waits.append(fleet.ledger.starts_of(task_id)[0].moment - submitted)
-
-    assert max(waits) < (2.0 if listens else poll + 1.0), waits
+        eventually(lambda task_id=task_id: fleet.ledger.starts_of(task_id))
     fleet.stop()
 
 

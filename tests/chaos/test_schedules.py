@@ -48,7 +48,7 @@ def test_each_tick_makes_exactly_one_task_while_workers_come_and_go(
         keep(fleet, size.services)
         eventually(lambda number=number: made(queue) >= 5 * (number + 1), 120)
         if paused is None and can_pause:
-            paused = chance.choice(eventually(lambda: fleet.processes("worker"), 60))
+            paused = chance.choice(eventually(lambda: fleet.processes("worker")))
             with suppress(psutil.NoSuchProcess):
                 paused.suspend()
         else:
@@ -58,7 +58,7 @@ def test_each_tick_makes_exactly_one_task_while_workers_come_and_go(
     resume(paused)
     keep(fleet, size.services)
     last = {schedule.name: schedule.last_run_at for schedule in queue.schedules()}
-    eventually(lambda: all(s.last_run_at != last[s.name] for s in queue.schedules()), 60)
+    eventually(lambda: all(s.last_run_at != last[s.name] for s in queue.schedules()))
     fleet.stop()
 
     for schedule in queue.schedules():

@@ -41,7 +41,7 @@ def test_processes_past_their_timeout_are_ended_and_leave_nothing(
     eventually(lambda: not spinning(fleet))
     # All places are free: so many at once, each of which waits for the others to have started.
     ids = [queue.enqueue("nap", {"seconds": 3}) for _ in range(CONCURRENCY)]
-    eventually(lambda: {entry.task_id for entry in fleet.ledger.starts()} >= set(ids), 3)
+    eventually(lambda: {entry.task_id for entry in fleet.ledger.starts()} >= set(ids))
     fleet.stop()
 
 

@@ -51,7 +51,7 @@ def test_a_worker_killed_at_work_loses_nothing(database_url: str, journal: Journ
     with TaskQueue(database_url) as queue, counting_workers(database_url, journal, 4, **options) as workers:
         submit(queue, size)
         victim = workers[0]
-        eventually(lambda: journal.pids()[victim.pid] > 5, timeout=60)
+        eventually(lambda: journal.pids()[victim.pid] > 5)
         victim.process.send_signal(signal.SIGKILL)
         victim.process.wait()
 
@@ -70,7 +70,7 @@ def test_workers_told_to_stop_finish_what_they_run_and_leave_the_rest(database_u
     size = 2_000
     with TaskQueue(database_url) as queue, counting_workers(database_url, journal, 4, pause=0.01) as workers:
         submit(queue, size)
-        eventually(lambda: len(journal.pids()) == 4, timeout=60)
+        eventually(lambda: len(journal.pids()) == 4)
         for worker in workers:
             worker.process.terminate()
         assert [worker.process.wait(60) for worker in workers] == [0] * 4

@@ -119,7 +119,7 @@ async def test_a_worker_whose_statements_run_out_of_time_goes_on_when_they_do_no
             await aeventually(lambda: "statement timeout" in caplog.text)
 
             other.rollback()
-            assert (await queue.await_(task_id, timeout=20)).state == "completed"
+            assert (await queue.await_(task_id, timeout=60)).state == "completed"
             working.cancel()
             await asyncio.wait([working])
 

@@ -32,7 +32,7 @@ def tq(database_url: str) -> Iterator[Fluent]:
 
 
 def completed(tq: Fluent, count: int) -> None:
-    eventually(lambda: tq.stats().completed == count, timeout=20)
+    eventually(lambda: tq.stats().completed == count)
 
 
 def test_added_tasks_are_run_in_the_background(tq: Fluent) -> None:
@@ -76,14 +76,14 @@ def test_explain_knows_what_the_worker_allows_itself(database_url: str) -> None:
         tq("counted").set_worker_count(1).set_worker(hold).add(1)
         tq("rated").set_worker_count(9).set_rate_limit(0.001).set_worker(hold).add(1)
         declared.submit()
-        assert all(started.acquire(timeout=20) for _ in range(3))
+        assert all(started.acquire(timeout=60) for _ in range(3))
         waiting = {"counted": "worker_limit", "rated": "worker_rate_limit", "declared": "worker_limit"}
         ids = {name: queue.enqueue(name) for name in waiting}
 
         def found() -> dict[str, str]:
             return {name: queue.explain(task_id).reasons[0].code for name, task_id in ids.items()}
 
-        eventually(lambda: found() == waiting, timeout=20)
+        eventually(lambda: found() == waiting)
         evidence = queue.explain(ids["counted"]).reasons[0].evidence
         assert (evidence["limit"], evidence["running"]) == (1, 1)
         assert queue.workers()[0].limits["rated"]["rate"] == 0.001
@@ -114,7 +114,7 @@ def test_one_task_of_a_type_runs_at_once_unless_told_otherwise(tq: Fluent) -> No
     tq("slow").set_worker(work)
     for _ in range(3):
         tq("slow").add({})
-    eventually(lambda: running[0] == 1, timeout=10)
+    eventually(lambda: running[0] == 1)
     go_on.set()
     completed(tq, 3)
     assert most[0] == 1
@@ -142,7 +142,7 @@ def test_a_rate_limit_starts_one_seconds_worth_and_then_one_by_one(tq: Fluent) -
 def test_a_timeout_ends_an_attempt(tq: Fluent) -> None:
     tq("stuck").set_worker(lambda _: threading.Event().wait(30)).set_timeout(0.2).add({}, max_attempts=1)
 
-    eventually(lambda: tq.stats().failed == 1, timeout=10)
+    eventually(lambda: tq.stats().failed == 1)
     [task] = tq.queue.list(name="stuck")
     assert "TaskTimeout" in (task.error or "")
 

@@ -146,8 +146,8 @@ for line in sys.stdin:
         lose(path)
         with start() as new:
             answers = [(ask(old, "old"), ask(new, "new")) for _ in range(3)]
-            new.communicate(timeout=30)
-        old.communicate(timeout=30)
+            new.communicate(timeout=60)
+        old.communicate(timeout=60)
 
     assert answers == [("DatabaseReplaced", "stored")] * 3
     with TaskQueue(sqlite_url) as restarted:

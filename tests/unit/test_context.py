@@ -82,16 +82,16 @@ def test_waiting_for_a_cancel_ends_at_once_when_it_came_before():
     ctx = TaskContext(A_TASK)
     ctx.ask_to_end()
 
-    assert ctx.wait_cancelled(timeout=30)
+    assert ctx.wait_cancelled(timeout=60)
 
 
 def test_waiting_for_a_cancel_ends_when_it_comes():
     ctx = TaskContext(A_TASK)
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(ctx.wait_cancelled(timeout=30)))
+    thread = threading.Thread(target=lambda: answers.append(ctx.wait_cancelled(timeout=60)))
     thread.start()
     ctx.ask_to_end()
-    thread.join(timeout=30)
+    thread.join(timeout=60)
 
     assert answers == [True]
 

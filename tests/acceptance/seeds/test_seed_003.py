@@ -84,7 +84,7 @@ def test_block_03_start_the_service(database_url: str, tmp_path: Path, shell: Op
             stdout=subprocess.DEVNULL,
         )
         try:
-            task = eventually(lambda: next(iter(queue.list(state="completed")), None), timeout=30)
+            task = eventually(lambda: next(iter(queue.list(state="completed")), None))
         finally:
             service.send_signal(signal.SIGTERM)
             assert service.wait(30) == 0

@@ -160,8 +160,8 @@ def test_ctrl_c_is_exit_130(sqlite_url: str) -> None:
     command = [sys.executable, "-m", "tasklib", "submit", "job", "--wait", "--database-url", sqlite_url]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
     with TaskQueue(sqlite_url) as queue:
-        eventually(lambda: queue.count(), timeout=30)
+        eventually(lambda: queue.count())
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said.splitlines()[-1] == "interrupted"  # maybe after the note that no worker is alive

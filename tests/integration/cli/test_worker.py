@@ -120,7 +120,7 @@ def test_it_runs_tasks_and_stops_on_sigterm(database_url: str, start: Start) -> 
     with TaskQueue(database_url) as queue:
         worker = start("app.tasks", "--database-url", database_url, "--concurrency", "3")
         said = worker.stdout.readline()
-        task = queue.wait(queue.enqueue("add", {"a": 2, "b": 3}), timeout=30)
+        task = queue.wait(queue.enqueue("add", {"a": 2, "b": 3}), timeout=60)
         (info,) = queue.workers()
         worker.send_signal(signal.SIGTERM)
         code, _, log = ended(worker)
@@ -148,10 +148,10 @@ def test_several_processes_take_every_option(sqlite_url: str, start: Start) -> N
     ]
     with TaskQueue(sqlite_url) as queue:
         supervisor = start("app.tasks", *options, "--database-url", sqlite_url)
-        eventually(lambda: len(queue.workers()) == 2, timeout=60)
+        eventually(lambda: len(queue.workers()) == 2)
         assert [(each.concurrency, each.names) for each in queue.workers()] == [(20, ("email.send",))] * 2
         left = queue.enqueue("add", {"a": 1, "b": 2})
-        assert queue.wait(queue.enqueue("email.send"), timeout=30).state == "completed"
+        assert queue.wait(queue.enqueue("email.send"), timeout=60).state == "completed"
         supervisor.send_signal(signal.SIGTERM)
         code, _, log = ended(supervisor)
         assert (code, log) == (0, "")
@@ -162,7 +162,7 @@ def test_running_tasks_finish_before_it_ends(sqlite_url: str, start: Start) -> N
     with TaskQueue(sqlite_url) as queue:
         worker = start("app.tasks", "--database-url", sqlite_url)
         task_id = queue.enqueue("slow", {"seconds": 1})
-        eventually(lambda: queue.get(task_id).state == "running", timeout=30)
+        eventually(lambda: queue.get(task_id).state == "running")
         worker.send_signal(signal.SIGTERM)
         assert ended(worker)[0] == 0
         assert queue.get(task_id).state == "completed"
@@ -183,7 +183,7 @@ def test_what_does_not_finish_within_the_grace_is_given_back(sqlite_url: str, st
     with TaskQueue(sqlite_url) as queue:
         worker = start("app.tasks", "--database-url", sqlite_url, "--grace", "0.1")
         task_id = queue.enqueue("slow", {"seconds": 600})
-        eventually(lambda: queue.get(task_id).state == "running", timeout=30)
+        eventually(lambda: queue.get(task_id).state == "running")
         worker.send_signal(signal.SIGTERM)
         assert ended(worker)[0] == 0
         task = queue.get(task_id)
@@ -194,7 +194,7 @@ def test_only_tasks_that_match_are_run(sqlite_url: str, start: Start) -> None:
     with TaskQueue(sqlite_url) as queue:
         left = queue.enqueue("add", {"a": 1, "b": 1})
         start("app.tasks", "--database-url", sqlite_url, "--only", "email.*", "--only", "evil")
-        queue.wait(queue.enqueue("email.send"), timeout=30)
+        queue.wait(queue.enqueue("email.send"), timeout=60)
         assert queue.get(left).state == "pending"
         assert set(queue.workers()[0].names) == {"email.send", "evil"}
 
@@ -202,7 +202,7 @@ def test_only_tasks_that_match_are_run(sqlite_url: str, start: Start) -> None:
 def test_a_queue_of_the_module_says_where_it_works(sqlite_url: str, start: Start) -> None:
     with TaskQueue(sqlite_url) as queue:
         start("own", OWN_URL=sqlite_url)
-        assert queue.wait(queue.enqueue("own", {"n": 4}), timeout=30).result == {"value": 8}
+        assert queue.wait(queue.enqueue("own", {"n": 4}), timeout=60).result == {"value": 8}
 
 
 def test_the_start_can_be_read_by_a_program(sqlite_url: str, start: Start) -> None:
@@ -219,8 +219,8 @@ def test_it_logs_as_the_program_has_set_up_and_limits_the_memory_of_tasks(sqlite
     options = ["--database-url", sqlite_url, "--memory-limit", "300"]
     with TaskQueue(sqlite_url) as queue:
         worker = start("logged", *options, "--processes", "0", "--log-level", "debug")
-        hungry = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=30)
-        quick = queue.wait(queue.enqueue("quick"), timeout=30)
+        hungry = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=60)
+        quick = queue.wait(queue.enqueue("quick"), timeout=60)
         worker.send_signal(signal.SIGTERM)
         _, _, log = ended(worker)
 
@@ -230,7 +230,7 @@ def test_it_logs_as_the_program_has_set_up_and_limits_the_memory_of_tasks(sqlite
         assert said[0].startswith(f"MINE DEBUG task quick {quick.id}, attempt 1: succeeded after ")
 
         worker = start("logged", *options)  # the worker processes of a supervisor are given the options too
-        again = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=30)
+        again = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=60)
         worker.send_signal(signal.SIGTERM)
         _, _, log = ended(worker)
         assert "memory limit of 300 MiB reached" in (again.error or "")
@@ -240,8 +240,8 @@ def test_it_logs_as_the_program_has_set_up_and_limits_the_memory_of_tasks(sqlite
 def test_a_task_that_raises_keyboard_interrupt_keeps_it_from_nothing(sqlite_url: str, start: Start) -> None:
     with TaskQueue(sqlite_url) as queue:
         worker = start("logged", "--database-url", sqlite_url)
-        task = queue.wait(queue.enqueue("interrupted", max_attempts=1), timeout=30)
-        assert queue.wait(queue.enqueue("quick"), timeout=30).state == "completed"
+        task = queue.wait(queue.enqueue("interrupted", max_attempts=1), timeout=60)
+        assert queue.wait(queue.enqueue("quick"), timeout=60).state == "completed"
         worker.send_signal(signal.SIGTERM)
         code, _, _ = ended(worker)
         assert (task.state, code, queue.workers()) == ("failed", 0, [])
@@ -250,7 +250,7 @@ def test_a_task_that_raises_keyboard_interrupt_keeps_it_from_nothing(sqlite_url:
 def test_no_task_can_forge_a_line_of_the_log(sqlite_url: str, start: Start) -> None:
     with TaskQueue(sqlite_url) as queue:
         worker = start("app.tasks", "--database-url", sqlite_url)
-        queue.wait(queue.enqueue("evil"), timeout=30)
+        queue.wait(queue.enqueue("evil"), timeout=60)
         worker.send_signal(signal.SIGTERM)
         _, _, log = ended(worker)
     assert "\x1b" not in log

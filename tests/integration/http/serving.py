@@ -34,7 +34,7 @@ class Server:
         command = [*self.tasklib, "serve", "--port", "0", *self._options]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(command, env=self.environment, stderr=log, stdout=log)
-        found = eventually(lambda: re.search(r"serving on (http://\S+);", self.log), timeout=30)
+        found = eventually(lambda: re.search(r"serving on (http://\S+);", self.log))
         self.url = found[1]
         return self
 

@@ -80,7 +80,7 @@ def behind(url: str, setting: Setting, http_version: int = 10) -> Iterator[httpx
     transport = httpx.HTTPTransport(local_address=CLIENT)
     with (
         ReverseProxy(service, setting, http_version) as proxy,
-        httpx.Client(transport=transport, base_url=proxy.url, timeout=20) as client,
+        httpx.Client(transport=transport, base_url=proxy.url, timeout=60) as client,
     ):
         yield client
 

@@ -55,7 +55,7 @@ def test_secrets_that_only_workers_know_of_are_hidden(
     before = http.create("pay", payload())["id"]
     assert http.post("/api/schedules", {"name": "early", "type": "pay", "every": 3600, "payload": payload()}).is_success
     with working(coded):
-        eventually(lambda: shown_if_hidden(http, before) == "completed", 20)
+        eventually(lambda: shown_if_hidden(http, before) == "completed")
         task = shown(http, f"/api/tasks/{before}")
         assert task["payload"] == {"account": {"user": "ada", "pin": MASK}, "note": f"uses {MASK}"}
         assert task["result"] == f"paid with {MASK}"

@@ -218,7 +218,7 @@ def test_a_claim_that_waits_is_woken_by_the_submission(queue: Face, http: Client
         asking = asyncio.ensure_future(http.asend(f"/api/workers/{instance}/claim", {"waitSeconds": 30}))
         await aeventually(lambda: http.app.state.on_call.is_anybody_waiting)
         made = await queue.plain.aenqueue("job", {"n": 1})
-        return (await asyncio.wait_for(asking, 20)).json()["tasks"], str(made)
+        return (await asyncio.wait_for(asking, 60)).json()["tasks"], str(made)
 
     (task,), made = queue.run_coroutine(submit_while_it_waits())
     assert (task["id"], task["payload"]) == (made, {"n": 1})

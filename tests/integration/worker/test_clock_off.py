@@ -68,7 +68,7 @@ def test_a_worker_whose_clock_is_an_hour_off_behaves_the_same(newest_postgres_ur
             worker.go_on()
 
         for name in names:
-            eventually(lambda name=name: queue.count(name=name, state="completed") == 4, timeout=30)
+            eventually(lambda name=name: queue.count(name=name, state="completed") == 4)
         assert queue.recover_stale_tasks() == 0
         assert {each.alive for each in queue.workers()} == {True}
 

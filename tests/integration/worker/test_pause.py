@@ -27,7 +27,7 @@ def test_what_waits_in_hand_goes_back_and_what_runs_finishes(database_url: str, 
             assert begun.wait(60)
             assert queue.count(state="running") == 4
             queue.pause(paused)
-            eventually(lambda: queue.count(state="pending") == 3, 60)
+            eventually(lambda: queue.count(state="pending") == 3)
             may_end.set()
             assert queue.wait(first, timeout=60).state == "completed"
         assert [(task.state, task.attempts) for task in map(queue.get, others) if task] == [("pending", 0)] * 3

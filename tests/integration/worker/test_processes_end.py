@@ -55,7 +55,7 @@ def read(queue: TaskQueue, task_id: UUID) -> Task:
 
 def running_in(pid_file: Path, count: int = 1) -> list[int]:
     """The processes of a task, once it runs."""
-    return eventually(lambda: pids if len(pids := pids_in(pid_file)) >= count else None, 30)
+    return eventually(lambda: pids if len(pids := pids_in(pid_file)) >= count else None)
 
 
 def group_is_gone(pid: int) -> bool:
@@ -89,7 +89,7 @@ def test_timeouts_in_a_row_leave_every_slot_free_and_no_process(queue: TaskQueue
     for _ in range(30):
         queue.enqueue("spin", {"pid_file": str(pid_file)}, max_attempts=1, timeout_seconds=0.05)
     with working(queue, concurrency=4):
-        eventually(lambda: queue.count(state="failed") == 30, 60)
+        eventually(lambda: queue.count(state="failed") == 30)
         pids = pids_in(pid_file)
         left = [pid for pid in pids if not group_is_gone(pid)]
         after = [queue.enqueue("where") for _ in range(4)]

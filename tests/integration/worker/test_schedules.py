@@ -28,7 +28,7 @@ def test_a_schedule_declared_in_code_runs(queue: TaskQueue) -> None:
         ran.append(1)
 
     with working(queue):
-        eventually(lambda: len(ran) >= 3, timeout=30)
+        eventually(lambda: len(ran) >= 3)
 
 
 def test_a_schedule_made_while_the_worker_runs_is_taken_at_once(queue: TaskQueue) -> None:
@@ -40,9 +40,9 @@ def test_a_schedule_made_while_the_worker_runs_is_taken_at_once(queue: TaskQueue
 
     with working(queue):
         queue.enqueue("greet", {"name": "first"})
-        eventually(lambda: "first" in ran, timeout=30)
+        eventually(lambda: "first" in ran)
         queue.add_schedule("often", task="greet", every=0.1, kwargs={"name": "often"})
-        eventually(lambda: "often" in ran, timeout=30)
+        eventually(lambda: "often" in ran)
 
 
 def test_a_paused_schedule_makes_no_task_until_it_is_resumed(queue: TaskQueue) -> None:
@@ -53,7 +53,7 @@ def test_a_paused_schedule_makes_no_task_until_it_is_resumed(queue: TaskQueue) -
     queue.pause_schedule("paused")
     queue.add_schedule("other", task="tick", every=0.1)
     with working(queue):
-        eventually(lambda: queue.count(name="tick") >= 5, timeout=30)
+        eventually(lambda: queue.count(name="tick") >= 5)
         assert {task.headers["schedule"] for task in queue.list(name="tick")} == {"other"}
         queue.resume_schedule("paused")
-        eventually(lambda: "paused" in {task.headers["schedule"] for task in queue.list(name="tick")}, timeout=30)
+        eventually(lambda: "paused" in {task.headers["schedule"] for task in queue.list(name="tick")})
