@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,7 +38,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if chosen not in ("allow", "refuse"):
         raise pytest.UsageError(f"{MARKER} is allow or refuse, got {chosen!r}")
     config.stash[OUTER] = test_guard.guard
-    test_guard.guard = test_guard.Guard(config.rootpath, allows_all=chosen == "allow")
+    base_temp = config.getoption("basetemp", None)
+    test_guard.guard = test_guard.Guard(
+        config.rootpath, allows_all=chosen == "allow", base_temp=base_temp and Path(base_temp).absolute()
+    )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

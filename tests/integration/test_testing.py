@@ -147,6 +147,24 @@ def settings_queue():
 def dotenv_queue():
     with open(".env") as file:
         return TaskQueue(file.read().partition("=")[2].strip().strip('"'))
+
+URL = "sqlite:///real.db"
+
+def lazy_queue(url=None):
+    return TaskQueue(url or URL)
+
+class App:
+    def __init__(self, settings):
+        self.queue = TaskQueue(settings["database"])
+
+    @classmethod
+    def of_variable(cls):
+        return cls({"database": os.environ["OTHER_URL"]})
+"""
+LAZY = """
+from tasklib import TaskQueue
+
+queue = TaskQueue("sqlite:///real.db")
 """
 FORGETFUL = """
 import pytest, tasklib
@@ -155,7 +173,8 @@ from tasklib.testing import isolated
 import program
 
 @pytest.mark.parametrize("make", [
-    lambda: program.queue, tasklib.default_queue, TaskQueue, program.settings_queue, program.dotenv_queue
+    lambda: program.queue, tasklib.default_queue, TaskQueue, program.settings_queue, program.dotenv_queue,
+    program.lazy_queue, lambda: __import__("lazily_imported").queue,
 ])
 async def test_forgot_the_fixture(make):
     queue = make()
@@ -179,6 +198,20 @@ def test_with_a_database_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path}/other.db")
     with TaskQueue() as queue:
         queue.enqueue("job")
+
+def test_whose_program_is_given_another_database(tmp_path, monkeypatch):
+    monkeypatch.setenv("OTHER_URL", "sqlite:///of_variable.db")
+    monkeypatch.setattr(program, "URL", f"sqlite:///{tmp_path}/patched.db")
+    made = [
+        program.lazy_queue(),
+        program.App.of_variable().queue,
+        program.lazy_queue("sqlite:///given.db"),
+        program.lazy_queue(Config(database_url="sqlite:///given.db")),
+        program.App({"database": "sqlite:///given.db"}).queue,
+    ]
+    for queue in made:
+        with queue:
+            queue.enqueue("job")
 """
 MARKED = """
 import pytest, program
@@ -197,12 +230,12 @@ def test_a_test_that_forgot_the_fixture_never_reaches_the_program_s_own_database
     monkeypatch.delenv("TASKLIB_DATABASE_URL", raising=False)
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
     (pytester.path / ".env").write_text('APP_DATABASE="sqlite:///of_dotenv.db"\n')
-    pytester.makepyfile(program=PROGRAM, test_forgetful=FORGETFUL, test_marked=MARKED)
+    pytester.makepyfile(program=PROGRAM, test_forgetful=FORGETFUL, test_marked=MARKED, lazily_imported=LAZY)
 
-    pytester.runpytest_subprocess("-p", "no:randomly").assert_outcomes(passed=8)
+    pytester.runpytest_subprocess("-p", "no:randomly").assert_outcomes(passed=11)
     assert not [*pytester.path.glob("shared.db"), *pytester.path.glob("of_dotenv.db")]
     with TaskQueue(f"sqlite:///{pytester.path}/real.db") as real:
         assert real.count() == 1  # of the test that means it
 
     allowed = ("-o", "tasklib_database=allow", "-k", "forgot")
-    pytester.runpytest_subprocess("-p", "no:randomly", *allowed).assert_outcomes(failed=5, deselected=3)
+    pytester.runpytest_subprocess("-p", "no:randomly", *allowed).assert_outcomes(failed=7, deselected=4)
