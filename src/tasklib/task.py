@@ -12,6 +12,8 @@ from uuid import UUID
 OnConflict = Literal["return", "raise", "replace"]
 DEFAULT_RETRIES: Final = 3
 """Attempts after the first where nobody says otherwise; also shown for a row whose number nobody has decided yet."""
+SUBMITTER_HEADER: Final = "tasklib.submitter"
+"""Where a row with a unique key says who sent it over HTTP, as a digest."""
 
 
 class TaskState(StrEnum):

@@ -6,11 +6,12 @@ from fastapi import APIRouter, Request, Response
 
 from tasklib.action import Action
 from tasklib.http.audit import AuditedRoute, changing, note
-from tasklib.http.auth import Permission, needs, principal_of
+from tasklib.http.auth import Permission, needs
 from tasklib.http.creation import create_once, create_tasks, many_told, once_told
 from tasklib.http.errors import Refused, problems
 from tasklib.http.fields import Answer
 from tasklib.http.inputs import BulkAction, CreateTasks
+from tasklib.http.joining import Submitter
 from tasklib.http.schemas import CreatedMany
 from tasklib.http.service import Service
 from tasklib.http.tasks import IdempotencyKey
@@ -45,11 +46,11 @@ async def create_many(
         field = f"tasks[{repeated}].options.repeat"
         raise Refused(400, "invalid-request", "a repeated task is made by itself: POST /api/schedules", field=field)
     await service.queue.alearn_secrets()
+    sender = Submitter.of(request)
     if idempotency_key is None:
-        outcome = await create_tasks(changing(request, many_told), body.tasks)
+        outcome = await create_tasks(changing(request, many_told), body.tasks, sender)
     else:
-        caller = principal_of(request).identity
-        outcome = await create_once(changing(request, once_told), body.tasks, idempotency_key, caller)
+        outcome = await create_once(changing(request, once_told), body.tasks, idempotency_key, sender)
     if outcome.repeated:
         response.headers["Idempotent-Replayed"] = "true"
     return CreatedMany(tasks=outcome.tasks)

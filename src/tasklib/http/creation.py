@@ -10,8 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.codec import dumps
+from tasklib.errors import UniqueConflict
 from tasklib.http.errors import Refused
 from tasklib.http.inputs import CreateTask
+from tasklib.http.joining import Submitter
 from tasklib.http.schedule_schemas import CreatedSchedule
 from tasklib.http.schemas import Created
 from tasklib.queue import TaskQueue
@@ -49,20 +51,22 @@ class Creator:
         self._entries: dict[UUID, AuditEntry] = {}
         self._created_at: dict[UUID, datetime] = {}
 
-    async def create(self, body: CreateTask, entry: Callable[[UUID], AuditEntry]) -> Outcome:
+    async def create(self, body: CreateTask, sender: Submitter, entry: Callable[[UUID], AuditEntry]) -> Outcome:
         """Store one task and say so in the log, or neither."""
         await self._queue.alearn_secrets()
-        new = _new(self._queue, body)
+        new = _new(self._queue, body, sender)
         self._entries[new.id] = entry(new.id)
         try:
             task_id = await self._merger.submit(new)
             created_at = self._created_at.get(new.id)
+        except UniqueConflict as conflict:
+            raise sender.shown(conflict) from conflict
         finally:
             self._entries.pop(new.id, None)
             self._created_at.pop(new.id, None)
         if created_at is not None:
             return Outcome(True, [Created(id=new.id, type=new.name, status="pending", created_at=created_at)])
-        found = await self._queue.database.arun(lambda: _read([new], [task_id], self._queue.clock.now()))
+        found = await self._queue.database.arun(lambda: _read([new], [task_id], sender, self._queue.clock.now()))
         return Outcome(task_id.created, found)
 
     async def _send(self, new: Sequence[NewTask]) -> list[TaskId]:
@@ -89,10 +93,10 @@ class Creator:
         return ids
 
 
-async def create_tasks(queue: TaskQueue, bodies: Sequence[CreateTask]) -> Outcome:
+async def create_tasks(queue: TaskQueue, bodies: Sequence[CreateTask], sender: Submitter) -> Outcome:
     """Store tasks, all or none."""
-    new, now = [_new(queue, body) for body in bodies], queue.clock.now()
-    return await queue.database.arun(lambda: _store(new, now))
+    new, now = [_new(queue, body, sender) for body in bodies], queue.clock.now()
+    return await queue.database.arun(lambda: _store(new, sender, now))
 
 
 async def create_schedule(queue: TaskQueue, body: CreateTask) -> Outcome:
@@ -123,18 +127,18 @@ async def create_schedule(queue: TaskQueue, body: CreateTask) -> Outcome:
     return Outcome(True, CreatedSchedule.of(schedule))
 
 
-async def create_once(queue: TaskQueue, bodies: Sequence[CreateTask], key: str, caller: str) -> Outcome:
-    """Store tasks, all or none, once under the caller's key however often they are sent."""
-    new, now = [_new(queue, body) for body in bodies], queue.clock.now()
+async def create_once(queue: TaskQueue, bodies: Sequence[CreateTask], key: str, sender: Submitter) -> Outcome:
+    """Store tasks, all or none, once under the sender's key however often they are sent."""
+    new, now = [_new(queue, body, sender) for body in bodies], queue.clock.now()
     fingerprint = _digest([body.model_dump(mode="json") for body in bodies])
 
     def work() -> Operation[Any]:
-        stored = yield from _store(new, now)
+        stored = yield from _store(new, sender, now)
         shown = [each.model_dump(mode="json", by_alias=False) for each in stored.tasks]
         return {"made": stored.made, "tasks": shown, "changed": dict(stored.changed)}
 
     # A key has no space in it, so that no caller can write another one's.
-    once: Once = await queue.database.arun(lambda: do_once(f"{caller} {key}", fingerprint, work, now))
+    once: Once = await queue.database.arun(lambda: do_once(f"{sender.identity} {key}", fingerprint, work, now))
     if once.answer is None:
         raise Refused(
             409, "idempotency-conflict", f"the key {key!r} was used for another request; use a new one for each request"
@@ -153,9 +157,13 @@ def many_told(outcome: Outcome) -> Mapping[str, Any] | None:
     return outcome.changed or None
 
 
-def _store(new: Sequence[NewTask], now: datetime | None) -> Operation[Outcome]:
-    ids = yield from tasks.submit_tasks(new, now)
-    found = yield from _read(new, ids, now)
+def _store(new: Sequence[NewTask], sender: Submitter, now: datetime | None) -> Operation[Outcome]:
+    yield BEGIN  # what may not be told of is found after the rest was stored
+    try:
+        ids = yield from tasks.submit_tasks(new, now)
+    except UniqueConflict as conflict:
+        raise sender.shown(conflict) from conflict
+    found = yield from _read(new, ids, sender, now)
     return Outcome(any(each.created for each in ids), found, changed=_changed(new, ids))
 
 
@@ -167,19 +175,28 @@ def _changed(new: Sequence[NewTask], ids: Sequence[TaskId]) -> dict[str, list[st
     return {what: found for what, found in (("ids", made), ("replaced", replaced)) if found}
 
 
-def _new(queue: TaskQueue, body: CreateTask) -> NewTask:
-    """The row of a task that was sent, marked with the secrets that its workers tell of."""
+def _new(queue: TaskQueue, body: CreateTask, sender: Submitter) -> NewTask:
+    """The row of a task that was sent, marked with its sender and the secrets that its workers tell of."""
     new = queue.new_by_name(body.type, body.payload, **body.options.submission())
-    return with_secrets(new, queue.secret_places.of(body.type))
+    return sender.mark(with_secrets(new, queue.secret_places.of(body.type)))
 
 
-def _read(new: Sequence[NewTask], ids: Sequence[TaskId], now: datetime | None) -> Operation[list[Created]]:
+def _read(
+    new: Sequence[NewTask], ids: Sequence[TaskId], sender: Submitter, now: datetime | None
+) -> Operation[list[Created]]:
     if len(ids) == 1:
-        stored = yield from tasks.get_task(ids[0].id)
-        return [_gone(new[0], ids[0]) if stored is None else Created.of(stored)]
-    which = TaskFilter(ids=tuple(each.id for each in ids))
-    found = {task.id: Created.of(task) for task in (yield from lists.list_tasks(which, now, limit=len(ids)))}
-    return [found.get(task_id.id) or _gone(task, task_id) for task, task_id in zip(new, ids, strict=True)]
+        one = yield from tasks.get_task(ids[0].id)
+        stored = {} if one is None else {one.id: one}
+    else:
+        which = TaskFilter(ids=tuple(each.id for each in ids))
+        stored = {task.id: task for task in (yield from lists.list_tasks(which, now, limit=len(ids)))}
+    answers: list[Created] = []
+    for task, task_id in zip(new, ids, strict=True):
+        found = stored.get(task_id.id)
+        if not task_id.created:
+            sender.require_own(task, found)
+        answers.append(_gone(task, task_id) if found is None else Created.of(found))
+    return answers
 
 
 def _gone(task: NewTask, task_id: TaskId) -> Created:

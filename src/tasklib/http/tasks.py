@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -10,10 +11,11 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from tasklib.action import Action
 from tasklib.errors import InvalidTransition
 from tasklib.http.audit import AuditedRoute, changing, note, note_made
-from tasklib.http.auth import Permission, needs, principal_of
+from tasklib.http.auth import Permission, needs
 from tasklib.http.creation import Creator, Outcome, create_once, create_schedule, once_told
 from tasklib.http.errors import problems
 from tasklib.http.inputs import CleanupQuery, CreateTask, ListQuery, PriorityInput, Resubmit, cursor_of
+from tasklib.http.joining import Submitter
 from tasklib.http.schedule_schemas import CreatedSchedule
 from tasklib.http.schemas import (
     Cancelled,
@@ -75,14 +77,15 @@ async def create_task(
         return _created(made, request)
     queue: TaskQueue = changing(request, once_told)
     assert idempotency_key is not None
-    return _created(await create_once(queue, [body], idempotency_key, principal_of(request).identity), request)
+    return _created(await create_once(queue, [body], idempotency_key, Submitter.of(request)), request)
 
 
 async def store_task(body: CreateTask, request: Request) -> Response:
     """Store one task."""
     allow_creation(request, [body])
     creator: Creator = request.app.state.creator
-    return _created(await creator.create(body, lambda made: note_made(request, "create_task", made)), request)
+    entry = partial(note_made, request, "create_task")
+    return _created(await creator.create(body, Submitter.of(request), entry), request)
 
 
 plain_router.post(

@@ -19,7 +19,7 @@ from tasklib.storage.operations import tasks
 from tasklib.storage.statement import Operation
 from tasklib.submission import NO_OPTIONS, Merger, SubmitKeywords, SubmitOptions, mark_secrets, new_task
 from tasklib.submission.streaming import Chunk, Stored
-from tasklib.task import NewTask, TaskBatch, TaskId, TaskIds
+from tasklib.task import SUBMITTER_HEADER, NewTask, TaskBatch, TaskId, TaskIds
 from tasklib.twin import require_asyncio
 
 ENQUEUE_MAX_RETRIES = 2
@@ -147,7 +147,8 @@ class SubmitsTasks(QueueBase):
         running: TaskContext | None = current_context(None)
         if running is not None or self.header_sources:
             inherited = dict(running.headers) if running is not None else {}
-            inherited.pop(SECRETS_HEADER, None)  # it is about the other task's arguments
+            for own in (SECRETS_HEADER, SUBMITTER_HEADER):  # they are about the other task
+                inherited.pop(own, None)
             for source in self.header_sources:
                 inherited.update(source())
             options = options.with_(headers={**inherited, **options.headers})

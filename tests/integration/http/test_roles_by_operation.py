@@ -59,7 +59,7 @@ def test_a_producer_adds_tasks_and_changes_nothing_that_is_there(
         for headers in ({}, {"Idempotency-Key": "once"}, {"Content-Type": "application/json; charset=utf-8"}):
             assert producer.post(path, sent, headers=headers).status_code == 403
     assert [queue.sql(f"SELECT * FROM {table}") for table in ("tasks", "tasklib_schedules")] == before
-    assert producer.post("/api/tasks", {**body, "options": {"uniqueKey": "k"}}).status_code == 200
+    assert producer.post("/api/tasks", {**body, "options": {"uniqueKey": "k"}}).status_code == 409
     assert enter("operator").post("/api/tasks", body).is_success
 
 
@@ -80,3 +80,39 @@ def test_running_a_schedule_now_is_a_submission(queue: Face, enter: Enter) -> No
 
     assert operator.post("/api/schedules/nightly/run").status_code == 201
     assert operator.post("/api/schedules/nightly/run").status_code == 429
+
+
+def test_who_may_not_read_all_learns_of_another_s_unique_key_only_that_it_is_taken(queue: Face, enter: Enter) -> None:
+    """By every way of creating; its own task is found again, and whoever may read everything finds any."""
+    mallory, ada, operator = enter("producer", "mallory"), enter("producer"), enter("operator")
+    key = {"uniqueKey": "order-7"}
+    of_ada = ada.create("job", {"amount": 1}, **key)["id"]
+    of_python = str(queue.enqueue("job", {"amount": 2}, unique_key="python").id)
+
+    def ways(caller: Client, options: dict[str, Any], once: str) -> list[Any]:
+        body = {"type": "job", "payload": {"guessed": True}, "options": options}
+        many = {"tasks": [{"type": "job"}, body]}
+        return [
+            caller.post(path, sent, headers=headers)
+            for path, sent in (("/api/tasks", body), ("/tasks", body), ("/api/tasks/batch", many))
+            for headers in (
+                {},
+                {"Idempotency-Key": f"{once}{path}"},
+                {"Content-Type": "application/json; charset=utf-8"},
+            )
+        ]
+
+    for options in (key, {**key, "onConflict": "raise"}, {"uniqueKey": "python"}):
+        for answered in ways(mallory, options, str(options).replace(" ", "")):
+            assert (answered.status_code, answered.json()["field"]) == (409, "options.uniqueKey")
+            assert "already holds the unique key" in answered.json()["detail"]
+            assert of_ada not in answered.text + str(answered.headers)
+            assert of_python not in answered.text + str(answered.headers)
+    assert queue.count() == 2  # of the batches too nothing was stored
+
+    for caller in (ada, operator):
+        for answered in ways(caller, key, "mine"):
+            last = answered.json().get("tasks", [answered.json()])[-1]
+            assert (answered.is_success, last["id"]) == (True, of_ada)
+    assert operator.post("/api/tasks", {"type": "job", "options": {"uniqueKey": "python"}}).json()["id"] == of_python
+    assert ada.get(f"/api/tasks/{of_ada}").json()["payload"] == {"amount": 1}
