@@ -14,7 +14,7 @@ from tools.problems import ROOT, Problem, report
 LAYERS = {
     "pure": (
         "errors task lifecycle liveness retry limits schedule explain fingerprint codec clock histogram redaction "
-        "retention config definition context base_exceptions child_process short_id"
+        "retention config definition context base_exceptions own_tasks child_process short_id"
     ),
     "storage": "storage",
     "engine": (

@@ -73,6 +73,14 @@ def is_interrupt(error: BaseException) -> bool:
     return code is not None and any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
+def is_in_signal_handler() -> bool:
+    """Whether this code was called by a handler of a signal, which Python calls in the middle of any other code."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    return any(frame.f_code in handlers for frame, _ in traceback.walk_stack(None))
+
+
 def _code_of(handler: Callable[..., Any] | int | signal.Handlers | None) -> object:
     """The code of a function, also of one with arguments filled in, as asyncio's own handler is."""
     while isinstance(handler, functools.partial):

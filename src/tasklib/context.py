@@ -317,6 +317,11 @@ def current_context(*default: Any) -> Any:
     )
 
 
+def running_attempt() -> object:
+    """The attempt this code is part of, the same object each time; None outside one."""
+    return _current.get()
+
+
 class HasContext(Protocol):
     """An attempt, which makes its context when somebody first asks: most tasks never do."""
 

@@ -123,6 +123,21 @@ def exit_worker(ctx: TaskContext) -> None:
 
 
 @tasklib.task
+async def cancel_everything(ctx: TaskContext) -> None:
+    """Cancels every asyncio task of its process, the worker's too."""
+    note("start", ctx)
+    for task in asyncio.all_tasks():
+        task.cancel()
+
+
+@tasklib.task
+async def stop_the_loop(ctx: TaskContext) -> None:
+    """Stops the event loop that everything in its process runs on."""
+    note("start", ctx)
+    asyncio.get_running_loop().stop()
+
+
+@tasklib.task
 def kill_worker(ctx: TaskContext) -> None:
     """Is killed, as by the kernel for want of memory."""
     note("start", ctx)

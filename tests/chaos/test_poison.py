@@ -70,3 +70,19 @@ def test_one_that_kills_the_worker_from_its_child_process_is_buried_too(database
     assert (task.state.value, task.attempts) == ("buried", 2)
     assert len(fleet.ledger.starts_of(guilty)) == 2
     fleet.stop()
+
+
+def test_one_that_ends_everything_on_the_event_loop_fails_and_ends_no_worker(sqlite_url: str, start_fleet: StartFleet):
+    fleet, queue = start_fleet(sqlite_url)
+    harmful = [queue.enqueue(name, {}, max_attempts=1) for name in ("cancel_everything", "stop_the_loop") * 3]
+    good = [queue.enqueue("quick", {}) for _ in range(20)]
+
+    service = fleet.start("--concurrency", "4")
+    before = service.workers()
+    eventually(lambda: queue.count(state=["pending", "running", "retrying"]) == 0, 100)
+
+    assert [(queue.get(i).state, queue.get(i).attempts) for i in harmful] == [("failed", 1)] * 6
+    assert {len(fleet.ledger.starts_of(i)) for i in harmful} == {1}
+    assert {(queue.get(i).state, queue.get(i).attempts) for i in good} == {("completed", 1)}
+    assert service.workers() == before
+    fleet.stop()

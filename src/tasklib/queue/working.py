@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack, cas
 
 from tasklib.errors import ConfigurationError
 from tasklib.limits import LocalLimits
+from tasklib.own_tasks import own_task
 from tasklib.queue.base import QueueBase
 from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
@@ -133,7 +134,7 @@ async def _stopping_when(event: StopEvent | None, stop: Callable[[], None]) -> A
             await asyncio.sleep(STOP_LOOK_SECONDS)
         stop()
 
-    watching = None if event is None else asyncio.ensure_future(watch(event))
+    watching = None if event is None else own_task(watch(event))
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ from tasklib.context import TaskContext, activate
 from tasklib.definition import Definition
 from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseUnavailable, Snooze
 from tasklib.middleware import Middleware, wrap, wrap_async
+from tasklib.own_tasks import own_task
 from tasklib.storage.database import Database, Transaction
 from tasklib.storage.operations.attempts import Completion, complete_tasks
 from tasklib.storage.rows import ClaimedTask
@@ -87,7 +88,7 @@ class Caller:
 
         with attempt:
             # Once the function has returned, a request to end it comes too late: what becomes of COMMIT counts.
-            await _uncancelled(asyncio.ensure_future(carrying(run())), lambda: attempt.returned)
+            await _uncancelled(own_task(carrying(run()), owner=context), lambda: attempt.returned)
         return COMMITTED
 
     def _complete(self, task: ClaimedTask, result: Any, started: float, context: TaskContext) -> Operation[None]:
@@ -141,6 +142,8 @@ async def _uncancelled(work: asyncio.Future[None], too_late: Callable[[], bool])
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
+            if work.cancelled():
+                return work.result()  # raises the work's own, which shows where it comes from
             if work.done():
                 raise
             if not too_late():

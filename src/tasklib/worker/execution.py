@@ -16,6 +16,7 @@ from tasklib.definition import Definition, TaskOptions, secrets_of
 from tasklib.errors import TaskNotRegistered, TaskTimeout
 from tasklib.lifecycle import Ending
 from tasklib.middleware import ErrorHook, Middleware, tell_error
+from tasklib.own_tasks import own_task
 from tasklib.retry import RetryPolicy
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
@@ -106,7 +107,7 @@ class Execution:
     def _start(self) -> None:
         self.ends_surely = False
         self._stop = asyncio.Event()
-        self.ending: asyncio.Future[Any] = self._runner.loop.create_task(self._run())
+        self.ending: asyncio.Future[Any] = own_task(self._run())
 
     def _whole_task(self) -> Task:
         return self.task.task(self._runner.worker_id)
@@ -221,7 +222,7 @@ class Execution:
         assert self._stop is not None
         work = self._runner.places.start(definition, self.task, self.context)
         self.ends_surely = work.ends_surely
-        stop = asyncio.ensure_future(self._stop.wait())
+        stop = own_task(self._stop.wait())
         try:
             await asyncio.wait(
                 {work.outcome, stop}, timeout=self.task.timeout_seconds, return_when=asyncio.FIRST_COMPLETED

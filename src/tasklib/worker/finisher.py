@@ -11,6 +11,7 @@ from datetime import datetime
 
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
 from tasklib.lifecycle import Ending
+from tasklib.own_tasks import own_task
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.attempts import Completion
@@ -75,7 +76,7 @@ class Finisher:
 
     def _begin_writing(self) -> None:
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.ensure_future(self._write())
+            self._writing = own_task(self._write())
 
     async def flush(self) -> None:
         """Wait until everything added so far is recorded or refused; what failed is tried again now."""
@@ -158,7 +159,8 @@ class Finisher:
     async def _pause(self, seconds: float) -> None:
         self._again.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._again.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._again.wait()
 
     async def _send(self, batch: Ends, *, again: bool) -> set[str]:
         completions = [ending for _, ending in batch if isinstance(ending, Completion)]

@@ -19,6 +19,7 @@ from tasklib.base_exceptions import carry
 from tasklib.context import make_current
 from tasklib.definition import Definition
 from tasklib.middleware import wrap_async
+from tasklib.own_tasks import OwnTask, own_task
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution import Ended, Execution, Runner
@@ -80,6 +81,8 @@ class SteppedExecution(Execution):
     def wait_in(self, lane: asyncio.Task[None]) -> None:
         """The coroutine waits: the lane is its own from now on, and its time is watched."""
         self.ending = lane
+        if isinstance(lane, OwnTask):
+            lane.owner = self
         if self.task.timeout_seconds is not None:
             left = self.started + self.task.timeout_seconds - time.monotonic()
             self._timer = self._runner.loop.call_later(max(0.0, left), self._overtime_here)
@@ -132,11 +135,11 @@ class Lanes:
     def go(self) -> None:
         """See to it that a lane takes from the hand."""
         if self.lane is None:
-            self.lane = self._runner.loop.create_task(self._run())
+            self.lane = own_task(self._run())
 
     def run_alone(self, execution: SteppedExecution) -> None:
         """Begin one coroutine in a lane of its own, which takes nothing else."""
-        execution.ending = self._runner.loop.create_task(self._run_one(execution))
+        execution.ending = own_task(self._run_one(execution), owner=execution)
 
     async def _run(self) -> None:
         lane = asyncio.current_task()

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tasklib.own_tasks import own_task
 from tasklib.worker.keeper import introduce
 from tasklib.worker.kept import SupervisorLink
 from tasklib.worker.link import Link
@@ -66,8 +67,8 @@ async def _run(queue: TaskQueue, settings: WorkerSettings, link: Link, begun: Ca
     listen_to_stops(drain)
     link.send("hello", config=introduce(queue.config, queue.database), lease=lease)
     loop.add_reader(link.fileno(), supervisor.listen)
-    ticking = asyncio.ensure_future(_tick(supervisor, lease))
-    working = asyncio.ensure_future(worker.run())
+    ticking = own_task(_tick(supervisor, lease))
+    working = own_task(worker.run())
     try:
         await asyncio.sleep(0)  # It has begun, and listens to signals.
         begun(worker.worker_id)

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 from tasklib.errors import TaskLibError
+from tasklib.own_tasks import own_task
 
 log = logging.getLogger("tasklib.worker")
 
@@ -36,7 +37,7 @@ class Periodic(ABC):
 
     def start(self) -> None:
         """Begin; the first step comes after one interval."""
-        self._loop = asyncio.ensure_future(self._repeat())
+        self._loop = own_task(self._repeat())
 
     async def stop(self) -> None:
         """End between two steps."""

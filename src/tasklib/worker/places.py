@@ -10,6 +10,7 @@ from typing import Any
 
 from tasklib.context import TaskContext
 from tasklib.definition import Definition
+from tasklib.own_tasks import own_task
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.calling import Caller
 from tasklib.worker.threads import TaskThreads
@@ -43,7 +44,7 @@ class Places:
         """Begin the call."""
         call = self._caller.prepare(definition, task, context)
         if definition.is_async:
-            coroutine = asyncio.ensure_future(call())
+            coroutine = own_task(call())
             return Work("coroutine", coroutine, coroutine.cancel, ends_surely=True)
         copied = contextvars.copy_context()
         outcome = self._threads.run(lambda: copied.run(call))

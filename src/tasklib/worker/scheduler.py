@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from tasklib.own_tasks import own_task
 from tasklib.schedule import Plan
 from tasklib.storage.database import Database
 from tasklib.storage.operations import schedules
@@ -46,7 +47,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Declare what the code declares, then run until stopped."""
-        self._loop = asyncio.ensure_future(self._run())
+        self._loop = own_task(self._run())
 
     def changed(self, *, surely: bool) -> None:
         """Look again: now if a schedule was made or changed, and if that is not sure, not more than once a second."""

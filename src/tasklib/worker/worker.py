@@ -17,6 +17,7 @@ from tasklib.child_process import refuse_while_loading
 from tasklib.definition import secrets_of
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.lifecycle import Ending
+from tasklib.own_tasks import keep_running, own_task
 from tasklib.retention import parse_retention
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import Retries
@@ -90,7 +91,7 @@ class Worker:
             StopSignals(self.stop, enabled=self._settings.signals),
             StopAtEnd(self.stop, patience_seconds=patience),
         ):
-            await self._with_hooks(self._work)
+            await self._undisturbed(self._work)
         if len(self._bench.runner.stuck) >= self._settings.max_stuck_threads:
             raise WorkerStuck(
                 f"{len(self._bench.runner.stuck)} threads never came back from timed-out tasks; start anew"
@@ -102,7 +103,7 @@ class Worker:
         async def work() -> None:
             await self._as_instance(await self._register(), lambda claimer: self._batch(claimer, limit))
 
-        await self._with_hooks(work)
+        await self._undisturbed(work)
         return self._bench.done
 
     @property
@@ -117,6 +118,21 @@ class Worker:
         self._stopping = self._bench.stopping = True
         if self._claimer is not None:
             self._claimer.stop()
+
+    async def _undisturbed(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work where the tasks that run here can neither cancel the worker nor stop its event loop."""
+        keep_running(asyncio.get_running_loop())
+        ended_by = await own_task(self._until_exit(work))
+        if ended_by is not None:
+            raise ended_by
+
+    async def _until_exit(self, work: Callable[[], Awaitable[None]]) -> BaseException | None:
+        """What ended the program, if something did: raised in a task of its own, it would be raised twice."""
+        try:
+            await self._with_hooks(work)
+        except (KeyboardInterrupt, SystemExit) as error:
+            return error
+        return None
 
     async def _with_hooks(self, work: Callable[[], Awaitable[None]]) -> None:
         refuse_while_loading("a worker is started")
@@ -190,7 +206,7 @@ class Worker:
             self._stopping = self._bench.stopping = True
             raise
         finally:
-            ending = asyncio.ensure_future(self._end_instance(heartbeat, claimer, services))
+            ending = own_task(self._end_instance(heartbeat, claimer, services))
             await asyncio.shield(ending)
 
     async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T | None:
@@ -271,7 +287,7 @@ class Worker:
 
     async def _let_finish(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        hurry = asyncio.ensure_future(self._hurry.wait())
+        hurry = own_task(self._hurry.wait())
         while self._hand.running and not hurry.done() and (left := deadline - time.monotonic()) > 0:
             endings = {execution.ending for execution in self._hand.running.values()}
             await asyncio.wait({*endings, hurry}, timeout=left, return_when=asyncio.FIRST_COMPLETED)

@@ -19,6 +19,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 
 from tasklib.config import Config, redact_url
 from tasklib.errors import ContextError, DatabaseBusy, DatabaseUnavailable, TaskLibError
+from tasklib.own_tasks import own_task, owning_tasks
 from tasklib.redaction import redact_url_error
 from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.drive import run_awaiting, run_blocking, steps
@@ -364,7 +365,7 @@ class _LoopPool:
 
     async def opened(self) -> AsyncConnectionPool[AsyncConnection[Any]]:
         if self._opening is None:
-            self._opening = asyncio.ensure_future(anext(self._life))
+            self._opening = own_task(self._open())
         if not self._opening.done():
             await asyncio.shield(self._opening)
         return self._pool
@@ -372,8 +373,12 @@ class _LoopPool:
     async def close(self) -> None:
         await self._life.aclose()
 
+    async def _open(self) -> None:
+        await anext(self._life)
+
     async def _live(self) -> AsyncGenerator[None]:
-        await self._pool.open()
+        with owning_tasks():  # without its tasks the pool would lend no connection any more
+            await self._pool.open()
         try:
             yield
         finally:
