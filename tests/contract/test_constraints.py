@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+from string import ascii_letters, digits
 
 import psycopg
 import pytest
@@ -40,6 +42,9 @@ IMPOSSIBLE: dict[Phase, list[str]] = {
         "tags = '3'",
         "headers = '\"text\"'",
         f"fingerprint = '{'f' * 5000}'",
+        f"name = '{'é' * 511}'",
+        f"unique_key = '{'u' * 1501}'",
+        f"concurrency_key = '{'é' * 751}'",
         "scheduled_at = '9999-12-31 12:00:00'",
         "created_at = '0001-01-01 00:00:00'",
         "expires_at = '9999-12-31 00:00:00.5'",
@@ -56,6 +61,8 @@ IMPOSSIBLE: dict[Phase, list[str]] = {
         "result = '{\"value\": 1}'",
     ],
     Phase.COMPLETED: [
+        f"unique_key = '{'u' * 1501}'",
+        f"concurrency_key = '{'c' * 1501}'",
         "completed_at = NULL",
         f"next_retry_at = {MOMENT}",
         "state = 'pending'",
@@ -135,3 +142,21 @@ def test_two_tasks_never_share_an_id(queue: Face):
     with pytest.raises((psycopg.IntegrityError, sqlite3.IntegrityError)):
         queue.sql(f"INSERT INTO tasks (name, id) VALUES ('job', '{task_id}')")
     assert queue.count() == 1
+
+
+def test_the_longest_keys_that_are_taken_can_be_retried(queue: Face):
+    """Also where only the index of what lives holds them, and where nothing can be compressed."""
+    drawn = random.Random(7)
+    name, unique, key = ("".join(drawn.choices(ascii_letters + digits, k=length)) for length in (1020, 1500, 1500))
+    for state in ("completed", "failed", "buried"):
+        queue.sql(
+            "INSERT INTO tasks (name, state, completed_at, unique_key, concurrency_key) VALUES "
+            f"('{name}', '{state}', {MOMENT}, '{state}{unique[len(state) :]}', '{key}')"
+        )
+    with pytest.raises((psycopg.IntegrityError, sqlite3.IntegrityError), match="tasks_keys_short"):
+        queue.sql(f"UPDATE tasks SET unique_key = '{unique}x'")
+
+    completed = queue.list(state="completed")[0]
+    assert queue.retry(completed.id).state == "pending"
+    assert queue.retry_many(state=["failed", "buried"]) == 2
+    assert queue.count(state="pending") == 3

@@ -120,3 +120,18 @@ def test_a_paused_worker_that_wakes_up_finds_itself_fenced(queue: Face, worker: 
     claimed = worker.claim()
     assert (claimed.tasks, claimed.registered) == ([], False)
     assert worker.holds() == []
+
+
+@pytest.mark.parametrize("version", [2**52 - 2, 2**52, 2**53 - 2, 2**53 - 1, 2**63 - 1])
+def test_no_version_is_given_twice_whatever_a_row_by_hand_begins_with(queue: Face, version: int) -> None:
+    queue.sql(f"INSERT INTO tasks (name, version, max_retries) VALUES ('job', {version}, 9)")
+    worker, given = queue.worker(), [version]
+    for _ in range(5):
+        task = worker.take()
+        assert task.version not in given
+        assert task.version < 2**53
+        for late in given:  # none of the earlier ones is the current one
+            assert not worker.end(Ending.give_up(task.id, late, error="late"))
+        given.append(task.version)
+        assert worker.fail(task, delay=0)
+    assert queue.list()[0].result is None

@@ -88,8 +88,11 @@ CREATE TABLE {schema}.tasks (
         AND greatest(scheduled_at, created_at, updated_at, started_at, completed_at, next_retry_at, locked_until,
             expires_at, cancel_requested_at) < '9999-12-31 00:00:00+00'
     ),
-    -- An index holds it when the task fails; ours have 300 characters.
-    CONSTRAINT tasks_fingerprint_short CHECK (octet_length(fingerprint) <= 1200),
+    -- Indexes hold them together, some only once the task fails or is retried, and take about 2,700 bytes.
+    CONSTRAINT tasks_keys_short CHECK (
+        octet_length(name) <= 1020 AND octet_length(unique_key) <= 1500 AND octet_length(concurrency_key) <= 1500
+        AND octet_length(fingerprint) <= 1200
+    ),
     CONSTRAINT tasks_json_objects CHECK (jsonb_typeof(tags) = 'object' AND jsonb_typeof(headers) = 'object')
 ) WITH (
     -- More than half a page stays free: the version a claim makes is larger than the first and must fit beside it, and

@@ -132,8 +132,9 @@ SELECT
 least(t.attempts, 1999999999) + 1
 
 -- fragment: next_version
--- Also larger than what somebody wrote into the row by hand, as far as every client can read such numbers.
-greatest(nextval($name${schema}.tasklib_versions$name$), least(t.version, 9007199254740990) + 1)
+-- Also larger than what a row has that was copied or written by hand; than 2^52 not, for every client must be able to
+-- read it and to count on: there the sequence alone has never given it to this row.
+greatest(nextval($name${schema}.tasklib_versions$name$), CASE WHEN t.version < 4503599627370496 THEN t.version + 1 END)
 
 -- fragment: retries_in_force
 CASE WHEN t.max_retries >= 0 THEN t.max_retries

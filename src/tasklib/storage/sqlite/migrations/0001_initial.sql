@@ -77,7 +77,11 @@ CREATE TABLE tasks (
         AND (history IS NULL OR json_valid(history)) AND (log IS NULL OR json_valid(log))
     ),
     CONSTRAINT tasks_json_objects CHECK (json_type(tags) = 'object' AND json_type(headers) = 'object'),
-    CONSTRAINT tasks_fingerprint_short CHECK (length(CAST(fingerprint AS BLOB)) <= 1200),
+    -- As on PostgreSQL, whose indexes take no longer ones.
+    CONSTRAINT tasks_keys_short CHECK (
+        length(CAST(name AS BLOB)) <= 1020 AND length(CAST(unique_key AS BLOB)) <= 1500
+        AND length(CAST(concurrency_key AS BLOB)) <= 1500 AND length(CAST(fingerprint AS BLOB)) <= 1200
+    ),
     -- PostgreSQL keeps no text with a NUL.
     CONSTRAINT tasks_keys_text CHECK (
         (concurrency_key IS NULL OR instr(concurrency_key, char(0)) = 0)

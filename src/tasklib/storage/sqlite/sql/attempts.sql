@@ -79,12 +79,13 @@ SET state = CASE WHEN expires_at <= :now THEN 'cancelled' ELSE 'running' END,
         WHEN expires_at <= :now THEN NULL
         ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :lease))
     END,
-    -- Also larger than what somebody wrote into the row by hand, as far as every client can read such numbers.
+    -- Also larger than what a row has that was copied or written by hand; than 2^52 not, for every client must be able
+    -- to read it and to count on: there the counter alone has never given it to this row.
     version = max(
         (SELECT v.last FROM tasklib_versions AS v) + (
             SELECT p.ord FROM temp.tasklib_picked AS p WHERE p.seq = tasks.seq
         ),
-        min(version, 9007199254740990) + 1
+        CASE WHEN version < 4503599627370496 THEN version + 1 ELSE 0 END
     ),
     next_retry_at = NULL, updated_at = :now
 WHERE seq IN (SELECT +p.seq FROM temp.tasklib_picked AS p) AND due_at IS NOT NULL;
