@@ -23,14 +23,14 @@ import psycopg
 from bench.report import show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config
-from tasklib.storage.drive import run_awaiting, steps
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import Completion, claim_tasks, complete_tasks
 from tasklib.storage.postgres.dialect import PostgresDialect, translate
 from tasklib.storage.postgres.sending import execute_async
 from tasklib.storage.postgres.session import SESSION
+from tasklib.storage.run import run_awaiting, steps
 from tasklib.storage.statement import Operation, T
-from tasklib.worker.claimer import FLEET_LOOKS, IDLE_FOR_SECONDS
+from tasklib.worker.intake.claimer import FLEET_LOOKS, IDLE_FOR_SECONDS
 from tools.postgres import Server
 
 SCHEMA, NAME, AT_ONCE = "bench", "noop", 10

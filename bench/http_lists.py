@@ -27,7 +27,7 @@ from bench.http_create import serving
 from bench.report import middle, show
 from bench.server import durable_server, fresh_schema
 from tasklib import TaskQueue
-from tasklib.storage.operations.numbers import keep_books
+from tasklib.storage.operations.statistics import keep_books
 
 SCHEMA = "bench"
 PROMISED_MS = 50.0

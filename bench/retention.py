@@ -24,10 +24,10 @@ from bench.claim import SCHEMA, Drain
 from bench.report import middle, show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config, TaskQueue
-from tasklib.retention import parse_retention
+from tasklib.core.retention import parse_retention
 from tasklib.storage.postgres.dialect import PostgresDialect
 from tasklib.storage.postgres.session import SESSION
-from tasklib.worker.janitor import Janitor
+from tasklib.worker.upkeep.retention import RetentionService
 from tools.postgres import Server
 
 OLD = """
@@ -76,7 +76,7 @@ class Removal:
         self._queue.close()
 
     async def _work(self) -> None:
-        janitor = Janitor(self._queue.database, parse_retention("completed=1d"), now=self._queue.clock.now)
+        janitor = RetentionService(self._queue.database, parse_retention("completed=1d"), now=self._queue.clock.now)
         while not self._over.is_set():
             if self._may.is_set():
                 await janitor.sweep_page()

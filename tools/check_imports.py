@@ -12,15 +12,9 @@ from tools.problems import ROOT, Problem, report
 
 # Bottom first. A module may import its own layer and those above it in this table, never one below.
 LAYERS = {
-    "pure": (
-        "errors task lifecycle liveness retry limits schedule explain fingerprint codec clock histogram redaction "
-        "retention config definition context base_exceptions own_tasks child_process short_id"
-    ),
+    "pure": "errors core definition",
     "storage": "storage",
-    "engine": (
-        "middleware submission twin waiting task_worker queue worker preview listing action manage doctor "
-        "fluent default testing test_guard"
-    ),
+    "engine": "submission queue worker service doctor testing",
     "front": "http cli contrib pytest_plugin",
     "root": "__init__ __main__",
 }

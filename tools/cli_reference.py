@@ -14,7 +14,7 @@ from typing import Any
 import typer.main
 
 from tasklib.cli.command import DEFAULT_URL, URL_VARIABLES
-from tasklib.cli.exits import MEANINGS
+from tasklib.cli.exit_codes import MEANINGS
 from tasklib.cli.help import EVERYWHERE
 from tasklib.cli.main import app
 from tools.problems import ROOT, Problem, report

@@ -9,7 +9,7 @@ import sys
 
 from bench.peers.telling import AT_ONCE, Tally, apace, atime_calls, given, tell, tell_latency
 from tasklib import Config, TaskQueue
-from tasklib.manage import Manage
+from tasklib.service.service import QueueService
 
 CONCURRENCY, PROCESSES = 100, 2
 DASHBOARDS, LOOK_SECONDS = 10, 5.0
@@ -62,7 +62,7 @@ async def be_busy() -> None:
 
 async def look_on() -> None:
     """What one open page asks for, again and again."""
-    manage = Manage(queue)
+    manage = QueueService(queue)
     while True:
         await asyncio.sleep(random.uniform(0, 2 * LOOK_SECONDS))
         await manage.aoverview()

@@ -6,17 +6,29 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tasklib.clock import ManualClock
-    from tasklib.config import Config
-    from tasklib.context import Resource, TaskContext, WorkerState, current_context
-    from tasklib.default import (
-        default_queue,
-        get_registered_tasks,
-        get_task,
-        init,
-        list_tasks,
-        submit_task,
-        task,
+    from tasklib.core.clock import ManualClock
+    from tasklib.core.config import Config
+    from tasklib.core.context import Resource, TaskContext, WorkerState, current_context
+    from tasklib.core.explain import Explanation, Reason
+    from tasklib.core.middleware import Middleware
+    from tasklib.core.retry import Backoff
+    from tasklib.core.schedule import Plan, Schedule
+    from tasklib.core.task import (
+        Attempt,
+        LogLine,
+        QueueStats,
+        Task,
+        TaskId,
+        TaskIds,
+        TaskState,
+        WorkerInfo,
+        has_error,
+        has_result,
+        is_completed,
+        is_failed,
+        is_pending,
+        is_running,
+        is_terminal,
     )
     from tasklib.errors import (
         Abort,
@@ -52,39 +64,17 @@ if TYPE_CHECKING:
         WorkerLost,
         WorkerStuck,
     )
-    from tasklib.explain import Explanation, Reason
-    from tasklib.fluent import tq
-    from tasklib.middleware import Middleware
     from tasklib.queue import TaskQueue
-    from tasklib.retry import Backoff
-    from tasklib.schedule import Plan, Schedule
-    from tasklib.task import (
-        Attempt,
-        LogLine,
-        QueueStats,
-        Task,
-        TaskId,
-        TaskIds,
-        TaskState,
-        WorkerInfo,
-        has_error,
-        has_result,
-        is_completed,
-        is_failed,
-        is_pending,
-        is_running,
-        is_terminal,
-    )
-    from tasklib.task_worker import TaskWorker
+    from tasklib.queue.default import default_queue, get_registered_tasks, get_task, init, list_tasks, submit_task, task
+    from tasklib.queue.fluent import tq
+    from tasklib.queue.task_worker import TaskWorker
 else:
     import inspect
     from importlib import import_module
 
-    import tasklib.task  # noqa: F401  loaded first, so that the function `task` below stays in the module's place
-
     def task(function=None, /, *, name=None, **options):
         """Make a function a task of the default queue: `@task` or `@task(max_retries=5, timeout_seconds=30)`."""
-        from tasklib.default import task as define
+        from tasklib.queue.default import task as define
 
         return define(name=name, **options) if function is None else define(function, name=name, **options)
 
@@ -117,18 +107,18 @@ else:
             # The lightest first: a name is found before what is heavier is loaded.
             for module in (
                 "errors",
-                "task",
-                "config",
-                "retry",
-                "clock",
-                "schedule",
-                "explain",
-                "context",
-                "middleware",
+                "core.task",
+                "core.config",
+                "core.retry",
+                "core.clock",
+                "core.schedule",
+                "core.explain",
+                "core.context",
+                "core.middleware",
                 "queue",
-                "default",
-                "fluent",
-                "task_worker",
+                "queue.default",
+                "queue.fluent",
+                "queue.task_worker",
             ):
                 home = import_module(f"{__name__}.{module}")
                 if hasattr(home, name):

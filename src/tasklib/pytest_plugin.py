@@ -14,12 +14,12 @@ import pytest
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
-    from tasklib.test_guard import Guard
+    from tasklib.queue.test_guard import TestGuard
     from tasklib.testing import TestTasks
 
 
 MARKER = "tasklib_database"
-OUTER: pytest.StashKey[Guard | None] = pytest.StashKey()
+OUTER: pytest.StashKey[TestGuard | None] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """From here on, queues of the program under test ask before they use their database."""
-    from tasklib import test_guard
+    from tasklib.queue import test_guard
 
     config.addinivalue_line("markers", f"{MARKER}: the test may use the database that the program's own queues name")
     chosen = config.getini(MARKER)
@@ -39,14 +39,14 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{MARKER} is allow or refuse, got {chosen!r}")
     config.stash[OUTER] = test_guard.guard
     base_temp = config.getoption("basetemp", None)
-    test_guard.guard = test_guard.Guard(
+    test_guard.guard = test_guard.TestGuard(
         config.rootpath, allows_all=chosen == "allow", base_temp=base_temp and Path(base_temp).absolute()
     )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """These tests are over; those that ran them, if any, go on."""
-    from tasklib import test_guard
+    from tasklib.queue import test_guard
 
     test_guard.guard = config.stash.get(OUTER, None)
 
@@ -54,7 +54,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Know that a test runs, its fixtures included, and whether it is marked."""
-    from tasklib import test_guard
+    from tasklib.queue import test_guard
 
     guard = test_guard.guard
     assert guard is not None, "set when pytest was configured"

@@ -16,15 +16,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from tasklib import default
-from tasklib.clock import ManualClock
-from tasklib.codec import plain
+from tasklib.core.clock import ManualClock
+from tasklib.core.codec import plain
+from tasklib.core.task import Task
 from tasklib.errors import ConfigurationError, NotInitialized
-from tasklib.queue import TaskQueue
+from tasklib.queue import TaskQueue, default
 from tasklib.queue.working import run_coroutine
 from tasklib.storage import connect
 from tasklib.submission import TaskFunction
-from tasklib.task import Task
 
 IN_MEMORY = "sqlite:///:memory:"
 MOST_TASKS = 10_000

@@ -19,9 +19,9 @@ import typer.main
 import tasklib
 from tasklib import Config, TaskQueue, errors
 from tasklib.cli.main import app
-from tasklib.config import environment_names
+from tasklib.core.config import environment_names
+from tasklib.core.lifecycle import TRANSITIONS
 from tasklib.definition import TaskOptions
-from tasklib.lifecycle import TRANSITIONS
 from tasklib.submission import SubmitOptions
 from tasklib.worker import WorkerSettings
 from tests.acceptance.documents import FILE, NOT_RUN, ROOT, RUNS_UNTIL_STOPPED, Block, blocks_of, documents, tables_of

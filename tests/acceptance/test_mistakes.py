@@ -23,7 +23,7 @@ from tasklib import (
     TaskNotFound,
     TaskQueue,
 )
-from tasklib import default as default_module
+from tasklib.queue import default as default_module
 from tasklib.submission import CHUNK
 
 

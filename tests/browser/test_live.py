@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tasklib.http import fresh
+from tasklib.http.live import cache
 from tasklib.storage.operations import lists
 from tasklib.storage.operations.lists import FEW_ROWS
 from tests.browser.site import Site
@@ -127,7 +127,7 @@ def test_a_change_is_on_the_page_within_a_second(
 
 def test_numbers_that_are_not_of_this_moment_say_so(page: Page, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "FEW_ROWS", -1)
-    monkeypatch.setattr(fresh, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(cache, "QUICK_SECONDS", 0.0)
     page.goto(f"{site.url}/")
     expect(page.get_by_text("these numbers are at most 5 s old")).to_be_visible()
 

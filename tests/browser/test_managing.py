@@ -8,7 +8,7 @@ from contextlib import closing
 from playwright.sync_api import Page, expect
 
 from tasklib import TaskQueue
-from tasklib.storage.operations.audit import AuditEntry, write_audit
+from tasklib.storage.operations.access.audit import AuditEntry, write_audit
 from tests.browser.acting import cancelled, confirm
 from tests.browser.site import Site
 

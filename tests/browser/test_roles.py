@@ -9,8 +9,8 @@ import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tasklib.storage.operations import tokens
-from tasklib.storage.operations.tokens import Role
+from tasklib.storage.operations.access import tokens
+from tasklib.storage.operations.access.tokens import Role
 from tests.browser.acting import confirm, go
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually

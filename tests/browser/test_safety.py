@@ -13,12 +13,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tasklib import TaskContext, TaskQueue
-from tasklib.context import MAX_MESSAGE_LENGTH
-from tasklib.schedule import Plan
-from tasklib.storage.operations import controls, schedules, tokens, workers
+from tasklib.core.context import MAX_MESSAGE_LENGTH
+from tasklib.core.schedule import Plan
+from tasklib.core.task import NewTask
+from tasklib.storage.operations import controls, schedules, workers
+from tasklib.storage.operations.access import tokens
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.statement import BEGIN, Operation
-from tasklib.task import NewTask
 from tests.browser.acting import go
 from tests.browser.site import Site
 

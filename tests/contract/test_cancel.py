@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tasklib import InvalidTransition, TaskState
-from tasklib.lifecycle import TERMINAL, WAITING, Phase
+from tasklib.core.lifecycle import TERMINAL, WAITING, Phase
 from tests.fixtures.queues import Face, Instance
 
 MOMENT = timedelta(seconds=1)

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from tasklib import TaskState
-from tasklib.lifecycle import Phase
+from tasklib.core.lifecycle import Phase
 from tests.fixtures.queues import LEASE_SECONDS, Face, Instance
 
 

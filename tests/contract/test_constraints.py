@@ -9,7 +9,7 @@ from string import ascii_letters, digits
 import psycopg
 import pytest
 
-from tasklib.lifecycle import Phase
+from tasklib.core.lifecycle import Phase
 from tests.fixtures.queues import Face
 
 pytestmark = pytest.mark.parametrize("form", ["blocking"], indirect=True)  # the table is the same in both forms

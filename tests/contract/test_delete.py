@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasklib import ConfigurationError, InvalidTransition, TaskNotFound
-from tasklib.lifecycle import LIVE, TERMINAL, Phase
+from tasklib.core.lifecycle import LIVE, TERMINAL, Phase
 from tasklib.storage.operations import actions
 from tests.fixtures.queues import Face
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasklib.lifecycle import TERMINAL, Phase
+from tasklib.core.lifecycle import TERMINAL, Phase
 from tests.fixtures.queues import Face, open_queue
 
 pytestmark = pytest.mark.backends("sqlite-memory", "postgres-newest")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tasklib import TaskState
-from tasklib.lifecycle import Ending
+from tasklib.core.lifecycle import Ending
 from tests.fixtures.queues import Face, Instance
 
 MOMENT = timedelta(seconds=4)

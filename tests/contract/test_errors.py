@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from tasklib import ConfigurationError
-from tasklib.lifecycle import Ending, Phase
-from tasklib.manage import Manage
+from tasklib.core.lifecycle import Ending, Phase
+from tasklib.service.service import QueueService
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.errors import ErrorGroup
 from tests.fixtures.queues import Face, Instance
@@ -81,7 +81,7 @@ def test_secrets_in_messages_are_hidden_from_front_ends(queue: Face, worker: Ins
     [task] = worker.claim().tasks
     ending = Ending.give_up(task.id, task.version, error="ValueError: wrong password hunter22")
     queue.do(lambda: attempts.end_attempts([ending], queue.now))
-    [group] = Manage(queue.plain).errors()
+    [group] = QueueService(queue.plain).errors()
     assert group.message.startswith("ValueError: wrong password")
     assert "hunter22" not in group.message
 

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from tasklib import ManualClock, TaskId, TaskNotFound, TaskQueue
-from tasklib.explain import MAX_AHEAD
-from tasklib.lifecycle import Ending
+from tasklib.core.explain import MAX_AHEAD
+from tasklib.core.lifecycle import Ending
 from tasklib.storage.operations import attempts, workers
 from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.operations.workers import Registration

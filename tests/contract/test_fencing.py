@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasklib.lifecycle import Ending
+from tasklib.core.lifecycle import Ending
 from tasklib.storage.operations import attempts
 from tasklib.storage.rows import ClaimedTask
 from tests.fixtures.queues import Face, Instance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tasklib.lifecycle import Ending
+from tasklib.core.lifecycle import Ending
 from tests.fixtures.queues import Face, Instance
 
 

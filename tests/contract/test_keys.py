@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasklib import ConfigurationError
-from tasklib.lifecycle import Ending
+from tasklib.core.lifecycle import Ending
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.attempts import Claimed
 from tasklib.storage.operations.keys import take_turn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasklib.task import LogLine
+from tasklib.core.task import LogLine
 from tests.fixtures.queues import Face, Instance
 
 

@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 from tasklib import Task
-from tasklib.histogram import bucket_of
-from tasklib.lifecycle import Phase
-from tasklib.storage.operations import lists, numbers
-from tasklib.storage.operations.numbers import Done, Work
+from tasklib.core.histogram import bucket_of
+from tasklib.core.lifecycle import Phase
+from tasklib.storage.operations import lists, statistics
+from tasklib.storage.operations.statistics import Done, Work
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import Face
 
@@ -28,7 +28,7 @@ def fold(queue: Face, times: int = 4) -> None:
     """Count on; on PostgreSQL it takes some turns until all who could add rows before a position have ended."""
     for _ in range(times):
         queue.advance(5)
-        queue.do(lambda: numbers.keep_books(queue.plain.clock.now()))
+        queue.do(lambda: statistics.keep_books(queue.plain.clock.now()))
 
 
 def really(queue: Face) -> Counter[tuple[str, str]]:
@@ -155,24 +155,24 @@ def test_the_depth_of_the_queue_is_noted_once_a_minute(queue: Face) -> None:
     tidy(queue)
 
     now = int(queue.now.timestamp())
-    found = queue.do(lambda: numbers.read_depths(since=now - HOUR, until=now + HOUR, step=MINUTE))
+    found = queue.do(lambda: statistics.read_depths(since=now - HOUR, until=now + HOUR, step=MINUTE))
     assert [(each.due, each.delayed, each.retrying, each.running) for each in found] == [(1, 1, 1, 1), (2, 1, 1, 1)]
 
 
 def add(queue: Face, name: str, count: int, *, run: float, outcome: str = "completed") -> None:
     done = Done(name, outcome, count, {}, {bucket_of(run): count})
-    queue.do(lambda: numbers.add_metrics([done], queue.now))
+    queue.do(lambda: statistics.add_metrics([done], queue.now))
 
 
 def read(queue: Face, *, step: int = MINUTE, name: str | None = None) -> list[Work]:
     until = int(queue.now.timestamp()) + HOUR
-    return queue.do(lambda: numbers.read_work(since=until - 10 * DAY, until=until, step=step, name=name))
+    return queue.do(lambda: statistics.read_work(since=until - 10 * DAY, until=until, step=step, name=name))
 
 
 def tidy(queue: Face) -> None:
     """Keep the books as if it had been long ago."""
     queue.sql("UPDATE tasklib_counted SET kept_at = NULL, folded_at = NULL")
-    queue.do(lambda: numbers.keep_books(queue.now))
+    queue.do(lambda: statistics.keep_books(queue.now))
 
 
 def rows(queue: Face) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasklib import ConfigurationError, InvalidTransition, TaskNotFound
-from tasklib.lifecycle import LIVE, TERMINAL, Phase
+from tasklib.core.lifecycle import LIVE, TERMINAL, Phase
 from tests.fixtures.queues import Face, Instance
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasklib.lifecycle import Phase
-from tasklib.retention import parse_retention
+from tasklib.core.lifecycle import Phase
+from tasklib.core.retention import parse_retention
 from tasklib.storage.operations import retention
 from tests.fixtures.queues import Face
 

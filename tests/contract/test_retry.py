@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasklib import InvalidTransition, TaskState
-from tasklib.lifecycle import TERMINAL, Phase
+from tasklib.core.lifecycle import TERMINAL, Phase
 from tests.fixtures.queues import Face, Instance
 
 RETRYABLE = [*sorted(TERMINAL), Phase.RETRYING]

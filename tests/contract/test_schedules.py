@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tasklib import ConfigurationError, InvalidArguments, ManualClock, TaskQueue
-from tasklib.schedule import MAX_AT_ONCE, Plan
+from tasklib.core.schedule import MAX_AT_ONCE, Plan
 from tasklib.storage.operations import schedules
 from tests.fixtures.backends import libpq_url
 

@@ -9,9 +9,9 @@ import pytest
 from uuid_utils.compat import uuid7
 
 from tasklib import InvalidArguments
+from tasklib.core.task import NewTask, TaskBatch, first_of_many
 from tasklib.storage.statement import Statement
 from tasklib.submission import CHUNK, TaskFunction
-from tasklib.task import NewTask, TaskBatch, first_of_many
 from tests.fixtures.queues import Face
 
 

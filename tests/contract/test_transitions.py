@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tasklib import InvalidTransition, Task, UniqueConflict
-from tasklib.codec import encode_result
-from tasklib.lifecycle import TRANSITIONS, Ending, Event, Phase, phase_of
+from tasklib.core.codec import encode_result
+from tasklib.core.lifecycle import TRANSITIONS, Ending, Event, Phase, phase_of
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.attempts import Completion
 from tests.fixtures.queues import TIMEOUT_SECONDS, Face

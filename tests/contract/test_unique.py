@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from tasklib import TaskId, TaskState, UniqueConflict
-from tasklib.lifecycle import LIVE, TERMINAL, WAITING, Phase, phase_of
+from tasklib.core.lifecycle import LIVE, TERMINAL, WAITING, Phase, phase_of
 from tests.fixtures.queues import Face
 
 RACERS = 64

@@ -25,8 +25,8 @@ def messages(package: Path, file: str, text: str) -> list[str]:
 @pytest.mark.parametrize(
     "file, text, message",
     [
-        ("task.py", "from tasklib.storage import connect", "pure module task imports storage module storage"),
-        ("retry.py", "def f():\n    import tasklib.queue", "pure module retry imports engine module queue"),
+        ("core.py", "from tasklib.storage import connect", "pure module core imports storage module storage"),
+        ("core.py", "def f():\n    import tasklib.queue", "pure module core imports engine module queue"),
         ("queue.py", "from tasklib import cli", "engine module queue imports front module cli"),
         (
             "storage/base.py",

@@ -25,13 +25,13 @@ import sqlalchemy.orm
 from sqlalchemy.ext import asyncio as sqlalchemy_async
 from uuid_utils.compat import uuid7
 
-from tasklib.config import Config
+from tasklib.core.config import Config
+from tasklib.core.task import NewTask, Task, TaskFilter, TaskId
 from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations.lists import list_tasks
 from tasklib.storage.operations.tasks import submit_tasks
 from tasklib.storage.statement import Operation, T
-from tasklib.task import NewTask, Task, TaskFilter, TaskId
 
 
 class Caller:

@@ -13,7 +13,7 @@ import pytest
 
 from tasklib.doctor import Finding, Patience, examine
 from tasklib.storage import migrate
-from tasklib.storage.operations import numbers
+from tasklib.storage.operations import statistics
 from tasklib.storage.statement import Operation, Row, Statement
 from tests.fixtures.queues import Face, open_queue
 
@@ -246,5 +246,5 @@ def doctor_says(program: str, url: str) -> tuple[int, list[dict[str, str]]]:
 
 @Both
 def test_keeping_the_books_leaves_nothing_to_find(queue: Face) -> None:
-    queue.do(lambda: numbers.keep_books(queue.now))
+    queue.do(lambda: statistics.keep_books(queue.now))
     assert codes(queue) == set()

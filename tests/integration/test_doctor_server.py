@@ -17,8 +17,8 @@ import psycopg
 import pytest
 
 from tasklib import Config
+from tasklib.core.lifecycle import Phase
 from tasklib.doctor import Fault, Finding, Patience, examine
-from tasklib.lifecycle import Phase
 from tests.fixtures.pooler import direct
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.waiting import eventually

@@ -20,7 +20,8 @@ import sqlalchemy
 from psycopg.rows import scalar_row
 from sqlalchemy.ext import asyncio as sqlalchemy_async
 
-from tasklib.config import Config
+from tasklib.core.config import Config
+from tasklib.core.task import NewTask, Task, TaskBatch, TaskFilter, TaskId, TaskState, first_of_many
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable, SchemaMissing, UniqueConflict
 from tasklib.storage import connect
 from tasklib.storage.database import Database
@@ -28,7 +29,6 @@ from tasklib.storage.operations.attempts import claim_tasks
 from tasklib.storage.operations.lists import list_tasks
 from tasklib.storage.operations.tasks import submit_batch, submit_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
-from tasklib.task import NewTask, Task, TaskBatch, TaskFilter, TaskId, TaskState, first_of_many
 from tests.fixtures.backends import libpq_url
 from tests.integration import callers
 from tests.integration.callers import Caller, a_task, migrated, stored_in

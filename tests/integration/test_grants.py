@@ -14,9 +14,9 @@ import pytest
 
 from tasklib import Config, PermissionDenied, TaskContext, TaskLibError, TaskQueue, UniqueConflict
 from tasklib.cli.main import main
-from tasklib.storage.operations import tokens
+from tasklib.storage.operations.access import tokens
 from tasklib.storage.postgres.grants import RIGHTS, Duty
-from tasklib.worker import janitor
+from tasklib.worker.upkeep import retention
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import eventually
 
@@ -145,7 +145,7 @@ async def test_a_worker_runs_for_real_and_removes_what_is_old(
     database_url: str, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Failures, keys, limits, progress, log, schedules, own submissions and retention."""
-    monkeypatch.setattr(janitor, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(retention, "EVERY_SECONDS", 0.05)
     with TaskQueue(database_url) as owner:
         owner.set_rate_limit(1000, "job")
         owner.set_key_limit(1, "tenant")

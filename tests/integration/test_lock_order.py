@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tasklib.lifecycle import Ending
+from tasklib.core.lifecycle import Ending
 from tasklib.storage.operations import attempts
 from tasklib.storage.postgres import database
 from tests.fixtures.queues import Face, open_queue

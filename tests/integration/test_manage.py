@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from tasklib import ConfigurationError, InvalidTransition, TaskNotFound, TaskQueue
-from tasklib.action import Action
-from tasklib.manage import Manage
-from tasklib.task import TaskFilter, TaskState
+from tasklib.core.task import TaskFilter, TaskState
+from tasklib.service.actions import Action
+from tasklib.service.service import QueueService
 
 
 class Both:
     """Calls the blocking form of each method, and checks that the awaiting one exists under its name."""
 
-    def __init__(self, manage: Manage, *, awaiting: bool) -> None:
+    def __init__(self, manage: QueueService, *, awaiting: bool) -> None:
         self._manage = manage
         self._awaiting = awaiting
 
@@ -36,7 +36,7 @@ def queue(database_url: str) -> Iterator[TaskQueue]:
 
 @pytest.fixture(params=["blocking", "awaiting"])
 def manage(queue: TaskQueue, request: pytest.FixtureRequest) -> Both:
-    return Both(Manage(queue), awaiting=request.param == "awaiting")
+    return Both(QueueService(queue), awaiting=request.param == "awaiting")
 
 
 async def test_pages(manage: Both, queue: TaskQueue) -> None:

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from tasklib import Config, PermissionDenied, SchemaError, SchemaOutdated, StorageError, TaskQueue
-from tasklib.lifecycle import Phase
+from tasklib.core.lifecycle import Phase
 from tasklib.storage.operations import workers
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import open_queue

@@ -14,8 +14,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tasklib import Task, TaskNotFound, TaskQueue, TaskState, WaitTimeout, waiting
-from tasklib.lifecycle import TERMINAL, Phase
+from tasklib import Task, TaskNotFound, TaskQueue, TaskState, WaitTimeout
+from tasklib.core.lifecycle import TERMINAL, Phase
+from tasklib.queue import wait_for_end
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import FORMS, Face, Form, open_queue
 
@@ -44,8 +45,8 @@ class Waiter:
         self.form = form
         self.looked = threading.Semaphore(0)
         self.threads = ThreadPoolExecutor(4)
-        monkeypatch.setattr(waiting, "watch_task", self._signalling(waiting.watch_task))
-        monkeypatch.setattr(waiting, "get_task", self._signalling(waiting.get_task))
+        monkeypatch.setattr(wait_for_end, "watch_task", self._signalling(wait_for_end.watch_task))
+        monkeypatch.setattr(wait_for_end, "get_task", self._signalling(wait_for_end.get_task))
 
     def start(self, task_id: Any, timeout: float | None = 30.0) -> Future[Task]:
         """Begin to wait; returns once the task was seen unfinished, so that only being told can end it."""
@@ -69,7 +70,7 @@ class Waiter:
 
 @pytest.fixture
 def waiter(queue: Face, form: Form, monkeypatch: pytest.MonkeyPatch) -> Iterator[Waiter]:
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", NEVER_LOOK)
+    monkeypatch.setattr(wait_for_end, "LOOK_SECONDS", NEVER_LOOK)
     waiter = Waiter(queue, form, monkeypatch)
     yield waiter
     waiter.threads.shutdown()
@@ -213,7 +214,7 @@ def test_a_task_that_is_not_there_is_not_waited_for(queue: Face, form: Form):
 
 @FEW
 def test_a_task_deleted_meanwhile_is_not_found(queue: Face, waiter: Waiter, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(wait_for_end, "LOOK_SECONDS", 0.05)
     task_id = queue.enqueue("job")
     waited = waiter.start(task_id)
 
@@ -225,7 +226,7 @@ def test_a_task_deleted_meanwhile_is_not_found(queue: Face, waiter: Waiter, monk
 
 @FEW
 def test_without_being_told_the_next_look_finds_the_end(queue: Face, waiter: Waiter, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(wait_for_end, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(queue.plain.database, "subscribe", lambda listener: lambda: None)
     task_id = queue.enqueue("job")
     waited = waiter.start(task_id)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tasklib.storage.operations import numbers, stretches, walking
+from tasklib.core.task import TaskFilter
+from tasklib.storage.operations import block_index, scan, statistics
+from tasklib.storage.operations.block_index import Gap
 from tasklib.storage.operations.lists import NEVER, list_tasks
-from tasklib.storage.operations.stretches import Gap
-from tasklib.storage.operations.walking import Bounds, Start, Walk, walk_tasks
+from tasklib.storage.operations.scan import Bounds, Start, Walk, walk_tasks
 from tasklib.storage.statement import Operation, Statement
-from tasklib.task import TaskFilter
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.waiting import eventually
 
@@ -115,8 +115,8 @@ def test_what_waits_is_found_by_its_index_however_old_it_is(queue: Face) -> None
 @pytest.fixture
 def books(queue: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour later thirty more tasks; the books know of every stretch of ten positions."""
-    monkeypatch.setattr(stretches, "STRETCH", 10)
-    monkeypatch.setattr(numbers, "STRETCH", 10)
+    monkeypatch.setattr(block_index, "STRETCH", 10)
+    monkeypatch.setattr(statistics, "STRETCH", 10)
     queue.advance(3600)
     queue.plain.submit_new([queue.plain.new_by_name("late", {}) for _ in range(30)])
     fold(queue)
@@ -127,7 +127,7 @@ def fold(queue: Face) -> None:
 
     def has_caught_up() -> bool:
         queue.advance(5)
-        queue.do(lambda: numbers.keep_books(queue.now))
+        queue.do(lambda: statistics.keep_books(queue.now))
         (row,) = queue.sql("SELECT seq, (SELECT max(seq) FROM tasks) AS newest FROM tasklib_counted")
         return bool(row["seq"] == row["newest"])
 
@@ -172,7 +172,7 @@ def test_the_books_forget_stretches_below_the_oldest_task(queue: Face) -> None:
 
 @pytest.mark.parametrize("judged", [False, True])
 def test_failures_are_looked_through_some_at_a_time(queue: Face, judged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walking, "UNCOVERED", 7)
+    monkeypatch.setattr(scan, "UNCOVERED", 7)
     queue.plain.cancel_many(name="wait")
     which = TaskFilter(states=("cancelled", "failed"), search="3")
     found, pages = list[int](), 0

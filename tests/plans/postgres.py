@@ -11,13 +11,13 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg import ClientCursor
 
-from tasklib.storage.drive import run_blocking, steps
 from tasklib.storage.operations.attempts import Position, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.postgres.dialect import PostgresDialect, translate
 from tasklib.storage.postgres.schema import ensure_schema
 from tasklib.storage.postgres.sending import execute
 from tasklib.storage.postgres.session import SESSION
+from tasklib.storage.run import run_blocking, steps
 from tasklib.storage.statement import PARAMETER, Operation, Statement, T
 from tests.fixtures.backends import libpq_url
 from tests.plans.crowd import KINDS, POSTGRES

@@ -16,13 +16,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tasklib.codec import dumps
-from tasklib.lifecycle import Ending
-from tasklib.short_id import readings
+from tasklib.core.codec import dumps
+from tasklib.core.lifecycle import Ending
+from tasklib.core.short_id import readings
+from tasklib.core.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
 from tasklib.storage.operations import attempts, controls, lists, tasks, workers
 from tasklib.storage.operations.attempts import Completion, Position
 from tasklib.storage.statement import Operation, Statement, load_sql
-from tasklib.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
 from tests.plans.crowd import DUE, SPREAD, due_ids, names
 from tests.plans.postgres import PostgresTable
 from tests.plans.sqlite import SqliteTable

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from tasklib.lifecycle import EFFECTS, LIVE, TERMINAL, WAITING, Event, Phase
-from tasklib.retry import Backoff
-from tasklib.task import TaskState
+from tasklib.core.lifecycle import EFFECTS, LIVE, TERMINAL, WAITING, Event, Phase
+from tasklib.core.retry import Backoff
+from tasklib.core.task import TaskState
 
 TIMEOUT = 29.5
 LEASE = 600.25

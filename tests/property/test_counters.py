@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasklib.lifecycle import EFFECTS, TRANSITIONS, Event, Phase
-from tasklib.retry import Backoff
+from tasklib.core.lifecycle import EFFECTS, TRANSITIONS, Event, Phase
+from tasklib.core.retry import Backoff
 
 ENDINGS = st.sampled_from([Event.RETRY_LATER, Event.SNOOZE, Event.RELEASE, Event.LOSE])
 backoffs = st.builds(

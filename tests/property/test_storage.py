@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from tasklib import InvalidTransition, ManualClock, TaskNotFound, UniqueConflict
-from tasklib.lifecycle import TERMINAL, Ending, Event, phase_of
+from tasklib.core.lifecycle import TERMINAL, Ending, Event, phase_of
 from tasklib.storage.rows import ClaimedTask
 from tests.fixtures.queues import NOON, Face, Instance, open_queue
 from tests.property.model import LEASE, TIMEOUT, Model, Row

@@ -30,7 +30,7 @@ from psycopg._connection_base import BaseConnection
 from psycopg._cursor_base import BaseCursor
 
 from tasklib import Config, TaskContext, TaskQueue
-from tasklib.child_process import is_child
+from tasklib.queue.import_guard import is_child
 from tasklib.storage.postgres.dialect import PostgresDialect
 from tasklib.storage.sqlite.dialect import parts
 from tasklib.storage.statement import load_sql

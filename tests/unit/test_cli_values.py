@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasklib.cli import parse, times
-from tasklib.cli.parse import BadValue
-from tasklib.manage import as_data
-from tasklib.task import Attempt, TaskState
+from tasklib.cli import times, values
+from tasklib.cli.values import BadValue
+from tasklib.core.task import Attempt, TaskState
+from tasklib.service.service import as_data
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -36,22 +36,22 @@ NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
     ],
 )
 def test_a_duration(text: str, seconds: float) -> None:
-    assert parse.duration(text) == timedelta(seconds=seconds)
+    assert values.duration(text) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1y", "-1s", "1h30", "1,5h", "1e9", "∞", "99999999999999d", "1h-2m"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(BadValue):
-        parse.duration(text)
+        values.duration(text)
 
 
 def test_a_moment_without_a_zone_is_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
-        assert parse.moment("2030-01-31T09:00") == datetime(2030, 1, 31, 14, tzinfo=UTC)
-        assert parse.moment("2030-01-31T09:00Z") == datetime(2030, 1, 31, 9, tzinfo=UTC)
-        assert parse.moment("2030-07-31T09:00") == datetime(2030, 7, 31, 13, tzinfo=UTC)
+        assert values.moment("2030-01-31T09:00") == datetime(2030, 1, 31, 14, tzinfo=UTC)
+        assert values.moment("2030-01-31T09:00Z") == datetime(2030, 1, 31, 9, tzinfo=UTC)
+        assert values.moment("2030-07-31T09:00") == datetime(2030, 7, 31, 13, tzinfo=UTC)
     finally:
         monkeypatch.undo()
         assert os.environ.get("TZ") != "America/New_York"
@@ -61,12 +61,12 @@ def test_a_moment_without_a_zone_is_local_time(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("text", ["", "noon", "2030-13-01", "2030-01-01T25:00", "0001-01-01T00:00+14:00"])
 def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(BadValue):
-        parse.moment(text)
+        values.moment(text)
 
 
 def test_a_date_is_a_moment_and_a_number_a_duration() -> None:
-    assert isinstance(parse.duration_or_moment("2030-01-31"), datetime)
-    assert parse.duration_or_moment("2030") == timedelta(seconds=2030)
+    assert isinstance(values.duration_or_moment("2030-01-31"), datetime)
+    assert values.duration_or_moment("2030") == timedelta(seconds=2030)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_a_date_is_a_moment_and_a_number_a_duration() -> None:
     ],
 )
 def test_a_value_is_json_where_it_is_json(text: str, value: Any) -> None:
-    assert parse.loose_value(text) == value
+    assert values.loose_value(text) == value
 
 
 @given(st.text())
 def test_any_text_is_some_value(text: str) -> None:
-    parse.loose_value(text)
-    assert parse.pairs([f"a={text}"], "argument").keys() == {"a"}
+    values.loose_value(text)
+    assert values.pairs([f"a={text}"], "argument").keys() == {"a"}
 
 
 @pytest.mark.parametrize(

@@ -22,17 +22,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
-from tasklib.codec import (
-    MAX_DEPTH,
-    MAX_DIGITS,
-    check_plain,
-    dumps,
-    encode_result,
-    loads,
-    path_text,
-    plain,
-    shown,
-)
+from tasklib.core.codec import MAX_DEPTH, MAX_DIGITS, check_plain, dumps, encode_result, loads, path_text, plain, shown
 from tasklib.errors import InvalidPayload, ResultError
 
 NAN = float("nan")

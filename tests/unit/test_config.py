@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasklib.config import Config, environment_names, redact_url
+from tasklib.core.config import Config, environment_names, redact_url
 from tasklib.errors import ConfigurationError
 
 URL = "sqlite:///tasks.db"

@@ -13,9 +13,9 @@ from uuid import UUID
 
 import pytest
 
-from tasklib.context import MAX_MESSAGE_LENGTH, TaskContext, WorkerState, activate, current_context
+from tasklib.core.context import MAX_MESSAGE_LENGTH, TaskContext, WorkerState, activate, current_context
+from tasklib.core.task import Task, TaskState
 from tasklib.errors import ConfigurationError, ContextError
-from tasklib.task import Task, TaskState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A_TASK = Task(

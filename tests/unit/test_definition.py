@@ -34,11 +34,11 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from tasklib.context import Resource, TaskContext, WorkerState
+from tasklib.core.context import Resource, TaskContext, WorkerState
+from tasklib.core.task import Task, TaskState
 from tasklib.definition import Definition, TaskOptions
 from tasklib.definition.validation import MAX_PROBLEMS, Validation
 from tasklib.errors import ConfigurationError, ContextError, InvalidArguments, InvalidPayload, TaskDefinitionError
-from tasklib.task import Task, TaskState
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 A_TASK = Task(UUID(int=7), "job", TaskState.RUNNING, NOW, NOW, NOW, kwargs={"url": "u"}, attempts=1)

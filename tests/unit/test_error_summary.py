@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasklib.storage.operations.attempts import SUMMARY_CHARACTERS, summary
-from tasklib.worker.outcome import describe
+from tasklib.worker.execution.outcome import describe
 
 
 class TwoFaced(Exception):

@@ -12,11 +12,11 @@ import pytest
 
 from tasklib import Config
 from tasklib.errors import DatabaseUnavailable
-from tasklib.worker.heartbeat import Heartbeat
-from tasklib.worker.keeper import Keeper
-from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
-from tasklib.worker.link import Link
-from tasklib.worker.running import RunningTasks
+from tasklib.worker.supervisor.channel import Channel
+from tasklib.worker.supervisor.heartbeat_proxy import HeartbeatProxy
+from tasklib.worker.supervisor.proxied_heartbeat import ProxiedHeartbeat, SupervisorLink
+from tasklib.worker.supervisor.running_table import RunningTable
+from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tests.fixtures.waiting import eventually
 
 TIMEOUT = 0.4
@@ -68,7 +68,7 @@ def settings(deaths: list[str]) -> dict[str, Any]:
         "timeout_seconds": TIMEOUT,
         "now": lambda: None,
         "declared_dead": lambda: deaths.append("dead"),
-        "vitals": lambda: VITALS,
+        "worker_info": lambda: VITALS,
     }
 
 
@@ -84,13 +84,13 @@ class Supervised:
     """A kept heartbeat, and the supervisor's end of its line."""
 
     def __init__(self, database: BeatenDatabase, settings: dict[str, Any]) -> None:
-        self.link, theirs = Link.pair()
-        self.theirs = Link(theirs, RunningTasks.create())
+        self.link, theirs = Channel.pair()
+        self.theirs = Channel(theirs, RunningTable.create())
         self.orphaned = 0
         self.instance = uuid4()
         self.stops: list[bool] = []
         supervisor = SupervisorLink(self.theirs, stop=self.stops.append, orphaned=self.orphan)
-        self.heartbeat = KeptHeartbeat(supervisor, database, self.instance, **settings)
+        self.heartbeat = ProxiedHeartbeat(supervisor, database, self.instance, **settings)
 
     def orphan(self) -> None:
         self.orphaned += 1
@@ -117,10 +117,10 @@ def test_every_beat_tells_how_the_instance_is(heartbeat: Heartbeat, database: Be
 
 
 def test_a_supervisor_beats_with_what_its_process_said_last(database: BeatenDatabase):
-    ours, theirs = Link.pair()
-    keeper = Keeper(ours, OneDatabase(database), may_beat=lambda: True)  # type: ignore[arg-type]
+    ours, theirs = Channel.pair()
+    keeper = HeartbeatProxy(ours, OneDatabase(database), may_beat=lambda: True)  # type: ignore[arg-type]
     keeper.heard({"kind": "hello", "lease": 30, "config": {}})
-    keeper.heard({"kind": "tick", "instance": str(uuid4()), "vitals": VITALS})
+    keeper.heard({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS})
     try:
         eventually(lambda: database.beats)
         assert database.told == VITALS
@@ -229,7 +229,7 @@ def test_the_supervisor_says_when_to_stop_and_when_to_hurry(supervised: Supervis
 
 def test_the_supervisor_is_told_as_whom_the_worker_lives(supervised: Supervised):
     def said() -> list[Any]:
-        return [(message["instance"], message["vitals"]) for message in supervised.link.receive()]
+        return [(message["instance"], message["worker_info"]) for message in supervised.link.receive()]
 
     assert said() == [(str(supervised.instance), VITALS)]
     supervised.heartbeat.stop()
@@ -237,8 +237,8 @@ def test_the_supervisor_is_told_as_whom_the_worker_lives(supervised: Supervised)
 
 
 def test_nobody_waits_for_the_other_end_of_a_line_and_no_line_is_torn():
-    ours, socket = Link.pair()
-    theirs = Link(socket, RunningTasks.create())
+    ours, socket = Channel.pair()
+    theirs = Channel(socket, RunningTable.create())
     for number in range(5_000):
         ours.send("tick", number=number, padding="x" * 100)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tasklib.histogram import Histogram, bucket_of, merged, percentile
+from tasklib.core.histogram import Histogram, bucket_of, merged, percentile
 
 
 @pytest.mark.parametrize("seconds", [0.0005, 0.017, 0.3, 1, 42, 3600, 86_400])

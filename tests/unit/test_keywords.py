@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tasklib.core.task import TaskFilter
 from tasklib.definition import TaskKeywords, TaskOptions
 from tasklib.queue import Filters
 from tasklib.submission import SubmitKeywords, SubmitOptions
-from tasklib.task import TaskFilter
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasklib.lifecycle import (
+from tasklib.core.lifecycle import (
     EFFECTS,
     LIVE,
     TERMINAL,
@@ -23,7 +23,7 @@ from tasklib.lifecycle import (
     phase_of,
     phases_allowing,
 )
-from tasklib.task import Task, TaskState
+from tasklib.core.task import Task, TaskState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

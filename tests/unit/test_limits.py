@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tasklib.core.limits import LocalLimits, TokenBucket
 from tasklib.errors import ConfigurationError
-from tasklib.limits import LocalLimits, TokenBucket
 
 
 class Seconds:

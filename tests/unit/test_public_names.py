@@ -21,7 +21,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         _ = tasklib.Tusk  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("first", ["tasklib.task", "tasklib.queue", "tasklib.default", "tasklib.worker"])
+@pytest.mark.parametrize("first", ["tasklib.core.task", "tasklib.queue", "tasklib.queue.default", "tasklib.worker"])
 def test_task_is_the_decorator_whatever_was_imported_first(first: str) -> None:
     program = f"import {first}, tasklib\n@tasklib.task\ndef f(): ...\nprint(tasklib.get_registered_tasks().keys())"
     assert run(program) == "dict_keys(['f'])"

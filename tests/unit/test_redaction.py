@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel, Secret, SecretStr
 
 from tasklib import InvalidArguments, Task, TaskQueue
-from tasklib.codec import MASK
-from tasklib.redaction import SECRETS_HEADER, Redactor
-from tasklib.task import Attempt, LogLine, TaskState
+from tasklib.core.codec import MASK
+from tasklib.core.redaction import SECRETS_HEADER, Redactor
+from tasklib.core.task import Attempt, LogLine, TaskState
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import tasklib
-from tasklib.redaction import DEFAULT_KEYS, Redactor, Texts
+from tasklib.core.redaction import DEFAULT_KEYS, Redactor, Texts
 from tests.fixtures.counting_regex import CountingRegex, TooManySteps
 
 SOURCES = Path(tasklib.__file__).parent

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tasklib.storage.operations.attempts import Position
-from tasklib.worker.resumption import MAX_RESUME_SECONDS, RESUME_SECONDS, Resumption
+from tasklib.worker.intake.claim_cursor import MAX_RESUME_SECONDS, RESUME_SECONDS, ClaimCursor
 
 HERE = [Position("mail", 0, "2026-01-01T00:00:00Z", 7)]
 FURTHER = [Position("mail", 0, "2026-01-01T00:00:00Z", 9)]
 
 
-def looked(seconds: float, *, ended: float = 100.0) -> Resumption:
-    resumption = Resumption()
+def looked(seconds: float, *, ended: float = 100.0) -> ClaimCursor:
+    resumption = ClaimCursor()
     resumption.looked(HERE, began=ended - seconds, ended=ended)
     return resumption
 
 
 def test_the_first_claim_looks_at_everything():
-    assert Resumption().after(["mail"], 0.0) == ()
+    assert ClaimCursor().after(["mail"], 0.0) == ()
 
 
 def test_claims_go_on_for_a_moment_and_then_look_again():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tasklib import Config, ConfigurationError
-from tasklib.retention import Rule, parse_retention
-from tasklib.task import TaskState
+from tasklib.core.retention import Rule, parse_retention
+from tasklib.core.task import TaskState
 
 
 def test_rules_are_for_states_and_names() -> None:

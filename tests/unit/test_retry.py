@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasklib.core.retry import RETRY_CAP_SECONDS, Backoff
 from tasklib.errors import ConfigurationError
-from tasklib.retry import RETRY_CAP_SECONDS, Backoff
 
 
 def test_the_default_without_jitter_is_seed_000s_five_ten_twenty():

@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 
-from tasklib.worker.running import SLOTS, RunningTasks
+from tasklib.worker.supervisor.running_table import SLOTS, RunningTable
 
 
 def test_what_has_begun_and_not_ended_is_read():
-    table = RunningTasks.create()
+    table = RunningTable.create()
     table.begin(7)
     table.begin(8)
     table.end(7)
@@ -20,7 +20,7 @@ def test_what_has_begun_and_not_ended_is_read():
 
 
 def test_slots_are_used_again():
-    table = RunningTasks.create()
+    table = RunningTable.create()
     for seq in range(1, 3 * SLOTS):
         table.begin(seq)
         table.end(seq)
@@ -31,7 +31,7 @@ def test_slots_are_used_again():
 
 
 def test_more_tasks_than_slots_are_no_error():
-    table = RunningTasks.create()
+    table = RunningTable.create()
     for seq in range(1, SLOTS + 10):
         table.begin(seq)
     for seq in range(1, SLOTS + 10):
@@ -42,11 +42,11 @@ def test_more_tasks_than_slots_are_no_error():
 
 
 def test_what_a_process_noted_is_there_after_it_was_killed():
-    table = RunningTasks.create()
+    table = RunningTable.create()
     os.set_inheritable(table.descriptor, True)
     program = (
-        "import os, signal, sys; from tasklib.worker.running import RunningTasks\n"
-        f"RunningTasks({table.descriptor}).begin(42); os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal, sys; from tasklib.worker.supervisor.running_table import RunningTable\n"
+        f"RunningTable({table.descriptor}).begin(42); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", program], pass_fds=[table.descriptor], check=False)
 

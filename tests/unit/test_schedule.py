@@ -14,8 +14,8 @@ from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasklib.core.schedule import MAX_AT_ONCE, Declaration, Plan
 from tasklib.errors import ConfigurationError
-from tasklib.schedule import MAX_AT_ONCE, Declaration, Plan
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tasklib.task import (
+from tasklib.core.task import (
     QueueStats,
     Task,
     TaskId,

@@ -15,15 +15,15 @@ from urllib.parse import unquote
 
 import typer
 
-from tasklib.cli.exits import Exit, code_for
+from tasklib.cli.exit_codes import Exit, code_for
 from tasklib.cli.help import EVERYWHERE, HelpfulCommand
 from tasklib.cli.output import Output
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tasklib.config import Config
-    from tasklib.manage import Manage
+    from tasklib.core.config import Config
+    from tasklib.service.service import QueueService
 
 DEFAULT_URL: Final = "sqlite:///tasklib.db"
 URL_VARIABLES: Final = ("TASKLIB_DATABASE_URL", "DATABASE_URL")
@@ -73,7 +73,7 @@ class Cli:
     @cached_property
     def config(self) -> Config:
         """The settings of the queue; a file that is not there is not created by a command that only looks."""
-        from tasklib.config import Config
+        from tasklib.core.config import Config
 
         config = Config(database_url=self.url)
         if self.creates or not (missing := missing_file(config)):
@@ -82,12 +82,12 @@ class Cli:
         return Config(database_url="sqlite:///:memory:")
 
     @cached_property
-    def manage(self) -> Manage:
+    def manage(self) -> QueueService:
         """The service behind every command."""
-        from tasklib.manage import Manage
         from tasklib.queue import TaskQueue
+        from tasklib.service.service import QueueService
 
-        return Manage(TaskQueue(self.config))
+        return QueueService(TaskQueue(self.config))
 
     def now(self) -> datetime:
         """What time it is for the database: ages are told by the clock by which they came about."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tasklib.cli.exits import CommandFailed, Exit
+from tasklib.cli.exit_codes import CommandFailed, Exit
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -81,8 +81,8 @@ def _cannot_import(name: str, error: Exception) -> CommandFailed:
 
 def _default_queue(url: str) -> TaskQueue:
     """The default queue as the modules set it up; where they did not, on the database of the command."""
-    from tasklib import default
     from tasklib.errors import NotInitialized
+    from tasklib.queue import default
 
     try:
         return default.default_queue()
@@ -93,7 +93,7 @@ def _default_queue(url: str) -> TaskQueue:
 
 def _refuse_other_database(queue: TaskQueue, place: str, given_url: str | None) -> None:
     """A queue has one database: tasks submitted by its tasks would otherwise land where no worker looks."""
-    from tasklib.config import Config, redact_url
+    from tasklib.core.config import Config, redact_url
 
     if given_url is None:
         return

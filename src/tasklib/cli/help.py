@@ -10,7 +10,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tasklib.cli.exits import MEANINGS
+from tasklib.cli.exit_codes import MEANINGS
 
 EVERYWHERE: Final = "Options of every command"
 

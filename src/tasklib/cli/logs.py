@@ -7,7 +7,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from tasklib.cli.exits import CommandFailed, Exit
+from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.output import safe
 
 LEVELS = ("debug", "info", "warning", "error")

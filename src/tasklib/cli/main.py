@@ -10,15 +10,16 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from tasklib.cli import (
-    acting,
+from tasklib.cli import demo
+from tasklib.cli.command import DatabaseUrl, Given, Json
+from tasklib.cli.commands import (
+    actions,
     bench,
+    copy,
     database,
-    demo,
     doctor,
     errors,
     limits,
-    moving,
     queue,
     schedules,
     serve,
@@ -27,8 +28,7 @@ from tasklib.cli import (
     token,
     worker,
 )
-from tasklib.cli.command import DatabaseUrl, Given, Json
-from tasklib.cli.exits import Exit, code_for
+from tasklib.cli.exit_codes import Exit, code_for
 from tasklib.cli.help import HelpfulGroup
 from tasklib.cli.output import one_line
 
@@ -41,8 +41,8 @@ app = typer.Typer(
     epilog="tasklib demo\ntasklib submit send_email to=ada@example.com\ntasklib worker app.tasks",
 )
 GROUPS = (
-    *(demo, worker, submit, tasks, acting, errors, queue, limits, doctor, schedules),
-    *(serve, token, database, moving, bench),
+    *(demo, worker, submit, tasks, actions, errors, queue, limits, doctor, schedules),
+    *(serve, token, database, copy, bench),
 )
 for group in GROUPS:
     app.registered_commands += group.app.registered_commands

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tasklib.listing import Page
-    from tasklib.manage import Manage
-    from tasklib.task import TaskFilter
+    from tasklib.core.task import TaskFilter
+    from tasklib.service.pages import Page
+    from tasklib.service.service import QueueService
 
 
 def is_pattern(name: str | None) -> bool:
@@ -17,7 +17,7 @@ def is_pattern(name: str | None) -> bool:
     return name is not None and any(mark in name for mark in "*?[")
 
 
-def each_name(manage: Manage, which: TaskFilter) -> list[TaskFilter]:
+def each_name(manage: QueueService, which: TaskFilter) -> list[TaskFilter]:
     """The filter itself, or one for each name that its pattern fits; a task that is named so comes first."""
     if which.name is None or not is_pattern(which.name):
         return [which]
@@ -27,9 +27,9 @@ def each_name(manage: Manage, which: TaskFilter) -> list[TaskFilter]:
     return [replace(which, name=name) for name in sorted(known) if fnmatchcase(name, which.name)]
 
 
-def page_of(manage: Manage, which: TaskFilter, limit: int, before: str | None) -> Page:
+def page_of(manage: QueueService, which: TaskFilter, limit: int, before: str | None) -> Page:
     """A page of the tasks of all these names, newest first."""
-    from tasklib.listing import Page
+    from tasklib.service.pages import Page
 
     pages = [manage.page(each, limit=limit, before=before) for each in each_name(manage, which)]
     found = sorted((task for page in pages for task in page.tasks), key=lambda task: task.seq, reverse=True)

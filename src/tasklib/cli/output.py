@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from tasklib.cli.exits import CommandFailed, Exit
+from tasklib.cli.exit_codes import CommandFailed, Exit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,8 +57,8 @@ class Output:
             say()
 
     def json(self, data: Any) -> None:
-        """Print one JSON document; times, ids and our own values as `tasklib.manage.as_data` writes them."""
-        from tasklib.manage import as_data
+        """Print one JSON document; times, ids and our own values as `tasklib.service.service.as_data` writes them."""
+        from tasklib.service.service import as_data
 
         self.answered = True
         text = json.dumps(as_data(data), indent=2, ensure_ascii=False)

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tasklib.cli import parse
-from tasklib.cli.exits import CommandFailed, Exit
-from tasklib.cli.options import one_of
+from tasklib.cli import values
+from tasklib.cli.common_options import one_of
+from tasklib.cli.exit_codes import CommandFailed, Exit
 
 OPTIONS = "How it shall run"
 FILE = "Many tasks from a file"
@@ -46,14 +46,14 @@ class What:
     def read_payload(self) -> Any:
         """The arguments, however they were given."""
         if self.payload is None:
-            return parse.pairs(self.arguments or [], "argument")
+            return values.pairs(self.arguments or [], "argument")
         if self.arguments:
             raise CommandFailed("give the arguments either as key=value or by --payload, not both", Exit.USAGE)
         if self.payload == "-":
-            return parse.json_value(sys.stdin.read(), "the payload on stdin")
+            return values.json_value(sys.stdin.read(), "the payload on stdin")
         if self.payload.startswith("@"):
             return _read_json(self.payload[1:])
-        return parse.json_value(self.payload, "the payload")
+        return values.json_value(self.payload, "the payload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +117,13 @@ class How:
         timeout = self._timeout(waits=waits)
         options = {
             "priority": self.priority,
-            "delay_seconds": None if self.delay is None else parse.duration(self.delay),
-            "run_at": None if self.run_at is None else parse.moment(self.run_at),
+            "delay_seconds": None if self.delay is None else values.duration(self.delay),
+            "run_at": None if self.run_at is None else values.moment(self.run_at),
             "max_attempts": self.max_attempts,
-            "timeout_seconds": None if timeout is None else parse.duration(timeout).total_seconds(),
+            "timeout_seconds": None if timeout is None else values.duration(timeout).total_seconds(),
             "unique_key": self.unique_key,
             "on_conflict": self.on_conflict,
-            "tags": parse.pairs(self.tag or (), "tag") or None,
+            "tags": values.pairs(self.tag or (), "tag") or None,
         }
         return {key: value for key, value in options.items() if value is not None}
 
@@ -191,6 +191,6 @@ class FromFile:
 
 def _read_json(file: str) -> Any:
     try:
-        return parse.json_value(Path(file).read_text("utf-8"), file)
+        return values.json_value(Path(file).read_text("utf-8"), file)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandFailed(f"cannot read {file}: {error}", Exit.USAGE) from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import one_of
+from tasklib.cli.common_options import one_of
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue

@@ -1,6 +1,8 @@
 """Tasks as the program defines them: options, parameters, validation, and the registry of a queue."""
 
-from tasklib.definition.options import (
+from tasklib.definition.registry import Registry
+from tasklib.definition.signature import shows_options
+from tasklib.definition.task_options import (
     KEY_RULE,
     RESERVED_OPTIONS,
     Isolation,
@@ -9,8 +11,6 @@ from tasklib.definition.options import (
     check_name,
     is_key,
 )
-from tasklib.definition.registry import Registry
-from tasklib.definition.signature import shows_options
 from tasklib.definition.tasks import (
     Accepts,
     Call,

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, TypeAlias, Union, cast
 
-from tasklib.codec import shown
-from tasklib.context import Resource, TaskContext
+from tasklib.core.codec import shown
+from tasklib.core.context import Resource, TaskContext
+from tasklib.core.task import Task
 from tasklib.errors import TaskDefinitionError
-from tasklib.task import Task
 
 AnyFunction: TypeAlias = Callable[..., Any]
 OURS: dict[str, type[Any]] = {"TaskContext": TaskContext, "Task": Task, "Resource": Resource}

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from tasklib.redaction.paths import EVERY, every_but, join_path, key_part
+from tasklib.core.redaction.paths import EVERY, every_but, join_path, key_part
 
 Path: TypeAlias = tuple[str, ...]
 Bound: TypeAlias = Mapping[Any, Any]

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Literal, TypeAlias, cast
 
-from tasklib.codec import dumps, plain, shown
-from tasklib.context import HasContext, TaskContext
+from tasklib.core.codec import dumps, plain, shown
+from tasklib.core.context import HasContext, TaskContext
+from tasklib.core.task import Task
 from tasklib.definition.compiling import arguments_type
-from tasklib.definition.options import RESERVED_OPTIONS, TaskOptions, check_name
 from tasklib.definition.parameters import (
     AnyFunction,
     Parameter,
@@ -21,10 +21,10 @@ from tasklib.definition.parameters import (
     resolve_again,
     underlying,
 )
+from tasklib.definition.task_options import RESERVED_OPTIONS, TaskOptions, check_name
 from tasklib.definition.validation import Misfit, Validation
 from tasklib.definition.wrappers import REMEDY, hidden_functions
 from tasklib.errors import InvalidArguments, TaskDefinitionError
-from tasklib.task import Task
 
 Accepts: TypeAlias = Literal["arguments", "payload", "task", "nothing"]
 """What a function is called with: named arguments, the payload as one value, the Task, or neither."""

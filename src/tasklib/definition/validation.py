@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tasklib.codec import MASK, check_plain, dumps, path_text, plain, plain_array, shown
+from tasklib.core.codec import MASK, check_plain, dumps, path_text, plain, plain_array, shown
+from tasklib.core.redaction import Redactor, Texts, join_path, secret_texts
+from tasklib.core.redaction.paths import below, split_paths
 from tasklib.definition.compiling import Compiled, compile_type
 from tasklib.definition.secrets import hidden_paths
 from tasklib.errors import InvalidArguments
-from tasklib.redaction import Redactor, Texts, join_path, secret_texts
-from tasklib.redaction.paths import below, split_paths
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails, ValidationError

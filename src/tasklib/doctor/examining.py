@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from tasklib.clock import Clock
-from tasklib.config import Config, redact_url
+from tasklib.core.clock import Clock
+from tasklib.core.config import Config, redact_url
 from tasklib.doctor.finding import Fault, Finding, Patience
 from tasklib.doctor.judging import judge
 from tasklib.doctor.looking import look

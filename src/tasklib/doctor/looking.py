@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tasklib.schedule import Schedule
+from tasklib.core.schedule import Schedule
+from tasklib.core.task import WorkerInfo
 from tasklib.storage.operations import controls, schedules, workers
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.controls import Limit, Pause
 from tasklib.storage.statement import Operation, Row, Statement
-from tasklib.task import WorkerInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,37 +11,36 @@ from fastapi.openapi.utils import get_openapi
 
 import tasklib
 from tasklib.errors import ConfigurationError
-from tasklib.http import (
-    audit,
+from tasklib.http import errors
+from tasklib.http.create import Creator
+from tasklib.http.errors import Problem
+from tasklib.http.fast_create import FastCreate
+from tasklib.http.live import events
+from tasklib.http.live.stats_cache import Counts, Gaps
+from tasklib.http.live.timeouts import TimeoutService
+from tasklib.http.live.waiting_claims import WaitingClaims
+from tasklib.http.routes import (
     bulk,
-    control,
     dashboard,
-    errors,
-    events,
-    groups,
+    error_groups,
     health,
+    limits,
     metrics,
     schedules,
     series,
-    session,
     tasks,
-    token_routes,
+    tokens,
     types,
     workers,
 )
-from tasklib.http.auth import Auth, Permission, authorize, identifier, needs, refuse_repeated
-from tasklib.http.counts import Counts, Gaps
-from tasklib.http.creation import Creator
-from tasklib.http.errors import Problem
-from tasklib.http.guard import Guard
-from tasklib.http.local import LOOPBACK_HOSTS, foreign_hosts
-from tasklib.http.on_call import OnCall
-from tasklib.http.overtime import Overtime
-from tasklib.http.quick import QuickCreate
-from tasklib.http.refusals import Refusals
-from tasklib.http.throttle import Throttle
-from tasklib.manage import Manage
+from tasklib.http.security import audit, session
+from tasklib.http.security.auth import Auth, Permission, authorize, identifier, needs, refuse_repeated
+from tasklib.http.security.local import LOOPBACK_HOSTS, foreign_hosts
+from tasklib.http.security.refusals import Refusals
+from tasklib.http.security.request_guard import RequestGuard
+from tasklib.http.security.throttle import Throttle
 from tasklib.queue import TaskQueue
+from tasklib.service.service import QueueService
 
 BODY_BYTES_BESIDE_PAYLOAD = 64 * 1024
 
@@ -60,26 +59,26 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
         openapi_url=None,  # served below, behind the same check as everything else
         dependencies=[Depends(authorize), Depends(refuse_repeated)],
     )
-    app.state.manage = Manage(queue)
+    app.state.manage = QueueService(queue)
     app.state.identify = identifier(queue, auth)
     app.state.opens_to_this_machine = auth == "local"
     app.state.takes_tokens = auth in ("tokens", "local")
     app.state.counts = Counts(queue)
     app.state.gaps = Gaps(queue)
-    app.state.failures = groups.Failures(queue)
+    app.state.failures = error_groups.Failures(queue)
     app.state.stopping = threading.Event()
     app.state.pulse = events.Pulse(app.state.manage, app.state.counts, app.state.stopping)
     app.state.creator = Creator(queue)
     app.state.throttle = Throttle(queue.config.submit_rate_limit)
     app.state.refusals = Refusals(queue)
     app.state.caretaker = workers.Caretaker(queue)
-    app.state.on_call = OnCall(queue, app.state.stopping)
-    app.state.overtime = Overtime(queue, app.state.caretaker.meter, app.state.stopping)
+    app.state.on_call = WaitingClaims(queue, app.state.stopping)
+    app.state.overtime = TimeoutService(queue, app.state.caretaker.meter, app.state.stopping)
     app.include_router(tasks.creating_router)
     for part in (
         health,
         bulk,
-        control,
+        limits,
         tasks,
         schedules,
         types,
@@ -89,8 +88,8 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
         series,
         audit,
         session,
-        token_routes,
-        groups,
+        tokens,
+        error_groups,
     ):
         app.include_router(part.router)
     app.include_router(dashboard.router)
@@ -102,8 +101,8 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
     app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
     errors.install(app)
     limit = queue.config.max_payload_bytes + BODY_BYTES_BESIDE_PAYLOAD
-    app.add_middleware(QuickCreate)
-    app.add_middleware(Guard, max_body_bytes=limit, hosts=hosts)
+    app.add_middleware(FastCreate)
+    app.add_middleware(RequestGuard, max_body_bytes=limit, hosts=hosts)
     return app
 
 

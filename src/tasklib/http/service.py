@@ -8,18 +8,18 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
-from tasklib.http.counts import Counts as _Counts
-from tasklib.http.counts import Gaps as _Gaps
-from tasklib.manage import Manage
+from tasklib.http.live.stats_cache import Counts as _Counts
+from tasklib.http.live.stats_cache import Gaps as _Gaps
 from tasklib.queue import TaskQueue
+from tasklib.service.service import QueueService
 
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
     304: {"description": "Nothing changed since the ETag given by If-None-Match."}
 }
 
 
-def _manage(request: Request) -> Manage:
-    manage: Manage = request.app.state.manage
+def _manage(request: Request) -> QueueService:
+    manage: QueueService = request.app.state.manage
     return manage
 
 
@@ -37,7 +37,7 @@ def _gaps(request: Request) -> _Gaps:
     return gaps
 
 
-Service = Annotated[Manage, Depends(_manage)]
+Service = Annotated[QueueService, Depends(_manage)]
 Counts = Annotated[_Counts, Depends(_counts)]
 Gaps = Annotated[_Gaps, Depends(_gaps)]
 Queue = Annotated[TaskQueue, Depends(_queue)]

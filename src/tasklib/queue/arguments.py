@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, Final, TypedDict
 from uuid import UUID
 
+from tasklib.core.task import TaskFilter, TaskState
 from tasklib.errors import ConfigurationError, InvalidTaskId
-from tasklib.task import TaskFilter, TaskState
 
 Id = UUID | str
 FILTER_STATES = (*TaskState, "delayed", "retrying")

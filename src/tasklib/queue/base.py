@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from typing import Any, Self
 
-from tasklib.clock import Clock, DatabaseClock
-from tasklib.config import Config
+from tasklib.core.clock import Clock, DatabaseClock
+from tasklib.core.config import Config
+from tasklib.core.middleware import ErrorHook, Middleware
+from tasklib.core.redaction import Redactor
+from tasklib.core.schedule import Plan
 from tasklib.definition import Registry
-from tasklib.middleware import ErrorHook, Middleware
 from tasklib.queue.secret_places import SecretPlaces
-from tasklib.redaction import Redactor
-from tasklib.schedule import Plan
+from tasklib.queue.test_guard import guarded
 from tasklib.storage import connect
 from tasklib.storage.database import Database
-from tasklib.test_guard import guarded
 
 Hook = Callable[..., Any]
 HeaderSource = Callable[[], Mapping[str, Any]]

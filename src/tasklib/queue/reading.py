@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Unpack
 
-from tasklib.explain import Explanation
-from tasklib.explain import explain as explain_evidence
+from tasklib.core.explain import Explanation
+from tasklib.core.explain import explain as explain_evidence
+from tasklib.core.task import QueueStats, Task, WorkerInfo
 from tasklib.queue.arguments import Filters, Id, check_whole, require_id, task_filter
 from tasklib.queue.base import QueueBase
-from tasklib.storage.operations import lists, numbers, tasks, workers
+from tasklib.queue.sync_async import operation, require_asyncio
+from tasklib.queue.wait_for_end import wait_async, wait_blocking
+from tasklib.storage.operations import lists, statistics, tasks, workers
 from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.statement import Operation
-from tasklib.task import QueueStats, Task, WorkerInfo
-from tasklib.twin import operation, require_asyncio
-from tasklib.waiting import wait_async, wait_blocking
 
 Tasks = list[Task]
 
@@ -60,7 +60,7 @@ class ReadsTasks(QueueBase):
     @operation
     def stats(self) -> Operation[QueueStats]:
         """How many tasks stand where, in all and by name."""
-        return (yield from numbers.count_tasks_by_state(self.clock.now()))
+        return (yield from statistics.count_tasks_by_state(self.clock.now()))
 
     astats = stats.twin
 

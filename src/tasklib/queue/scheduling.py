@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
+from tasklib.core.redaction import marked_paths
+from tasklib.core.schedule import Declaration, Misfire, Overlap, Plan, Schedule
+from tasklib.core.task import NewTask, TaskId
 from tasklib.definition import TaskOptions, check_name, secrets_of
 from tasklib.errors import TaskDefinitionError
 from tasklib.queue.submitting import ENQUEUE_MAX_RETRIES, NO_PAYLOAD, SubmitsTasks
-from tasklib.redaction import marked_paths
-from tasklib.schedule import Declaration, Misfire, Overlap, Plan, Schedule
+from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import schedules
 from tasklib.storage.statement import Operation
 from tasklib.submission import SubmitOptions, TaskFunction, with_secrets
-from tasklib.task import NewTask, TaskId
-from tasklib.twin import operation
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,20 +7,20 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, Final, Unpack, overload
 
-from tasklib.child_process import refuse_while_loading
-from tasklib.clock import Clock
-from tasklib.codec import plain
-from tasklib.context import TaskContext, current_context
+from tasklib.core.clock import Clock
+from tasklib.core.codec import plain
+from tasklib.core.context import TaskContext, current_context
+from tasklib.core.redaction import SECRETS_HEADER
+from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch, TaskId, TaskIds
 from tasklib.definition import Definition, TaskOptions, check_name, shows_options
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
-from tasklib.redaction import SECRETS_HEADER
+from tasklib.queue.import_guard import refuse_while_loading
+from tasklib.queue.sync_async import require_asyncio
 from tasklib.storage.operations import tasks
 from tasklib.storage.statement import Operation
 from tasklib.submission import NO_OPTIONS, Merger, SubmitKeywords, SubmitOptions, mark_secrets, new_task
-from tasklib.submission.streaming import Chunk, Stored
-from tasklib.task import SUBMITTER_HEADER, NewTask, TaskBatch, TaskId, TaskIds
-from tasklib.twin import require_asyncio
+from tasklib.submission.stream import Chunk, Stored
 
 ENQUEUE_MAX_RETRIES = 2
 """Tasks submitted by name get three attempts unless somebody says otherwise."""

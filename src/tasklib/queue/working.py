@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack, cast
 
+from tasklib.core.limits import LocalLimits
+from tasklib.core.own_tasks import own_task
 from tasklib.errors import ConfigurationError
-from tasklib.limits import LocalLimits
-from tasklib.own_tasks import own_task
 from tasklib.queue.base import QueueBase
+from tasklib.queue.sync_async import operation, require_asyncio
 from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
-from tasklib.twin import operation, require_asyncio
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasklib.config import Config
+from tasklib.core.config import Config
 from tasklib.storage.database import Database
 
 

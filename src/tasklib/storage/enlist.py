@@ -21,7 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tasklib.errors import ConfigurationError, SchemaMissing
-from tasklib.storage.drive import run_awaiting, steps
+from tasklib.storage.run import run_awaiting, steps
 from tasklib.storage.sqlite import dialect as sqlite
 from tasklib.storage.statement import BEGIN, COMMIT, PARAMETER, ROLLBACK, Operation, Row, Statement, T, pyformat
 

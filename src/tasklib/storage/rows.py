@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from tasklib.codec import dumps, loads, loads_start
+from tasklib.core.codec import dumps, loads, loads_start
+from tasklib.core.task import DEFAULT_RETRIES, Attempt, LogLine, Task, TaskState, WorkerInfo
 from tasklib.storage.statement import Row
-from tasklib.task import DEFAULT_RETRIES, Attempt, LogLine, Task, TaskState, WorkerInfo
 
 NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Shown where a time that is always there cannot be read."""

@@ -1,10 +1,10 @@
 """From a call to rows: the decorated function, the options of one submission, merging of concurrent ones, streams."""
 
-from tasklib.submission.functions import Submitter, TaskFunction
-from tasklib.submission.merging import Merger
-from tasklib.submission.options import NO_OPTIONS, SubmitKeywords, SubmitOptions
-from tasklib.submission.rows import mark_secrets, new_task, with_secrets
-from tasklib.submission.streaming import CHUNK
+from tasklib.submission.function import Submitter, TaskFunction
+from tasklib.submission.merge import Merger
+from tasklib.submission.new_task import mark_secrets, new_task, with_secrets
+from tasklib.submission.stream import CHUNK
+from tasklib.submission.submit_options import NO_OPTIONS, SubmitKeywords, SubmitOptions
 
 __all__ = [
     "CHUNK",

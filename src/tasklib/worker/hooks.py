@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from tasklib.context import WorkerState
+from tasklib.core.context import WorkerState
 from tasklib.errors import ExecutionError
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from tasklib.core.limits import LocalLimits
 from tasklib.errors import ConfigurationError
-from tasklib.limits import LocalLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

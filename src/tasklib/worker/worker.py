@@ -13,33 +13,33 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
-from tasklib.child_process import refuse_while_loading
+from tasklib.core.lifecycle import Ending
+from tasklib.core.own_tasks import keep_running, own_task
+from tasklib.core.retention import parse_retention
 from tasklib.definition import secrets_of
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
-from tasklib.lifecycle import Ending
-from tasklib.own_tasks import keep_running, own_task
-from tasklib.retention import parse_retention
+from tasklib.queue.import_guard import refuse_while_loading
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import Retries
 from tasklib.storage.operations.workers import Registration
-from tasklib.worker.attendant import LeaseKeeper
-from tasklib.worker.claimer import Claimer
-from tasklib.worker.execution import UNWIND_SECONDS
-from tasklib.worker.guard import Guard
-from tasklib.worker.heartbeat import Heartbeat
+from tasklib.worker.execution.attempt import UNWIND_SECONDS
+from tasklib.worker.execution.runner import Workbench
 from tasklib.worker.hooks import call_hooks
-from tasklib.worker.janitor import Janitor
-from tasklib.worker.kept import KeptHeartbeat, SupervisorLink
-from tasklib.worker.meter import Bookkeeper, flush
-from tasklib.worker.notices import Notices
-from tasklib.worker.periodic import Service
+from tasklib.worker.intake.claimer import Claimer
+from tasklib.worker.intake.wakeups import Wakeups
 from tasklib.worker.program_end import StopAtEnd
-from tasklib.worker.recovery import Recovery
-from tasklib.worker.scheduler import Scheduler
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import StopSignals
-from tasklib.worker.vitals import vitals
-from tasklib.worker.workbench import Workbench
+from tasklib.worker.supervisor.proxied_heartbeat import ProxiedHeartbeat, SupervisorLink
+from tasklib.worker.upkeep.heartbeat import Heartbeat
+from tasklib.worker.upkeep.leases import LeaseRenewal
+from tasklib.worker.upkeep.metrics import MetricsService, flush
+from tasklib.worker.upkeep.recovery import Recovery
+from tasklib.worker.upkeep.retention import RetentionService
+from tasklib.worker.upkeep.schedules import Scheduler
+from tasklib.worker.upkeep.self_fence import SelfFence
+from tasklib.worker.upkeep.service import Service
+from tasklib.worker.upkeep.worker_info import worker_info
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -73,7 +73,7 @@ class Worker:
         )
         self._hand, self._finisher, self.state = self._bench.hand, self._bench.finisher, self._bench.state
         self._claimer: Claimer | None = None
-        self._notices = Notices(self._database, self._hear)
+        self._notices = Wakeups(self._database, self._hear)
         self._scheduler: Scheduler | None = None
         self._registered_names: list[str] = []
         self._stopping = False
@@ -176,7 +176,7 @@ class Worker:
     async def _as_instance(self, heartbeat: Heartbeat, work: Callable[[Claimer], Awaitable[None]]) -> None:
         """Work as a registered instance, drain and sign off."""
         config, now = self._queue.config, self._queue.clock.now
-        guard = Guard(heartbeat, self._hand, self._finisher, timeout_seconds=config.worker_timeout_seconds)
+        guard = SelfFence(heartbeat, self._hand, self._finisher, timeout_seconds=config.worker_timeout_seconds)
         recovery = self._recovery(heartbeat)
         claimer = self._claimer = self._make_claimer(heartbeat.instance, guard, recovery)
         lease = config.lock_timeout_seconds
@@ -188,7 +188,7 @@ class Worker:
             now=now,
         )
         services: tuple[Service, ...] = (
-            LeaseKeeper(self._database, self._hand, lease_seconds=lease, now=now),
+            LeaseRenewal(self._database, self._hand, lease_seconds=lease, now=now),
             self._bench.watch,
             recovery,
             guard,
@@ -349,7 +349,7 @@ class Worker:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._declared_dead)
 
-        kind = Heartbeat if self._supervisor is None else functools.partial(KeptHeartbeat, self._supervisor)
+        kind = Heartbeat if self._supervisor is None else functools.partial(ProxiedHeartbeat, self._supervisor)
         return kind(
             self._database,
             instance,
@@ -357,11 +357,11 @@ class Worker:
             timeout_seconds=self._queue.config.worker_timeout_seconds,
             now=self._queue.clock.now,
             declared_dead=declared_dead,
-            vitals=self._vitals,
+            worker_info=self._vitals,
         )
 
     def _vitals(self) -> dict[str, Any]:
-        told = vitals(
+        told = worker_info(
             stuck_threads=len(self._bench.runner.stuck),
             retention=self._queue.config.retention,
             limits=self._settings.limits.told(self._defined_limits()),
@@ -377,7 +377,7 @@ class Worker:
             self._hand.drop([task.id for task in self._hand.held()])
             self._claimer.wake()
 
-    def _make_claimer(self, instance: UUID, guard: Guard, recovery: Recovery) -> Claimer:
+    def _make_claimer(self, instance: UUID, guard: SelfFence, recovery: Recovery) -> Claimer:
         return Claimer(
             self._database,
             self._hand,
@@ -401,7 +401,7 @@ class Worker:
         """What a worker that stays does beside its tasks."""
         chores: list[Service] = [self._bookkeeper(), scheduler]
         if rules := parse_retention(self._queue.config.retention):
-            chores.append(Janitor(self._database, rules, now=self._queue.clock.now))
+            chores.append(RetentionService(self._database, rules, now=self._queue.clock.now))
         return chores
 
     def _recovery(self, heartbeat: Heartbeat) -> Recovery:
@@ -409,8 +409,8 @@ class Worker:
             self._database, self._queue.config, may_judge=lambda: heartbeat.is_steady, now=self._queue.clock.now
         )
 
-    def _bookkeeper(self) -> Bookkeeper:
-        return Bookkeeper(
+    def _bookkeeper(self) -> MetricsService:
+        return MetricsService(
             self._database,
             self._bench.meter,
             interval_seconds=max(1.0, self._queue.config.heartbeat_interval_seconds),

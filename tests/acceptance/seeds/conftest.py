@@ -9,7 +9,7 @@ import pytest
 
 import tasklib
 from tasklib import Config, ManualClock, TaskQueue, tq
-from tasklib.fluent import Fluent
+from tasklib.queue.fluent import Fluent
 from tests.acceptance.seeds.examples import at
 from tests.acceptance.seeds.support import OpenShell, Shell
 
@@ -25,7 +25,7 @@ async def queue(database_url: str) -> AsyncIterator[TaskQueue]:
 @pytest.fixture
 async def config(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Config]:
     """The configuration of a default queue that no other test has touched; `tasklib.init` is the test's to call."""
-    from tasklib import default
+    from tasklib.queue import default
 
     monkeypatch.setattr(default, "_default", default._Default())
     yield Config(database_url=database_url, retry_jitter=0.0)

@@ -12,7 +12,7 @@ import pytest
 
 import tasklib
 from tasklib import Config, ManualClock, TaskQueue, TaskWorker
-from tasklib.codec import loads
+from tasklib.core.codec import loads
 from tests.acceptance.seeds import statements
 from tests.acceptance.seeds.examples import A_TIME, at, check_pickup, define_send_email, if_running
 from tests.acceptance.seeds.statements import Printed

@@ -15,7 +15,7 @@ from tasklib import (
     Task,
     TaskQueue,
 )
-from tasklib.limits import TokenBucket
+from tasklib.core.limits import TokenBucket
 from tests.acceptance.seeds.support import OpenShell, advance, fail, read
 
 

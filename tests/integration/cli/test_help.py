@@ -11,7 +11,7 @@ import sys
 import pytest
 from typer.main import get_command
 
-from tasklib.cli.exits import MEANINGS
+from tasklib.cli.exit_codes import MEANINGS
 from tasklib.cli.main import app, main
 
 COMMANDS = list(get_command(app).commands)  # type: ignore[attr-defined]

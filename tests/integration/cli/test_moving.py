@@ -10,7 +10,7 @@ import pytest
 
 from tasklib import TaskQueue
 from tasklib.cli.main import main
-from tasklib.lifecycle import Phase, phase_of
+from tasklib.core.lifecycle import Phase, phase_of
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.terminal import Terminal
 from tests.integration.cli.conftest import CommandLine

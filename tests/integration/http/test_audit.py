@@ -10,9 +10,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from tasklib.lifecycle import Phase
-from tasklib.storage.operations import actions, tokens
-from tasklib.storage.operations.tokens import Role
+from tasklib.core.lifecycle import Phase
+from tasklib.storage.operations import actions
+from tasklib.storage.operations.access import tokens
+from tasklib.storage.operations.access.tokens import Role
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 

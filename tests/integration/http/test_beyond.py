@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tasklib.lifecycle import Phase
+from tasklib.core.lifecycle import Phase
 from tests.fixtures.queues import Face, open_queue
 from tests.integration.http.conftest import Client
 

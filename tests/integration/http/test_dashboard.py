@@ -12,11 +12,11 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from tasklib.http.dashboard import PAGES
-from tasklib.http.guard import SECURITY_HEADERS
-from tasklib.http.sign_in import POLICY
-from tasklib.storage.operations import tokens
-from tasklib.storage.operations.tokens import Role
+from tasklib.http.routes.dashboard import PAGES
+from tasklib.http.routes.sign_in import POLICY
+from tasklib.http.security.request_guard import SECURITY_HEADERS
+from tasklib.storage.operations.access import tokens
+from tasklib.storage.operations.access.tokens import Role
 from tests.fixtures.queues import Face
 from tools import dashboard
 

@@ -17,9 +17,9 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-from tasklib import lifecycle
-from tasklib.storage.operations import tokens
-from tasklib.storage.operations.tokens import Role
+from tasklib.core import lifecycle
+from tasklib.storage.operations.access import tokens
+from tasklib.storage.operations.access.tokens import Role
 from tests.fixtures.queues import open_queue
 from tests.integration.http.serving import Server
 

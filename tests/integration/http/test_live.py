@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tasklib import Config, TaskQueue
-from tasklib.storage.operations import tokens
+from tasklib.storage.operations.access import tokens
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 from tests.integration.http.serving import Server

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tasklib.storage.operations import tokens
-from tasklib.storage.operations.tokens import Role
+from tasklib.storage.operations.access import tokens
+from tasklib.storage.operations.access.tokens import Role
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 

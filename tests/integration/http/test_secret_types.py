@@ -27,7 +27,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from tasklib import InvalidArguments, TaskContext, TaskQueue
 from tasklib.cli.main import main
-from tasklib.codec import MASK
+from tasklib.core.codec import MASK
 from tests.fixtures.queues import Face, open_queue
 from tests.integration.http.conftest import Client
 

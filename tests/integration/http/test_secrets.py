@@ -14,9 +14,9 @@ from pydantic import Secret
 
 from tasklib import TaskContext
 from tasklib.cli.main import main
-from tasklib.codec import MASK
 from tasklib.contrib.opentelemetry import instrument
-from tasklib.redaction import DEFAULT_KEYS
+from tasklib.core.codec import MASK
+from tasklib.core.redaction import DEFAULT_KEYS
 from tests.fixtures.queues import Face, open_queue
 from tests.integration.http.conftest import Client
 
@@ -188,7 +188,7 @@ def test_deeply_nested_requests_are_refused(http: Client) -> None:
 
 
 def test_over_https_the_cookie_is_bound_to_the_host(queue: Face) -> None:
-    from tasklib.storage.operations import tokens
+    from tasklib.storage.operations.access import tokens
 
     made = queue.do(lambda: tokens.create_token("ada", tokens.Role.ADMIN, now=None))
     client = Client(queue, queue.plain.asgi(auth="tokens"), base_url="https://localhost")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, SecretStr
 
 from tasklib import TaskQueue
 from tasklib.cli.main import main
-from tasklib.codec import MASK
+from tasklib.core.codec import MASK
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.waiting import eventually
 from tests.integration.http.conftest import Client

@@ -13,12 +13,12 @@ from urllib.parse import quote
 import pytest
 
 from tasklib.errors import ConfigurationError
-from tasklib.http.auth import GRANTS, Permission, Principal
-from tasklib.http.dashboard import PAGES
-from tasklib.http.guard import SECURITY_HEADERS
-from tasklib.http.tokens import REMEMBER_NONE_SECONDS, TokenCheck
-from tasklib.storage.operations import tokens
-from tasklib.storage.operations.tokens import Role
+from tasklib.http.routes.dashboard import PAGES
+from tasklib.http.security.auth import GRANTS, Permission, Principal
+from tasklib.http.security.request_guard import SECURITY_HEADERS
+from tasklib.http.security.tokens import REMEMBER_NONE_SECONDS, TokenCheck
+from tasklib.storage.operations.access import tokens
+from tasklib.storage.operations.access.tokens import Role
 from tests.fixtures.queues import Face
 from tests.fixtures.waiting import eventually
 from tests.integration.http.conftest import Client

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasklib.http import fresh
-from tasklib.storage.operations import lists, numbers
+from tasklib.http.live import cache
+from tasklib.storage.operations import lists, statistics
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 
@@ -53,7 +53,7 @@ def test_series_and_summary_by_type(queue: Face, http: Client) -> None:
 def test_the_depth_is_shown_where_somebody_looked(queue: Face, http: Client) -> None:
     queue.enqueue("job")
     queue.enqueue("job", delay_seconds=60)
-    queue.do(lambda: numbers.keep_books(queue.now))
+    queue.do(lambda: statistics.keep_books(queue.now))
 
     points = http.get("/api/metrics/series").json()["points"]
     assert points[-1]["depth"] == {"due": 1, "delayed": 1, "retrying": 0, "running": 0}
@@ -83,8 +83,8 @@ def test_counts_of_a_large_queue_are_kept_for_a_moment_and_renewed(
     queue: Face, http: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lists, "FEW_ROWS", -1)
-    monkeypatch.setattr(fresh, "PAUSE_SECONDS", 3600.0)
-    monkeypatch.setattr(fresh, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(cache, "PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(cache, "QUICK_SECONDS", 0.0)
     queue.enqueue("job")
 
     assert http.get("/api/tasks/stats").json()["pending"] == 1
@@ -92,7 +92,7 @@ def test_counts_of_a_large_queue_are_kept_for_a_moment_and_renewed(
     kept = http.get("/api/tasks/stats").json()
     assert (kept["pending"], kept["maxAgeSeconds"]) == (1, 5)
     assert http.get("/api/tasks", params={"status": "pending"}).json()["total"] == 1
-    monkeypatch.setattr(fresh, "OLDEST_SECONDS", 0.0)
+    monkeypatch.setattr(cache, "OLDEST_SECONDS", 0.0)
     assert http.get("/api/tasks/stats").json()["pending"] == 2
     assert http.get("/api/tasks", params={"status": "delayed"}).json()["total"] == 0
 
@@ -102,9 +102,9 @@ def test_counts_of_a_large_queue_that_are_quickly_made_are_new(
 ) -> None:
     assert http.get("/api/tasks/stats").json()["maxAgeSeconds"] == 0
     monkeypatch.setattr(lists, "FEW_ROWS", -1)
-    monkeypatch.setattr(fresh, "PAUSE_SECONDS", 3600.0)
-    monkeypatch.setattr(fresh, "QUICK_SECONDS", 3600.0)
-    monkeypatch.setattr(fresh, "NEW_SECONDS", 1e-9)
+    monkeypatch.setattr(cache, "PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(cache, "QUICK_SECONDS", 3600.0)
+    monkeypatch.setattr(cache, "NEW_SECONDS", 1e-9)
     for number in (1, 2):
         queue.enqueue("job")
         stats = http.get("/api/tasks/stats").json()

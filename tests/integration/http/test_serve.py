@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from tasklib import Config, TaskQueue
+from tasklib.cli.commands.serve import listen
 from tasklib.cli.main import main
-from tasklib.cli.serve import listen
 from tests.fixtures.waiting import eventually
 from tests.integration.http.serving import Server
 

@@ -13,7 +13,7 @@ import pytest
 
 from tasklib import TaskQueue
 from tasklib.cli.main import main
-from tasklib.storage.operations import tokens
+from tasklib.storage.operations.access import tokens
 from tests.integration.http.serving import Server
 from tests.integration.http.test_live import snapshots
 

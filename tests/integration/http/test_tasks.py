@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tasklib.lifecycle import Phase
+from tasklib.core.lifecycle import Phase
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 

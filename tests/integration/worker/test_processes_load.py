@@ -360,7 +360,7 @@ def test_a_program_with_tq_starts_no_worker_in_the_child(folder: Folder) -> None
 
 BROKEN = """
     from tasklib import TaskQueue
-    from tasklib.child_process import is_child
+    from tasklib.queue.import_guard import is_child
     queue = TaskQueue()
 
     {in_child}

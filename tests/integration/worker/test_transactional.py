@@ -20,8 +20,8 @@ from tasklib import Abort, Config, Task, TaskContext, TaskId, TaskQueue
 from tasklib.storage.operations.attempts import claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.attendant import Watch
-from tasklib.worker.calling import COMMITTED, Caller
+from tasklib.worker.execution.call import COMMITTED, Caller
+from tasklib.worker.upkeep.watch import RequestWatch
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import aeventually
 
@@ -466,7 +466,8 @@ async def test_a_connection_lost_in_commit_leaves_the_effect_once(open_bank: Ope
 async def test_an_attempt_that_lost_its_claim_is_undone_and_the_next_one_counts(
     bank: Bank, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Watch, "interval", PATIENCE)  # the worker does not notice before it is told at the completion
+    # The worker does not notice before it is told at the completion.
+    monkeypatch.setattr(RequestWatch, "interval", PATIENCE)
     inside, outside = threading.Event(), threading.Event()
     errors: list[BaseException] = []
     bank.queue.on_error(lambda ctx, error: errors.append(error))

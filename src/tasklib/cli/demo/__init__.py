@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tasklib.cli.command import Cli, command
-from tasklib.cli.exits import CommandFailed, Exit
+from tasklib.cli.exit_codes import CommandFailed, Exit
 
 GROUP = "Start here"
 SECONDS = 8.0

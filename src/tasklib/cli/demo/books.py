@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from tasklib.lifecycle import LIVE, Phase, phase_of
-from tasklib.task import Task, TaskState
+from tasklib.core.lifecycle import LIVE, Phase, phase_of
+from tasklib.core.task import Task, TaskState
 
 
 class Books:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from tasklib.cli.demo.books import Books
 from tasklib.cli.demo.workload import Run
-from tasklib.context import TaskContext
+from tasklib.core.context import TaskContext
+from tasklib.core.middleware import Middleware
 from tasklib.errors import Abort
-from tasklib.middleware import Middleware
 from tasklib.queue import TaskQueue
 
 

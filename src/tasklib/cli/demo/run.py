@@ -20,10 +20,10 @@ from tasklib.cli.demo.functions import define_tasks
 from tasklib.cli.demo.service import open_browser, serve_dashboard
 from tasklib.cli.demo.view import View
 from tasklib.cli.demo.workload import Producer, Run, arranged
-from tasklib.config import Config, redact_url
+from tasklib.core.config import Config, redact_url
+from tasklib.core.task import Task
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations.audit import list_audit
-from tasklib.task import Task
+from tasklib.storage.operations.access.audit import list_audit
 from tasklib.worker import Worker, WorkerSettings
 
 WAVE_SECONDS = 0.25

@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
-from tasklib.cli.exits import CommandFailed
-from tasklib.cli.serve import listen
+from tasklib.cli.commands.serve import listen
+from tasklib.cli.exit_codes import CommandFailed
 
 if TYPE_CHECKING:
     import socket

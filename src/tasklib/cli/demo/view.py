@@ -13,14 +13,14 @@ from tasklib.cli.demo.books import Books
 from tasklib.cli.demo.workload import Run
 from tasklib.cli.output import Output, safe, shortened
 from tasklib.cli.views import STYLES
-from tasklib.config import redact_url
+from tasklib.core.config import redact_url
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations.attempts import summary
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from tasklib.task import Task
+    from tasklib.core.task import Task
 
 STATES: Final = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled")
 BARS: Final = " ▁▂▃▄▅▆▇█"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tasklib.cli.demo.books import Books
+from tasklib.core.task import TaskState
 from tasklib.queue import TaskQueue
-from tasklib.task import TaskState
 
 COMPLETED, FAILED, CANCELLED = TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED
 PEOPLE: Final = ("ada", "grace", "alan", "barbara", "edsger", "margaret", "tim", "radia")

@@ -7,14 +7,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tasklib.codec import dumps
+from tasklib.core.codec import dumps
+from tasklib.core.lifecycle import LIVE, Event, Phase, allowed, phase_of, phases_allowing
+from tasklib.core.task import Task, TaskFilter, TaskState
 from tasklib.errors import InvalidTransition, TaskNotFound, UniqueConflict
-from tasklib.lifecycle import LIVE, Event, Phase, allowed, phase_of, phases_allowing
 from tasklib.storage.operations.lists import filter_params
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.rows import uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
-from tasklib.task import Task, TaskFilter, TaskState
 
 STEP = 1000
 """Rows a bulk action touches in one transaction."""

@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from tasklib.codec import dumps, loads
-from tasklib.fingerprint import fingerprint
-from tasklib.lifecycle import EFFECTS, Ending
+from tasklib.core.codec import dumps, loads
+from tasklib.core.fingerprint import fingerprint
+from tasklib.core.lifecycle import EFFECTS, Ending
+from tasklib.core.task import DEFAULT_RETRIES, LogLine
 from tasklib.storage.operations.keys import NOBODYS_TURN, settle_turn, take_turn
 from tasklib.storage.rows import BrokenTask, ClaimedTask, claimed_from_text
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement, recall
-from tasklib.task import DEFAULT_RETRIES, LogLine
 
 SUMMARY_CHARACTERS = 500
 ERROR_CHARACTERS = 100_000

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from tasklib.codec import dumps
+from tasklib.core.codec import dumps
+from tasklib.core.task import TaskFilter, TaskState
 from tasklib.storage.operations.actions import in_steps, without_taken_keys
 from tasklib.storage.operations.attempts import summary
 from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement
-from tasklib.task import TaskFilter, TaskState
 
 MOST_GROUPS = 1000
 """Groups that are looked through for one by its id."""

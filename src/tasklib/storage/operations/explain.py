@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from tasklib.codec import dumps
+from tasklib.core.codec import dumps
+from tasklib.core.explain import MAX_AHEAD, Evidence, KeySeen, LimitSeen, PauseSeen
+from tasklib.core.task import TaskState
 from tasklib.errors import TaskNotFound
-from tasklib.explain import MAX_AHEAD, Evidence, KeySeen, LimitSeen, PauseSeen
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.controls import EVERYTHING, Limit, list_limits, list_pauses
 from tasklib.storage.operations.keys import get_key_limit, list_slots
@@ -15,7 +16,6 @@ from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import list_workers
 from tasklib.storage.rows import uuid
 from tasklib.storage.statement import Operation, Statement
-from tasklib.task import TaskState
 
 
 def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tasklib.codec import dumps
+from tasklib.core.codec import dumps
 from tasklib.storage.operations.controls import EVERYTHING, list_limits
 from tasklib.storage.statement import BEGIN, Operation, Statement
 

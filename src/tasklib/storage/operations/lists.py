@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from tasklib.codec import dumps
+from tasklib.core.codec import dumps
+from tasklib.core.task import QueueStats, Task, TaskFilter, TaskState
 from tasklib.storage.rows import task_start_from_row
 from tasklib.storage.statement import Operation, Statement
-from tasklib.task import QueueStats, Task, TaskFilter, TaskState
 
 FEW_ROWS = 20_000
 """A table of this size is read row by row where a larger one would need its indexes."""

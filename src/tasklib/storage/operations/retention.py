@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tasklib.codec import dumps
-from tasklib.retention import Rule
+from tasklib.core.codec import dumps
+from tasklib.core.retention import Rule
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 PAGE = 1000

@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from tasklib.codec import dumps, loads
+from tasklib.core.codec import dumps, loads
+from tasklib.core.schedule import BrokenPlan, Plan, Schedule
+from tasklib.core.task import NewTask, TaskId
 from tasklib.errors import ConfigurationError, StorageError
-from tasklib.schedule import BrokenPlan, Plan, Schedule
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.tasks import submit_once, submit_tasks
 from tasklib.storage.rows import NO_TIME, RowReader, moment, reason_of, required_moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, ROLLBACK, Operation, Row, Statement, recall
-from tasklib.task import NewTask, TaskId
 
 MakeTask = Callable[[Plan], NewTask]
 """Makes the row of a schedule's next task."""

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tasklib.codec import dumps
+from tasklib.core.codec import dumps
+from tasklib.core.short_id import ShortId
+from tasklib.core.task import POSITION_DIGITS, NewTask, Task, TaskBatch, TaskId, TaskIds, TaskState
 from tasklib.errors import PermissionDenied, UniqueConflict
-from tasklib.short_id import ShortId
 from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
 from tasklib.storage.statement import BEGIN, DONE_BEFORE, DuplicateKey, Operation, Row, Statement, recall
-from tasklib.task import POSITION_DIGITS, NewTask, Task, TaskBatch, TaskId, TaskIds, TaskState
 
 RESUBMITS = 5
 """How often a submission is tried again because the task that held its unique key has just ended."""

@@ -9,14 +9,14 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from tasklib.codec import dumps, loads
-from tasklib.lifecycle import Ending
-from tasklib.liveness import Sighting
-from tasklib.retry import Backoff
+from tasklib.core.codec import dumps, loads
+from tasklib.core.lifecycle import Ending
+from tasklib.core.liveness import Sighting
+from tasklib.core.retry import Backoff
+from tasklib.core.task import TaskState, WorkerInfo
 from tasklib.storage.operations.attempts import end_attempts
 from tasklib.storage.rows import worker_from_row
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
-from tasklib.task import TaskState, WorkerInfo
 
 ON_CALL = 16
 """Of the idle workers that know the same names so many can be called when there is work: PostgreSQL wakes every session

@@ -17,21 +17,21 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
-from tasklib.config import Config, redact_url
+from tasklib.core.config import Config, redact_url
+from tasklib.core.own_tasks import own_task, owning_tasks
+from tasklib.core.redaction import redact_url_error
 from tasklib.errors import ContextError, DatabaseBusy, DatabaseUnavailable, TaskLibError
-from tasklib.own_tasks import own_task, owning_tasks
-from tasklib.redaction import redact_url_error
 from tasklib.storage.database import Listener, Transaction
-from tasklib.storage.drive import run_awaiting, run_blocking, steps
 from tasklib.storage.forking import notice_forks
-from tasklib.storage.postgres.cancellable import CancellablePool
+from tasklib.storage.postgres.cancellable_pool import CancellablePool
 from tasklib.storage.postgres.dialect import PostgresDialect, is_conflict, translate
 from tasklib.storage.postgres.grants import Duty, grants
 from tasklib.storage.postgres.listener import PostgresListener
-from tasklib.storage.postgres.patience import RECONNECT_SECONDS, AsyncLent, Lent
+from tasklib.storage.postgres.pool_lending import RECONNECT_SECONDS, AsyncLent, Lent
 from tasklib.storage.postgres.schema import current_schema, ensure_schema
 from tasklib.storage.postgres.sending import execute, execute_async
 from tasklib.storage.postgres.session import SessionSetup
+from tasklib.storage.run import run_awaiting, run_blocking, steps
 from tasklib.storage.statement import Operation, T
 
 if TYPE_CHECKING:

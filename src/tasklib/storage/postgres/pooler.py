@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 from psycopg import Connection
 
-from tasklib.config import redact_url
+from tasklib.core.config import redact_url
+from tasklib.core.redaction import redact_url_error
 from tasklib.errors import DatabaseUnavailable
-from tasklib.redaction import redact_url_error
 
 ROUNDS = 3
 

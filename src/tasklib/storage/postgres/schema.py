@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import Connection
 from psycopg import errors as pg
 
-from tasklib.config import Config
+from tasklib.core.config import Config
 from tasklib.errors import ForeignTable, SchemaError, SchemaMissing, SchemaOutdated
 from tasklib.storage.migrate import Applied, Migration, missing
 from tasklib.storage.postgres.dialect import PostgresDialect

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from psycopg import AsyncConnection, Connection, IsolationLevel
 
-from tasklib.config import Config, redact_url
+from tasklib.core.config import Config, redact_url
 from tasklib.storage.postgres.pooler import lends_sessions
 
 # Our statements are planned once and run often; compiling them, or planning them anew each time, costs more than

@@ -14,22 +14,22 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tasklib.config import Config
-from tasklib.context import TaskContext, current_context
+from tasklib.core.config import Config
+from tasklib.core.context import TaskContext, current_context
 from tasklib.errors import ConfigurationError, DatabaseBusy, DatabaseUnavailable, StorageError
 from tasklib.storage.database import Listener, Transaction
-from tasklib.storage.drive import run_blocking, steps
 from tasklib.storage.forking import notice_forks
+from tasklib.storage.run import run_blocking, steps
 from tasklib.storage.sqlite import schema
 from tasklib.storage.sqlite.across_forks import Connection, Use, close_inherited
+from tasklib.storage.sqlite.borrowed import LentConnection, Loan
 from tasklib.storage.sqlite.dialect import SqliteDialect, translate
 from tasklib.storage.sqlite.file_identity import FileIdentity
 from tasklib.storage.sqlite.files import create_private, journal_mode, lock_path, path_of
-from tasklib.storage.sqlite.gate import WriterGate
-from tasklib.storage.sqlite.lending import LentConnection, Loan
 from tasklib.storage.sqlite.session import Session
 from tasklib.storage.sqlite.threads import Threads
 from tasklib.storage.sqlite.watcher import SqliteWatcher
+from tasklib.storage.sqlite.writer_lock import WriterLock
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, T
 
 OLDEST = (3, 40, 0)
@@ -56,7 +56,7 @@ class SqliteDatabase:
         self._config = config
         self.path = path_of(config.database_url)
         self.file = FileIdentity(self.path)
-        self.gate = WriterGate(
+        self.gate = WriterLock(
             None if self.path is None else lock_path(self.path), config.busy_timeout_seconds, lambda: self.file.mark
         )
         self.watcher = SqliteWatcher(None if self.path is None else self._connect, self.path)

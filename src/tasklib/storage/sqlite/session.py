@@ -11,8 +11,8 @@ from tasklib.errors import ContextError
 from tasklib.storage.sqlite.across_forks import Use
 from tasklib.storage.sqlite.dialect import SqliteDialect, execute, translate
 from tasklib.storage.sqlite.file_identity import FileIdentity
-from tasklib.storage.sqlite.gate import WriterGate
 from tasklib.storage.sqlite.watcher import SqliteWatcher
+from tasklib.storage.sqlite.writer_lock import WriterLock
 from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Row, Statement
 
 
@@ -23,7 +23,7 @@ class Host(Protocol):
     process: int
     """The process whose connections these are; another one in a forked child."""
     file: FileIdentity
-    gate: WriterGate
+    gate: WriterLock
     watcher: SqliteWatcher
 
     def reader(self) -> sqlite3.Connection:

@@ -8,7 +8,7 @@ CREATE TABLE {schema}.tasklib_metrics (
     name    text    COLLATE "C" NOT NULL,
     outcome text    COLLATE "C" NOT NULL,
     count   bigint  NOT NULL,
-    -- How long tasks waited after they were due, and how long they ran: {bucket: number}, see histogram.py.
+    -- How long tasks waited after they were due, and how long they ran: {bucket: number}, see core/histogram.py.
     waits   jsonb   NOT NULL DEFAULT '{}',
     runs    jsonb   NOT NULL DEFAULT '{}',
     fresh   boolean NOT NULL DEFAULT true

@@ -1,0 +1,157 @@
+"""Repeated tasks: schedules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasklib.cli import values
+from tasklib.cli.command import Cli, command
+from tasklib.cli.common_options import one_of
+from tasklib.cli.exit_codes import CommandFailed, Exit
+from tasklib.cli.person import person
+
+if TYPE_CHECKING:
+    from tasklib.core.schedule import Schedule
+    from tasklib.queue import TaskQueue
+
+GROUP = "Queue"
+ADD = "Options of add"
+ACTIONS = ("list", "add", "show", "run", "pause", "resume", "remove")
+
+app = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True)
+class What:
+    """What to do, and to which schedule."""
+
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="|".join(ACTIONS), help="What to do.", show_default=False, autocompletion=one_of(*ACTIONS)
+        ),
+    ] = "list"
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What is submitted, and when."""
+
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Arguments of each task, as for submit.", show_default=False),
+    ] = None
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="The task to run.", rich_help_panel=ADD)] = None
+    cron: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CRON", help="When: minute hour day month weekday, or @daily and the like.", rich_help_panel=ADD
+        ),
+    ] = None
+    every: Annotated[str | None, typer.Option(metavar="TIME", help="How often: 30s, 15m, 1d.", rich_help_panel=ADD)] = (
+        None
+    )
+    tz: Annotated[str, typer.Option(metavar="ZONE", help="Time zone of --cron.", rich_help_panel=ADD)] = "UTC"
+
+
+@command(
+    app,
+    "schedules",
+    group=GROUP,
+    examples="""
+    tasklib schedules
+    tasklib schedules add nightly --task report --cron "0 3 * * *" --tz Europe/Paris depth=2
+    tasklib schedules add heartbeat --task ping --every 30s
+    tasklib schedules show nightly
+    tasklib schedules pause nightly
+    """,
+)
+def schedules(cli: Cli, what: What, added: Added) -> None:
+    """List, make, change or run schedules, which submit a task again and again.
+
+    Workers fire them; each tick makes exactly one task, however many workers run. Adding one that exists changes it.
+    """
+    if what.action not in ACTIONS:
+        raise CommandFailed(f"no such action: {what.action!r}; there are {', '.join(ACTIONS)}", Exit.USAGE)
+    cli.creates = what.action == "add"
+    if what.action == "list":
+        _say_all(cli, list(cli.manage.queue.schedules()))
+    elif what.name is None:
+        raise CommandFailed(f"which schedule? Give its name: tasklib schedules {what.action} NAME", Exit.USAGE)
+    else:
+        _act(cli, what.action, what.name, added)
+
+
+def _act(cli: Cli, action: str, name: str, added: Added) -> None:
+    queue = cli.manage.queue
+    match action:
+        case "add":
+            _say_one(cli, _add(queue, name, added))
+        case "run":
+            task_id = _known(queue.run_schedule(name), name)
+            cli.out.answer({"id": task_id, "schedule": name}, lambda: cli.out.line(f"Submitted {task_id}"))
+        case "remove":
+            _known(queue.remove_schedule(name) or None, name)
+            cli.out.answer({"removed": name}, lambda: cli.out.line(f"Removed {name}; tasks it has made stay."))
+        case _:
+            if action != "show":
+                changed = queue.pause_schedule(name, by=person()) if action == "pause" else queue.resume_schedule(name)
+                _known(changed or None, name)
+            _say_one(cli, _known(queue.get_schedule(name), name))
+
+
+def _add(queue: TaskQueue, name: str, added: Added) -> Schedule:
+    if added.task is None:
+        raise CommandFailed("which task? Give its name by --task", Exit.USAGE)
+    seconds = None if added.every is None else values.duration(added.every).total_seconds()
+    kwargs = values.pairs(added.arguments or (), "argument")
+    return queue.add_schedule(name, task=added.task, cron=added.cron, every=seconds, tz=added.tz, kwargs=kwargs)
+
+
+def _known(answer: Any, name: str) -> Any:
+    if answer is None:
+        raise CommandFailed(f"there is no schedule {name!r}; see: tasklib schedules")
+    return answer
+
+
+def _hidden(cli: Cli, schedule: Schedule) -> Schedule:
+    cli.manage.queue.learn_secrets()
+    return cli.manage.redactor.schedule(schedule)
+
+
+def _say_all(cli: Cli, found: list[Schedule]) -> None:
+    found = [_hidden(cli, schedule) for schedule in found]
+
+    def say() -> None:
+        from tasklib.cli.queue_views import show_schedules
+
+        if found:
+            show_schedules(cli.out, found, cli.now())
+        else:
+            cli.out.line('No schedules. Make one: tasklib schedules add nightly --task report --cron "0 3 * * *"')
+
+    cli.out.answer({"schedules": [_data(schedule) for schedule in found]}, say)
+
+
+def _say_one(cli: Cli, schedule: Schedule) -> None:
+    schedule = _hidden(cli, schedule)
+
+    def say() -> None:
+        from tasklib.cli.queue_views import show_schedule
+
+        show_schedule(cli.out, schedule, cli.now())
+
+    cli.out.answer(_data(schedule), say)
+
+
+def _data(schedule: Schedule) -> dict[str, Any]:
+    """What was decided and what became of it, side by side, with the next five runs."""
+    from tasklib.service.service import as_data
+
+    data: dict[str, Any] = as_data(schedule)
+    plan = {name: value for name, value in data.pop("plan").items() if name != "secrets"}
+    return {**plan, **data, "next_runs": schedule.next_runs()}

@@ -1,0 +1,163 @@
+"""The HTTP service: serve."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasklib.cli.command import Cli, command
+from tasklib.cli.common_options import LogLevel
+from tasklib.cli.exit_codes import CommandFailed, Exit
+from tasklib.cli.logs import log_to_stderr
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from tasklib.queue import TaskQueue
+
+GROUP = "Service"
+GRACE_SECONDS = 10
+
+app = typer.Typer()
+
+
+@command(
+    app,
+    "serve",
+    group=GROUP,
+    creates=True,
+    examples="""
+    tasklib serve
+    tasklib serve --host 0.0.0.0 --port 80
+    tasklib serve --allow-host tasks.example.com --trusted-proxy 127.0.0.1
+    """,
+)
+def serve(
+    cli: Cli,
+    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Port; 0 takes a free one.")] = 8000,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name to answer for, as behind a proxy; may be repeated.  [default: this machine's]",
+            show_default=False,
+        ),
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A proxy to believe when it says who asks, by X-Forwarded-For and -Proto; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    log_level: LogLevel = "info",
+) -> None:
+    """Serve the HTTP interface until told to stop.
+
+    Without tokens it is open to this machine itself, and to nobody else. Once a token exists (tasklib token create),
+    every request needs one. Other addresses, other names and proxies need tokens first.
+    """
+    import asyncio
+
+    queue, names = cli.manage.queue, allow_host or []
+    proxies = [check_address(each) for each in trusted_proxy or ()]
+    others = _who_else_gets_in(host, names, proxies)
+    if others is not None and not has_tokens(queue):
+        raise CommandFailed(
+            f"{others}, and there is no token to tell them apart; make one first: tasklib token create me --role admin",
+            Exit.USAGE,
+        )
+    log_to_stderr(log_level)
+    listening = listen(host, port)
+    service = queue.asgi(auth="local" if others is None else "tokens", hosts=_answered_names(host, names))
+    url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+
+    def say_start() -> None:
+        cli.out.answer({"url": url}, lambda: cli.out.note(f"serving on {url}; stop with Ctrl-C"))
+        sys.stdout.flush()  # Whoever started it may wait for the address.
+
+    asyncio.run(_serve(queue, service, listening, say_start, log_level=log_level.lower(), trusted_proxies=proxies))
+
+
+def _who_else_gets_in(host: str, names: list[str], proxies: list[str]) -> str | None:
+    """How others than this machine itself can reach the service; None if they cannot."""
+    from tasklib.http.security.local import foreign_hosts, is_loopback
+
+    if not is_loopback(host):
+        return f"listening on {host} lets other machines in"
+    foreign = foreign_hosts(names)
+    if foreign:
+        return f"answering for {', '.join(foreign)} lets others in, by a proxy"
+    return f"the proxy {', '.join(proxies)} lets others in" if proxies else None
+
+
+def _answered_names(host: str, names: list[str]) -> list[str] | None:
+    """The names given, and those of this machine where only it can ask; None for any name."""
+    from tasklib.http.security.local import LOOPBACK_HOSTS, is_loopback
+
+    return [*names, *(LOOPBACK_HOSTS if is_loopback(host) else ())] if names else None
+
+
+def check_address(text: str) -> str:
+    """The address or network itself; anything else is an error."""
+    from ipaddress import ip_address, ip_network
+
+    try:
+        return str(ip_network(text)) if "/" in text else str(ip_address(text))
+    except ValueError:
+        raise CommandFailed(
+            f"--trusted-proxy is an address or a network such as 127.0.0.1 or 10.0.0.0/8, got {text!r}", Exit.USAGE
+        ) from None
+
+
+def has_tokens(queue: TaskQueue) -> bool:
+    """Whether a token was ever made."""
+    from tasklib.storage.operations.access import tokens
+
+    return queue.database.run(tokens.any_token)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; an address that cannot be had is an error that says why."""
+    import socket
+
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        listening = socket.create_server(address, family=family, backlog=2048)
+        # Inherited by every connection.  An answer is two writes, and without this the second waits for the client's
+        # delayed acknowledgement of the first, 40 ms; asyncio sets it only on sockets that say they are TCP.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
+    except OSError as error:
+        raise CommandFailed(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+
+
+async def _serve(
+    queue: TaskQueue, service: Any, listening: socket.socket, say_start: Callable[[], None], **settings: Any
+) -> None:
+    from tasklib.http.server import Server
+
+    class Announced(Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            say_start()  # Only now does a signal stop it in order.
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn stops on these and then raises them again; having stopped as asked is a success.
+        signal.signal(number, _ignore)
+    server = Announced(service, grace_seconds=GRACE_SECONDS, **settings)
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        await queue.aclose()
+
+
+def _ignore(number: int, frame: Any) -> None:
+    """Do nothing."""

@@ -1,0 +1,151 @@
+"""Submitting tasks, one or a whole file of them: submit."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tasklib.cli import values
+from tasklib.cli.command import Cli, command
+from tasklib.cli.exit_codes import CommandFailed, Exit
+from tasklib.cli.output import shortened
+from tasklib.cli.submit_options import FromFile, How, Waiting, What
+
+if TYPE_CHECKING:
+    from tasklib.core.task import Task, TaskId
+
+GROUP = "Tasks"
+
+app = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No live worker knows the task's name."""
+
+    text: str
+    live: bool
+    """Whether there is a worker at all."""
+
+
+@command(
+    app,
+    "submit",
+    group=GROUP,
+    creates=True,
+    examples="""
+    tasklib submit send_email to=ada@example.com subject="Hello Ada" copies=2
+    tasklib submit report --payload '{"month": "2030-01"}' --delay 1h --unique-key report-2030-01
+    tasklib submit resize --payload @picture.json --wait
+    tasklib submit send_email --file people.csv --priority 5 --tag batch=daily
+    tasklib submit --file tasks.jsonl --dry-run
+    """,
+)
+def submit(cli: Cli, what: What, how: How, waiting: Waiting, source: FromFile) -> None:
+    """Store a task to be run by a worker, or many from a file.
+
+    A file in JSON Lines has one task per line: {"name": …, "payload": {…}, "priority": …} and the like, or the payload
+    alone if NAME is given. The first line of a CSV file names the arguments; an empty cell leaves its argument out.
+    Lines are stored 2,000 at a time; if any of them is wrong, none of those is stored and the command stops.
+    """
+    if what.name is not None and "=" in what.name:
+        raise CommandFailed(f"the task's name comes first, as in: tasklib submit NAME {what.name}", Exit.USAGE)
+    options = how.options(waits=waiting.waits)
+    if what.app_module is None and cli.config.database_url in ("sqlite://", "sqlite:///:memory:"):
+        raise CommandFailed(
+            f"{cli.config.database_url} is in the memory of this command, and the task would be gone when it ends; "
+            "name a database that stays, as in --database-url sqlite:///tasks.db",
+            Exit.USAGE,
+        )
+    if what.app_module is not None:
+        _use_tasks_of(cli, what.app_module)
+    if source.file is None:
+        _submit_one(cli, what, options, waiting, dry_run=source.dry_run)
+    else:
+        _submit_file(cli, source.file, source, what, options, waiting)
+
+
+def _use_tasks_of(cli: Cli, module: str) -> None:
+    from tasklib.cli.discovery import find_queue
+    from tasklib.service.service import QueueService
+
+    cli.manage = QueueService(find_queue([module], cli.given_url, cli.url))
+
+
+def _submit_one(cli: Cli, what: What, options: dict[str, Any], waiting: Waiting, *, dry_run: bool) -> None:
+    if what.name is None:
+        raise CommandFailed(
+            "which task? Give its name, as in: tasklib submit send_email to=ada@example.com", Exit.USAGE
+        )
+    if dry_run:
+        raise CommandFailed("--dry-run goes with --file", Exit.USAGE)
+    task_id = cli.manage.queue.enqueue(what.name, what.read_payload(), **options)
+    unknown = _unknown(cli, what.name)
+    if waiting.waits:
+        _wait(cli, what.name, task_id, waiting.wait_timeout, unknown)
+    else:
+        _say_submitted(cli, what.name, task_id)
+        if unknown and unknown.live:
+            cli.out.note(unknown.text)
+
+
+def _submit_file(cli: Cli, file: str, source: FromFile, what: What, options: dict[str, Any], waiting: Waiting) -> None:
+    from tasklib.cli.submit_file import submit_file
+
+    if what.arguments or what.payload is not None or waiting.waits:
+        raise CommandFailed("--file does not go with arguments, --payload or --wait", Exit.USAGE)
+    kind, first = source.file_format, source.from_line
+    submit_file(cli, file, name=what.name, options=options, kind=kind, from_line=first, dry_run=source.dry_run)
+
+
+def _unknown(cli: Cli, name: str) -> Unknown | None:
+    """What to tell the person if no live worker knows the name: a slip of the pen, or a worker yet to be started."""
+    live = [worker for worker in cli.manage.queue.workers() if worker.alive]
+    known = sorted({each for worker in live for each in worker.names})
+    if name in known:
+        return None
+    if not live:
+        return Unknown(
+            f"no worker is alive, so nobody runs {name} yet; start one: tasklib worker app.tasks", live=False
+        )
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"they know {shortened(', '.join(known) or 'none', 200)}"
+    return Unknown(f"no live worker knows {name}, so it waits until one does; {hint}", live=True)
+
+
+def _say_submitted(cli: Cli, name: str, task_id: TaskId) -> None:
+    def say() -> None:
+        if task_id.created:
+            cli.out.line(f"Submitted {name} {task_id}")
+        else:
+            cli.out.line(f"{name} {task_id} has that unique key and is not finished; no new task was stored")
+        if cli.out.is_terminal:
+            cli.out.line(f"See what becomes of it: tasklib show {task_id}", "dim")
+
+    cli.out.answer({"id": task_id, "name": name, "created": task_id.created}, say)
+
+
+def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None, unknown: Unknown | None) -> None:
+    """Without an end to the waiting the person hears at once that it may be in vain, else when it was."""
+    from tasklib.cli.views import show_task
+    from tasklib.errors import WaitTimeout
+
+    seconds = None if timeout is None else values.duration(timeout).total_seconds()
+    if sys.stderr.isatty():
+        cli.out.note(f"waiting for {name} {task_id}; Ctrl-C stops waiting, not the task")
+    if unknown and seconds is None:
+        cli.out.note(unknown.text)
+    try:
+        finished = cli.manage.queue.wait(task_id, seconds)
+        cli.manage.queue.learn_secrets()
+        task: Task = cli.manage.redactor.task(finished)
+    except WaitTimeout as error:
+        raise CommandFailed(f"{error}; {unknown.text}" if unknown else str(error), Exit.TIMEOUT) from error
+    data = {"id": task_id, "name": name, "created": task_id.created, "task": task}
+    cli.out.answer(data, lambda: show_task(cli.out, task, cli.now()))
+    if task.state != "completed":
+        raise CommandFailed(f"{name} {task_id} ended as {task.state}")

@@ -1,0 +1,158 @@
+"""Tokens of the HTTP service: token create, list, revoke."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tasklib.cli import values
+from tasklib.cli.command import Cli, command
+from tasklib.cli.exit_codes import CommandFailed, Exit
+from tasklib.cli.output import Column
+
+if TYPE_CHECKING:
+    from tasklib.storage.operations.access.tokens import Token
+
+GROUP = "Service"
+
+app = typer.Typer()
+
+
+class What(StrEnum):
+    """What to do with tokens."""
+
+    CREATE = "create"
+    LIST = "list"
+    REVOKE = "revoke"
+
+
+class RoleName(StrEnum):
+    """The roles, without loading what they mean."""
+
+    PRODUCER = "producer"
+    WORKER = "worker"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+@command(
+    app,
+    "token",
+    group=GROUP,
+    creates=True,
+    examples="""
+    tasklib token create ci --role producer --expires 90d
+    tasklib token list
+    tasklib token revoke ci
+    """,
+)
+def token(
+    cli: Cli,
+    what: Annotated[What, typer.Argument(metavar="create|list|revoke", help="What to do.", show_default=False)],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Whose token it is; revoking takes every token of the name, or the one that is given or begins so.",
+            show_default=False,
+        ),
+    ] = None,
+    role: Annotated[
+        RoleName,
+        typer.Option(
+            help="producer, worker, viewer, operator or admin.  [default: viewer]", metavar="ROLE", show_default=False
+        ),
+    ] = RoleName.VIEWER,
+    expires: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="30d, or a moment.  [default: never]", show_default=False)
+    ] = None,
+) -> None:
+    """Make, list and revoke the tokens that the HTTP service asks for.
+
+    A token is shown once; only its hash is kept.
+    """
+    if what is What.LIST:
+        _list(cli)
+    elif name is None:
+        raise CommandFailed(f"whose? name it: tasklib token {what} NAME", Exit.USAGE)
+    elif what is What.CREATE:
+        _create(cli, name, role, expires)
+    else:
+        _revoke(cli, name)
+
+
+def _create(cli: Cli, name: str, role: RoleName, expires: str | None) -> None:
+    from tasklib.definition import check_name
+    from tasklib.storage.operations.access import tokens
+
+    queue = cli.manage.queue
+    check_name(name, what="a token's name")
+    until = None if expires is None else values.duration_or_moment(expires)
+    made = queue.database.run(
+        lambda: tokens.create_token(name, tokens.Role(role), expires_at=until, now=queue.clock.now()),
+        repeatable=False,
+    )
+
+    def say() -> None:
+        cli.out.line(made.secret)
+        until = made.token.expires_at.isoformat(timespec="minutes") if made.token.expires_at else "it is revoked"
+        cli.out.note(f"{role} token {name!r}, good until {until}; it is not shown again")
+
+    cli.out.answer({"token": made.secret, "name": name, "role": role.value, "expires_at": made.token.expires_at}, say)
+
+
+def _list(cli: Cli) -> None:
+    from tasklib.storage.operations.access import tokens
+
+    queue = cli.manage.queue
+    found = queue.database.run(lambda: tokens.list_tokens(queue.clock.now()))
+
+    def say() -> None:
+        if found:
+            _show(cli, found)
+        else:
+            cli.out.line("No tokens: the service is open to this machine. Make one: tasklib token create NAME")
+
+    cli.out.answer({"tokens": found}, say)
+
+
+def _show(cli: Cli, found: Sequence[Token]) -> None:
+    headings = ("NAME", "ROLE", "BEGINS", "CREATED", "EXPIRES", "LAST USED", "STATE")
+    rows = [
+        (
+            each.name,
+            each.role.value,
+            f"{each.begins}…",
+            _text(each.created_at),
+            _text(each.expires_at, "never"),
+            _text(each.last_used_at, "never"),
+            "valid" if each.valid else "revoked" if each.revoked_at else "expired",
+        )
+        for each in found
+    ]
+    cli.out.table([Column(heading) for heading in headings], rows)
+
+
+def _revoke(cli: Cli, name: str) -> None:
+    from tasklib.storage.operations.access import tokens
+
+    queue = cli.manage.queue
+    revoked = queue.database.run(lambda: tokens.revoke_tokens(name, queue.clock.now()))
+    if not revoked:
+        shown = f"{name[: tokens.SHOWN_CHARACTERS]}…" if name.startswith(tokens.PREFIX) else repr(name)
+        raise CommandFailed(f"there is no token {shown} to revoke; see: tasklib token list")
+
+    def say() -> None:
+        for each in revoked:
+            cli.out.line(f"Revoked {each.role} token {each.name}, {each.begins}…")
+
+    cli.out.answer({"revoked": revoked}, say)
+
+
+def _text(moment: datetime | None, otherwise: str = "") -> str:
+    return otherwise if moment is None else moment.isoformat(sep=" ", timespec="minutes").replace("+00:00", "Z")

@@ -1,0 +1,159 @@
+"""Running tasks: worker, workers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import typer
+
+from tasklib.cli.command import Cli, command
+from tasklib.cli.exit_codes import CommandFailed, Exit
+from tasklib.cli.worker_options import Work
+
+if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
+    from tasklib.worker import WorkerSettings
+    from tasklib.worker.supervisor.channel import Channel
+
+GROUP = "Work"
+SHOWN = 5
+
+app = typer.Typer()
+
+
+@command(
+    app,
+    "worker",
+    group=GROUP,
+    creates=True,
+    examples="""
+    tasklib worker app.tasks
+    tasklib worker app.tasks billing.tasks --concurrency 20 --only 'email.*' --grace 60
+    tasklib worker app.tasks --processes 4 --probe-port 8081
+    tasklib worker app:queue --database-url postgresql://localhost/app
+    """,
+)
+def worker(cli: Cli, work: Work) -> None:
+    """Run tasks until told to stop.
+
+    SIGTERM or Ctrl-C lets running tasks finish within the grace and gives back the rest; a second one does so at once.
+    The queue is the TaskQueue in the modules, or else the default one with the tasks they define.
+    """
+    from tasklib.cli.logs import log_to_stderr
+    from tasklib.worker.supervisor.channel import channel_to_supervisor
+
+    link = channel_to_supervisor()
+    if work.processes > 0 and link is None:
+        log_to_stderr(work.log_level or "info")
+        raise typer.Exit(_supervise(cli, work))
+    _run_here(cli, work, link)
+
+
+@command(app, "workers", group=GROUP, examples="tasklib workers")
+def workers(cli: Cli) -> None:
+    """Show the workers: what they run, and when they were last heard."""
+    found = cli.manage.queue.workers()
+
+    def say() -> None:
+        from tasklib.cli.queue_views import show_workers
+
+        if found:
+            show_workers(cli.out, found, cli.now())
+        else:
+            cli.out.line("No worker is there. Start one: tasklib worker app.tasks")
+
+    cli.out.answer({"workers": found}, say)
+
+
+def _supervise(cli: Cli, work: Work) -> int:
+    """Run this same command in processes of their own, from here, where none of the user's code is imported."""
+    from tasklib.worker.supervisor.supervisor import Supervisor, SupervisorSettings
+
+    command = [sys.executable, "-m", "tasklib", "worker", *work.words()]
+    command += ["--database-url", cli.given_url] if cli.given_url else []
+    command += ["--json"] if cli.out.as_json else []
+    settings = SupervisorSettings(
+        command=tuple(command),
+        processes=work.processes,
+        grace_seconds=work.grace,
+        probe_host=work.probe_host,
+        probe_port=work.probe_port,
+    )
+    return Supervisor(settings).run()
+
+
+def _run_here(cli: Cli, work: Work, link: Channel | None) -> None:
+    """Be a worker, alone or as one of a supervisor's."""
+    import asyncio
+
+    from tasklib.cli.discovery import find_queue
+    from tasklib.cli.logs import log_as_the_program_does
+    from tasklib.worker.supervisor.worker_main import run_worker_process
+
+    with log_as_the_program_does(work.log_level):
+        queue = find_queue(work.modules, cli.given_url, cli.url)
+    settings = work.settings(queue)
+    names = _names(queue, settings, work.modules)
+    is_first = link is None or not link.restarts
+
+    def say_start(worker_id: str) -> None:
+        if is_first:
+            _say_start(cli, worker_id, queue, settings, names)
+
+    try:
+        if is_first:
+            # The first use: a database that cannot be used is an error here, before anything is promised.
+            _say_pauses(cli, queue)
+        if link is None:
+            asyncio.run(_work(queue, settings, say_start))
+        else:
+            run_worker_process(queue, settings, link, say_start)
+    finally:
+        queue.close()
+
+
+def _say_pauses(cli: Cli, queue: TaskQueue) -> None:
+    for pause in queue.pauses():
+        cli.out.note(f"{pause.name or 'the whole queue'} is paused; tasklib resume {pause.name or ''}".rstrip())
+
+
+async def _work(queue: TaskQueue, settings: WorkerSettings, say_start: Callable[[str], None]) -> None:
+    import asyncio
+
+    from tasklib.worker import Worker
+
+    worker = Worker(queue, settings)
+    working = asyncio.ensure_future(worker.run())
+    await asyncio.sleep(0)  # It has begun and listens to signals, so that from the start line on it can be stopped.
+    say_start(worker.worker_id)
+    await working
+
+
+def _names(queue: TaskQueue, settings: WorkerSettings, modules: list[str]) -> list[str]:
+    known = queue.registry.names()
+    if not known:
+        raise CommandFailed(
+            f"no task is defined in {', '.join(modules)}; decorate functions with @tasklib.task or @queue.task",
+            Exit.USAGE,
+        )
+    wanted = [name for name in known if settings.wants(name)]
+    if not wanted:
+        raise CommandFailed(f"--only {' '.join(settings.only)} matches none of: {', '.join(sorted(known))}", Exit.USAGE)
+    return sorted(wanted)
+
+
+def _say_start(cli: Cli, worker_id: str, queue: TaskQueue, settings: WorkerSettings, names: list[str]) -> None:
+    from tasklib.core.config import redact_url
+
+    where = redact_url(queue.config.database_url)
+    data = {"worker_id": worker_id, "database": where, "names": names, "concurrency": settings.concurrency}
+    cli.out.answer(
+        data,
+        lambda: cli.out.line(
+            f"Worker {worker_id} on {where} runs {', '.join(names[:SHOWN])}"
+            f"{f' and {len(names) - SHOWN} more' if len(names) > SHOWN else ''}, {settings.concurrency} at once."
+        ),
+    )
+    sys.stdout.flush()  # The line says that the worker is there; whoever started it may wait for it.

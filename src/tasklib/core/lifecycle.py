@@ -1,0 +1,178 @@
+"""The life of a task as one table: which event may happen in which phase, and where it leads.  Pure.
+
+A phase is a stored state, with `failed` split in two: RETRYING (next_retry_at is set) and FAILED (completed_at is set).
+The guarded statements in `storage/` enforce this table; `docs/lifecycle.md` draws it; a test compares all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Self
+
+from tasklib.core.task import Task, TaskState
+
+
+class Phase(StrEnum):
+    """A state as the lifecycle sees it."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    RETRYING = "retrying"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BURIED = "buried"
+
+
+class Event(StrEnum):
+    """What can happen to a task."""
+
+    CLAIM = "claim"
+    COMPLETE = "complete"
+    RETRY_LATER = "retry_later"
+    GIVE_UP = "give_up"
+    SNOOZE = "snooze"
+    RELEASE = "release"
+    CANCEL = "cancel"
+    EXPIRE = "expire"
+    LOSE = "lose"
+    BURY = "bury"
+    RETRY = "retry"
+    REPLACE = "replace"
+    DELETE = "delete"
+
+
+TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase | None]] = MappingProxyType(
+    {
+        (Phase.PENDING, Event.CLAIM): Phase.RUNNING,
+        (Phase.RETRYING, Event.CLAIM): Phase.RUNNING,
+        (Phase.RUNNING, Event.COMPLETE): Phase.COMPLETED,
+        (Phase.RUNNING, Event.RETRY_LATER): Phase.RETRYING,
+        (Phase.RUNNING, Event.GIVE_UP): Phase.FAILED,
+        (Phase.RUNNING, Event.SNOOZE): Phase.PENDING,
+        (Phase.RUNNING, Event.RELEASE): Phase.PENDING,
+        (Phase.RUNNING, Event.LOSE): Phase.PENDING,
+        (Phase.RUNNING, Event.BURY): Phase.BURIED,
+        (Phase.PENDING, Event.CANCEL): Phase.CANCELLED,
+        (Phase.RETRYING, Event.CANCEL): Phase.CANCELLED,
+        (Phase.RUNNING, Event.CANCEL): Phase.CANCELLED,
+        (Phase.PENDING, Event.EXPIRE): Phase.CANCELLED,
+        (Phase.RETRYING, Event.EXPIRE): Phase.CANCELLED,
+        (Phase.RETRYING, Event.RETRY): Phase.PENDING,
+        (Phase.FAILED, Event.RETRY): Phase.PENDING,
+        (Phase.CANCELLED, Event.RETRY): Phase.PENDING,
+        (Phase.BURIED, Event.RETRY): Phase.PENDING,
+        (Phase.COMPLETED, Event.RETRY): Phase.PENDING,
+        (Phase.PENDING, Event.REPLACE): Phase.PENDING,
+        (Phase.RETRYING, Event.REPLACE): Phase.PENDING,
+        (Phase.COMPLETED, Event.DELETE): None,
+        (Phase.FAILED, Event.DELETE): None,
+        (Phase.CANCELLED, Event.DELETE): None,
+        (Phase.BURIED, Event.DELETE): None,
+    }
+)
+"""The legal transitions; None is "the row is gone".  Every pair that is not here is refused."""
+
+WAITING: Final = frozenset({Phase.PENDING, Phase.RETRYING})
+LIVE: Final = WAITING | {Phase.RUNNING}
+TERMINAL: Final = frozenset(Phase) - LIVE
+
+
+def phase_of(task: Task) -> Phase:
+    """The phase of a task as read."""
+    if task.state is TaskState.FAILED:
+        return Phase.RETRYING if task.next_retry_at is not None else Phase.FAILED
+    return Phase(task.state.value)
+
+
+def allowed(phase: Phase, event: Event) -> bool:
+    """Whether the event may happen in the phase."""
+    return (phase, event) in TRANSITIONS
+
+
+def phases_allowing(event: Event) -> str:
+    """The phases in which the event may happen, for an error message."""
+    return ", ".join(phase.value for phase in Phase if allowed(phase, event))
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the end of an attempt does to the row."""
+
+    state: TaskState
+    terminal: bool
+    refund: int
+    """Attempts given back: a snoozed or released attempt was not spent."""
+    retried: int
+    """Added to retry_count."""
+
+
+EFFECTS: Final[Mapping[Event, Effect]] = MappingProxyType(
+    {
+        Event.RETRY_LATER: Effect(TaskState.FAILED, terminal=False, refund=0, retried=1),
+        Event.GIVE_UP: Effect(TaskState.FAILED, terminal=True, refund=0, retried=0),
+        Event.SNOOZE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
+        Event.RELEASE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
+        Event.CANCEL: Effect(TaskState.CANCELLED, terminal=True, refund=0, retried=0),
+        Event.BURY: Effect(TaskState.BURIED, terminal=True, refund=0, retried=0),
+    }
+)
+"""The ways an attempt can end other than in success."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How one attempt ended, other than in success; make it with one of the named constructors."""
+
+    task_id: str
+    version: int
+    event: Event
+    delay: float | None = None
+    error: str | None = None
+    outcome: str | None = None
+    started: float | None = None
+    """When the work really began and ended, on the process's monotonic clock; None if it never began."""
+    ended: float | None = None
+    progress: tuple[float, str | None] | None = None
+    """The last report of its progress, kept where the task ends for good."""
+
+    def redacted(self, redact: Callable[[str | None], str | None]) -> Self:
+        """The same without the secrets that its error quotes."""
+        return self if self.error is None else replace(self, error=redact(self.error))
+
+    @classmethod
+    def retry_later(cls, task_id: str, version: int, *, delay: float, error: str, outcome: str = "failed") -> Self:
+        """The attempt failed and another follows after `delay` seconds."""
+        return cls(task_id, version, Event.RETRY_LATER, delay=delay, error=error, outcome=outcome)
+
+    @classmethod
+    def give_up(cls, task_id: str, version: int, *, error: str, outcome: str = "failed") -> Self:
+        """The attempt failed and none follows."""
+        return cls(task_id, version, Event.GIVE_UP, error=error, outcome=outcome)
+
+    @classmethod
+    def bury(cls, task_id: str, version: int, *, error: str, outcome: str = "crashed") -> Self:
+        """The attempt took its process down with it, and none follows."""
+        return cls(task_id, version, Event.BURY, error=error, outcome=outcome)
+
+    @classmethod
+    def snooze(cls, task_id: str, version: int, *, delay: float) -> Self:
+        """The task asked to run later; the attempt is not spent."""
+        return cls(task_id, version, Event.SNOOZE, delay=delay)
+
+    @classmethod
+    def release(cls, task_id: str, version: int) -> Self:
+        """The worker gives the task back untouched or stopped it to shut down; the attempt is not spent."""
+        return cls(task_id, version, Event.RELEASE)
+
+    @classmethod
+    def cancel(cls, task_id: str, version: int, *, error: str | None = None) -> Self:
+        """A person asked for it and the work has ended."""
+        return cls(task_id, version, Event.CANCEL, error=error, outcome="cancelled")
+
+    def between(self, started: float | None, ended: float | None) -> Self:
+        """The same ending with the time the work really took."""
+        return replace(self, started=started, ended=ended)

@@ -1,0 +1,208 @@
+"""Hiding secrets in values and in everything that is shown of a task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from tasklib.core.codec import MASK
+from tasklib.core.redaction.keys import DEFAULT_KEYS, secret_keys
+from tasklib.core.redaction.paths import SECRETS_HEADER, Path, below, marked_paths, split_paths
+from tasklib.core.redaction.texts import Texts
+
+if TYPE_CHECKING:
+    from tasklib.core.explain import Explanation
+    from tasklib.core.schedule import Plan, Schedule
+    from tasklib.core.task import Task, TaskFilter
+
+
+class MaskLeft(ValueError):
+    """The mask was left where no secret is stored."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{MASK} stands for the secret stored in that place, and none is; give the value itself")
+
+
+class Redactor:
+    """Hides secrets; `keys` are patterns of key names, separated by commas.
+
+    `places` tells by the name of a task where its arguments hold secrets, beside what its row says.
+    """
+
+    __slots__ = ("_keys", "_places")
+
+    def __init__(self, keys: str = DEFAULT_KEYS, places: Callable[[str], Iterable[str]] = lambda _: ()) -> None:
+        self._keys = secret_keys(keys)
+        self._places = places
+
+    def value(self, value: Any, secrets: Iterable[str] = ()) -> Any:
+        """The value with every secret in it masked."""
+        return self._hidden(value, split_paths(secrets))
+
+    def payload(self, payload: Any, secrets: Iterable[str] = ()) -> Any:
+        """Arguments as they may be shown: a secret is masked also where another argument repeats it."""
+        paths = list(secrets)
+        return Texts(self.found(payload, paths), self._keys).everywhere(self.value(payload, paths))
+
+    def task(self, task: Task) -> Task:
+        """The task as it may be shown."""
+        secrets = self.secrets(task)
+        hide = self.texts_of(task)
+        return replace(
+            task,
+            args=hide.everywhere(self.value(task.args)),
+            kwargs=hide.everywhere(self.value(task.kwargs, secrets)),
+            result=None if task.result is None else hide.everywhere(self.value(task.result)),
+            tags=hide.everywhere(self.value(task.tags)),
+            headers={k: v for k, v in hide.everywhere(self.value(task.headers)).items() if k != SECRETS_HEADER},
+            error=hide.text(task.error),
+            progress_message=hide.text(task.progress_message),
+            unique_key=hide.text(task.unique_key),
+            concurrency_key=hide.text(task.concurrency_key),
+            history=tuple(replace(each, error=hide.text(each.error)) for each in task.history),
+            log=tuple(replace(each, text=hide.text(each.text) or "") for each in task.log),
+        )
+
+    def schedule(self, schedule: Schedule, secrets: Iterable[str] = ()) -> Schedule:
+        """The schedule as it may be shown; `secrets` are known beside those that it was made with."""
+        return replace(schedule, plan=self.plan(schedule.plan, secrets))
+
+    def plan(self, plan: Plan, secrets: Iterable[str] = ()) -> Plan:
+        """What was decided about a schedule, as it may be shown."""
+        paths = (*(plan.secrets or ()), *self._places(plan.task), *secrets)
+        hide = Texts(self.found(plan.kwargs, paths), self._keys)
+        kwargs, options = (hide.everywhere(each) for each in (self.value(plan.kwargs, paths), self.value(plan.options)))
+        return replace(plan, kwargs=kwargs, options=options, secrets=None)
+
+    def explanation(self, found: Explanation) -> Explanation:
+        """Why a task is not running, with no secret in the reasons; the task as it is."""
+        hide = self.texts_of(found.task)
+        reasons = tuple(
+            replace(
+                each,
+                text=hide.text(each.text) or "",
+                evidence=hide.everywhere(dict(each.evidence)),
+                remedy=hide.text(each.remedy),
+            )
+            for each in found.reasons
+        )
+        return replace(found, reasons=reasons)
+
+    def shows(self, task: Task, which: TaskFilter) -> bool:
+        """Whether a task that matches does so by what is shown of it: nobody finds out a secret by looking for it."""
+        shown = self.task(task)
+        if which.unique_key not in (None, shown.unique_key):
+            return False
+        if which.concurrency_key not in (None, shown.concurrency_key):
+            return False
+        if shown.tags != task.tags and any(shown.tags.get(key) != value for key, value in (which.tags or {}).items()):
+            return False
+        if which.search is None or (shown.kwargs, shown.tags, shown.error) == (task.kwargs, task.tags, task.error):
+            return True
+        wanted = which.search.lower()
+        texts = (*_spellings(shown.kwargs), *_spellings(shown.tags), shown.error or "")
+        return any(wanted in text.lower() for text in texts)
+
+    def secrets(self, task: Task) -> list[str]:
+        """Where the task's arguments hold secrets: by its row and by its name."""
+        return list(dict.fromkeys((*marked_paths(task.headers), *self._places(task.name))))
+
+    def texts_of(self, task: Task) -> Texts:
+        """What takes the task's secrets out of texts about it."""
+        return self.texts(task.kwargs, task.headers, self._places(task.name))
+
+    def texts(self, kwargs: Any, headers: Mapping[str, Any], secrets: Iterable[str] = ()) -> Texts:
+        """What takes the secrets of a task out of texts about it; `secrets` are known beside those its row names."""
+        return Texts(self.found(kwargs, (*marked_paths(headers), *secrets)), self._keys)
+
+    def text(self, text: str, kwargs: Any, headers: Mapping[str, Any]) -> str:
+        """A text about a task, without the task's secrets."""
+        return self.texts(kwargs, headers).text(text) or ""
+
+    def found(self, value: Any, secrets: Iterable[str] = ()) -> list[str]:
+        """Every secret text in the value."""
+        return list(self._find(value, split_paths(secrets)))
+
+    def restore(self, edited: Any, stored: Any, secrets: Iterable[str] = ()) -> Any:
+        """What a person has edited, with the stored value wherever what is shown of it was left as it was.
+
+        A mask anywhere else stands for nothing: MaskLeft.
+        """
+        return _restored(edited, self.payload(stored, secrets), stored)
+
+    def _hidden(self, value: Any, paths: Sequence[Path]) -> Any:
+        if () in paths:
+            return None if value is None else MASK
+        if isinstance(value, Mapping):
+            return {
+                key: (None if entry is None else MASK)
+                if key in self._keys
+                else self._hidden(entry, below(paths, str(key)))
+                for key, entry in _items(value)
+            }
+        if isinstance(value, list | tuple):
+            return [self._hidden(entry, below(paths, str(number))) for number, entry in enumerate(_entries(value))]
+        return value
+
+    def _find(self, value: Any, paths: Sequence[Path]) -> Iterator[str]:
+        if () in paths:
+            yield from secret_texts(value)
+        elif isinstance(value, Mapping):
+            for key, entry in _items(value):
+                yield from self._find(entry, [()] if key in self._keys else below(paths, str(key)))
+        elif isinstance(value, list | tuple):
+            for number, entry in enumerate(_entries(value)):
+                yield from self._find(entry, below(paths, str(number)))
+
+
+def secret_texts(value: Any) -> Iterator[str]:
+    """Every text and number in a value that is secret as a whole."""
+    if isinstance(value, Mapping):
+        for _, entry in _items(value):
+            yield from secret_texts(entry)
+    elif isinstance(value, list | tuple):
+        for entry in _entries(value):
+            yield from secret_texts(entry)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def _without_mask(value: Any) -> Any:
+    for text in secret_texts(value):
+        if MASK in text:
+            raise MaskLeft
+    return value
+
+
+def _restored(edited: Any, shown: Any, stored: Any) -> Any:
+    if edited == shown:
+        return stored
+    if isinstance(edited, Mapping) and isinstance(shown, Mapping):
+        old: Mapping[Any, Any] = dict(_items(stored))
+        before: Mapping[Any, Any] = dict(_items(shown))
+        return {
+            key: _restored(entry, before[key], old[key]) if key in before and key in old else _without_mask(entry)
+            for key, entry in _items(edited)
+        }
+    if isinstance(edited, list) and isinstance(shown, list):
+        pairs = list(zip(_entries(shown), _entries(stored), strict=False))
+        entries = _entries(edited)
+        kept = [_restored(new, *pair) for new, pair in zip(entries, pairs, strict=False)]
+        return [*kept, *map(_without_mask, entries[len(kept) :])]
+    return _without_mask(edited)
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    return cast("Mapping[Any, Any]", value).items()
+
+
+def _entries(value: Any) -> Sequence[Any]:
+    return cast("Sequence[Any]", value)
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    """The value as either database spells JSON."""
+    yield json.dumps(value, ensure_ascii=False)
+    yield json.dumps(value, ensure_ascii=False, separators=(",", ":"))

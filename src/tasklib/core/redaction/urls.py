@@ -1,0 +1,65 @@
+"""Passwords in URLs."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+from tasklib.core.redaction.keys import DEFAULT_KEYS, secret_keys
+from tasklib.core.redaction.search import SHORTEST
+
+
+def redact_url(url: str) -> str:
+    """The URL with its passwords hidden, fit for a message or a log, even if it is not a good URL.
+
+    A password may hold any character: all between the first colon and the last `@` is hidden.
+    """
+    start, end = _password(url)
+    hidden = f"{url[:start]}***{url[end:]}" if start else url
+    return "".join(map(_without_value, _PARTS.findall(hidden)))
+
+
+def redact_url_error(error: object, url: str) -> str:
+    """What went wrong with a URL in one line, without its password: whoever reads a bad URL quotes parts of it."""
+    text = " ".join(str(error).split())
+    start, end = _password(url)
+    given = url[start:end]
+    parts = {given, unquote(given), *_PIECES.split(given)}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= SHORTEST:
+            text = text.replace(part, "***")
+        elif part:
+            text = text.replace(f'"{part}"', '"***"').replace(f"'{part}'", "'***'")
+    return text
+
+
+def _password(url: str) -> tuple[int, int]:
+    """From where to where the password goes; (0, 0) if there is none."""
+    end = max(url.rfind("@"), 0)
+    start = url.find("//", 0, end) + 2 if "//" in url[:end] else 0
+    colon = url.find(":", start, end)
+    return (0, 0) if colon < 0 else (colon + 1, end)
+
+
+def password_in(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """From where to where the password goes in the URL whose host, or user, begins at `start`."""
+    at = text.rfind("@", start, end)
+    colon = text.find(":", start, at) if at >= 0 else -1
+    if colon < 0 or colon + 1 == at:
+        return None
+    port = colon + 1
+    while port < at and text[port].isdigit():
+        port += 1
+    # `localhost:8000/@ada` has a port and no password.
+    return None if port > colon + 1 and text[port] in "/#" else (colon + 1, at)
+
+
+def _without_value(part: str) -> str:
+    name, equals, _ = part.partition("=")
+    is_secret = equals and part[0] in "?&" and unquote(name[1:]) in secret_keys(DEFAULT_KEYS)
+    return f"{name}=***" if is_secret else part
+
+
+_PIECES: Final = re.compile(r"[/?#@:&=%\[\]]")
+_PARTS: Final = re.compile(r"[?&]?[^?&]+|[?&]")

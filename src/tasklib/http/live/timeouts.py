@@ -1,0 +1,69 @@
+"""Timeouts of tasks that workers over HTTP run: the service ends the attempts, whatever the worker does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import Final
+
+from tasklib.errors import TaskLibError
+from tasklib.queue import TaskQueue
+from tasklib.storage.operations import http_workers
+from tasklib.worker.upkeep.metrics import Metrics
+
+LOOK_SECONDS: Final = 5.0
+"""How often the service looks at least while workers over HTTP hold tasks that have a timeout."""
+AWAY_SECONDS: Final = 1.0
+
+log = logging.getLogger("tasklib.http")
+
+
+class TimeoutService:
+    """Watches the time of what workers over HTTP run, while they run anything that has a timeout."""
+
+    def __init__(self, queue: TaskQueue, meter: Metrics, stopping: threading.Event) -> None:
+        self._queue = queue
+        self._meter = meter
+        self._stopping = stopping
+        self._watching: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        queue.before_close.append(self.stop)
+
+    def watch(self) -> None:
+        """Watch from now on; asked for whenever a worker is heard of, because it may hold something."""
+        if self._watching is None or self._watching.done() or self._watching.get_loop().is_closed():
+            self._changed = asyncio.Event()
+            self._watching = asyncio.create_task(self._watch())
+        self._changed.set()
+
+    async def stop(self) -> None:
+        """End what goes on in the background of this event loop: after the queue has closed it would open it again."""
+        watching = self._watching
+        if watching is not None and watching.get_loop() is asyncio.get_running_loop():
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while not self._stopping.is_set():
+            self._changed.clear()
+            try:
+                left = await self.end()
+            except TaskLibError as error:
+                log.warning("cannot look for tasks that are out of time, trying again: %s", error)
+                left = AWAY_SECONDS
+            if left is None and not self._changed.is_set():
+                return
+            try:
+                await asyncio.wait_for(self._changed.wait(), max(0.01, min(left or 0.0, LOOK_SECONDS)))
+            except TimeoutError:
+                continue
+
+    async def end(self) -> float | None:
+        """End what is out of time now; seconds until the next is, None if nothing has a timeout."""
+        queue = self._queue
+        found = await queue.database.arun(lambda: http_workers.end_overtime(queue.config.backoff, queue.clock.now()))
+        for task in found.ended:
+            log.warning("task %s ran past its timeout on a worker over HTTP", task.id, extra={"task_id": str(task.id)})
+            self._meter.count(task.name, "failed" if task.completed_at else "retried", None, None)
+        return found.next_in

@@ -1,0 +1,41 @@
+"""Is it alive, and can it reach its database: the only routes that need no token, and they tell nothing else."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter, Request
+
+from tasklib.errors import StorageError
+from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, problems
+from tasklib.http.schemas.fields import Answer
+from tasklib.http.security.auth import Permission, needs
+from tasklib.http.service import Queue
+from tasklib.storage.operations.access.tokens import any_token
+
+router = APIRouter(tags=["health"])
+
+
+class Health(Answer):
+    """All is well."""
+
+    status: Literal["ok"] = "ok"
+
+
+@router.get("/healthz", **needs(Permission.PUBLIC))
+async def is_alive() -> Health:
+    """The service runs."""
+    return Health()
+
+
+@router.get("/readyz", responses=problems(503), **needs(Permission.PUBLIC))
+async def is_ready(request: Request, queue: Queue) -> Health:
+    """The service runs and its database answers."""
+    try:
+        await queue.apauses()
+        if request.app.state.takes_tokens:
+            await queue.database.arun(any_token)  # a database role that may not read them lets nobody in
+    except StorageError as error:
+        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        raise Refused(503, "not-ready", "the database does not answer, or not to this role", headers=headers) from error
+    return Health()

@@ -1,0 +1,190 @@
+"""Pauses and limits, for all tasks or those of one type; and what holds now."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from tasklib.http.errors import problems
+from tasklib.http.schemas.bounds import Part
+from tasklib.http.schemas.fields import Answer, Input, Key, Name, Text, Whole, check_number
+from tasklib.http.security.audit import AuditedRoute, changing
+from tasklib.http.security.auth import Permission, needs, principal_of
+from tasklib.http.service import Queue
+from tasklib.queue import TaskQueue
+from tasklib.queue.arguments import SLOWEST_RATE, is_rate
+from tasklib.storage.rows import number
+
+router = APIRouter(prefix="/api", tags=["control"], route_class=AuditedRoute)
+
+
+class PauseInput(Input):
+    """What to pause, and why."""
+
+    type: Name | None = None
+    reason: Text | None = None
+
+
+class ResumeInput(Input):
+    """What to resume."""
+
+    type: Name | None = None
+
+
+class Paused(Answer):
+    """Whether tasks, of the type given or all, are paused now."""
+
+    paused: bool
+
+
+class PauseInfo(Answer):
+    """Something that is paused; `type` is null for everything."""
+
+    type: str | None
+    since: datetime
+    by: str | None
+    reason: str | None
+
+
+class RateLimit(Answer):
+    """How many tasks may start in a second over all workers; 0 is unlimited."""
+
+    tasks_per_second: int | float
+
+
+def _check_rate(value: float) -> float:
+    if not is_rate(value):
+        raise ValueError(f"should be 0 or at least {SLOWEST_RATE:g}; to let none start, pause")
+    return value
+
+
+class RateLimitInput(Input):
+    """How many tasks may start in a second, of one type or of all; 0 is unlimited."""
+
+    tasks_per_second: Annotated[
+        float, BeforeValidator(check_number), Field(ge=0, lt=1e9, examples=[10]), AfterValidator(_check_rate)
+    ]
+    type: Name | None = None
+
+
+class ConcurrencyLimit(Answer):
+    """How many tasks may run at once over all workers; 0 is unlimited."""
+
+    max_running: int
+
+
+class ConcurrencyInput(Input):
+    """How many tasks may run at once, of one type or of all; 0 is unlimited."""
+
+    max_running: Annotated[Whole, Field(ge=0)]
+    type: Name | None = None
+
+
+class KeyLimitInfo(Answer):
+    """How many tasks of a concurrency key may run at once over all workers; 0 is unlimited."""
+
+    key: str | None = Field(description="Null for every key without a limit of its own.")
+    type: str | None = Field(description="The type counted, by itself; null for all others of a key together.")
+    max_running: int
+
+
+class KeyLimitInput(Input):
+    """How many tasks of a concurrency key may run at once; 0 is unlimited, null forgets what was set."""
+
+    max_running: Annotated[Whole, Field(ge=0)] | None
+    key: Key | None = None
+    type: Name | None = None
+
+
+class KeyLimits(Answer):
+    """The limits of concurrency keys that were set, up to 1000; one task of a key runs at once where none is."""
+
+    key_limits: list[KeyLimitInfo]
+
+
+class LimitInfo(Answer):
+    """A limit in force; `type` is null for the one over everything."""
+
+    type: str | None
+    tasks_per_second: int | float | None
+    max_running: int | None
+
+
+class Control(Answer):
+    """What holds now."""
+
+    paused: bool
+    pauses: list[PauseInfo]
+    limits: list[LimitInfo]
+    key_limits: list[KeyLimitInfo]
+
+
+@router.post("/tasks/pause", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+async def pause(request: Request, queue: Queue, body: PauseInput | None = None) -> Paused:
+    """Stop starting tasks on every worker; running ones finish.  It holds until resumed."""
+    body = body or PauseInput()
+    await changing(request, type=body.type, reason=body.reason).apause(
+        body.type, by=principal_of(request).name, reason=body.reason
+    )
+    return Paused(paused=True)
+
+
+@router.post("/tasks/resume", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+async def resume(request: Request, queue: Queue, body: ResumeInput | None = None) -> Paused:
+    """Start tasks again."""
+    kind = None if body is None else body.type
+    await changing(request, type=kind).aresume(kind)
+    return Paused(paused=await queue.ais_paused(kind))
+
+
+@router.post("/tasks/rate-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+async def set_rate_limit(body: RateLimitInput, request: Request, queue: Queue) -> RateLimit:
+    """Let at most so many tasks start in a second, exact over all workers."""
+    await changing(request, type=body.type, tasksPerSecond=body.tasks_per_second).aset_rate_limit(
+        body.tasks_per_second, body.type
+    )
+    return RateLimit(tasks_per_second=number(await queue.aget_rate_limit(body.type)) or 0)
+
+
+@router.post("/tasks/concurrency-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+async def set_concurrency_limit(body: ConcurrencyInput, request: Request, queue: Queue) -> ConcurrencyLimit:
+    """Let at most so many tasks run at once over all workers."""
+    await changing(request, type=body.type, maxRunning=body.max_running).aset_concurrency_limit(
+        body.max_running, body.type
+    )
+    return ConcurrencyLimit(max_running=body.max_running)
+
+
+@router.post("/tasks/key-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+async def set_key_limit(body: KeyLimitInput, request: Request, queue: Queue) -> KeyLimits:
+    """Let at most so many tasks of one concurrency key, or of each, run at once over all workers."""
+    await changing(request, key=body.key, type=body.type, maxRunning=body.max_running).aset_key_limit(
+        body.max_running, body.key, body.type
+    )
+    return KeyLimits(key_limits=await _key_limits(queue, Part()))
+
+
+@router.get("/control", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
+async def get_control(query: Annotated[Part, Query()], queue: Queue) -> Control:
+    """What is paused now, by whom and why, and the limits in force; up to 1000 of each, `offset` goes on."""
+    pauses = [
+        PauseInfo(type=each.name, since=each.since, by=each.by, reason=each.reason) for each in await queue.apauses()
+    ]
+    limits = [
+        LimitInfo(type=each.name, tasks_per_second=number(each.rate), max_running=each.max_running)
+        for each in await queue.alimits()
+    ]
+    return Control(
+        paused=any(each.type is None for each in pauses),
+        pauses=list(query.of(pauses)),
+        limits=list(query.of(limits)),
+        key_limits=await _key_limits(queue, query),
+    )
+
+
+async def _key_limits(queue: TaskQueue, part: Part) -> list[KeyLimitInfo]:
+    found = part.of(await queue.akey_limits())
+    return [KeyLimitInfo(key=each.key, type=each.name, max_running=each.max_running) for each in found]

@@ -1,0 +1,177 @@
+"""Series for charts: what was done, how long it waited and ran, and how deep the queue was."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field, model_validator
+
+from tasklib.http.errors import problems
+from tasklib.http.schemas.bounds import MOST_ROWS, busiest
+from tasklib.http.schemas.fields import Answer, Input, Name
+from tasklib.http.security.audit import AuditedRoute
+from tasklib.http.security.auth import Permission, needs
+from tasklib.http.service import NOT_MODIFIED, Queue, Service, conditional
+from tasklib.storage.operations import statistics
+from tasklib.storage.operations.oldest_due import find_oldest_waiting
+
+router = APIRouter(prefix="/api/metrics", tags=["metrics"], route_class=AuditedRoute)
+
+MAX_POINTS = 1500
+NOTHING = statistics.Durations(None, None, None)
+
+
+class SeriesQuery(Input):
+    """Which time, in which steps, and of which type."""
+
+    seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = Field(3600, description="How far back.")
+    step: Annotated[int, Field(ge=60, le=86_400, multiple_of=60)] | None = Field(
+        None, description="Seconds in a point, whole minutes; about 60 points if left out."
+    )
+    type: Name | None = None
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> Self:
+        if self.step is not None and self.seconds / self.step > MAX_POINTS:
+            raise ValueError(f"gives more than {MAX_POINTS} points: make step larger or seconds smaller")
+        return self
+
+    @property
+    def chosen_step(self) -> int:
+        """The step asked for, or one that gives about 60 points."""
+        return self.step or next(each for each in _STEPS if each * 75 >= self.seconds)
+
+
+class TypesQuery(Input):
+    """Which time."""
+
+    seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = Field(3600, description="How far back.")
+
+
+class Durations(Answer):
+    """Seconds that half, 95 and 99 in a hundred took at most; null where there was nothing."""
+
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class Outcomes(Answer):
+    """How many attempts ended how."""
+
+    completed: int = 0
+    failed: int = Field(0, description="Gave up.")
+    retried: int = Field(0, description="Failed, and another attempt follows.")
+    cancelled: int = 0
+    buried: int = 0
+
+
+class Depth(Answer):
+    """How many tasks waited and ran at the deepest moment."""
+
+    due: int
+    delayed: int
+    retrying: int
+    running: int
+
+
+class Point(Answer):
+    """One step of the series."""
+
+    at: datetime = Field(description="When it began.")
+    ended: Outcomes
+    wait: Durations = Field(description="From due to started, of first attempts.")
+    run: Durations
+    depth: Depth | None = Field(description="Null if nobody looked.")
+
+
+class Series(Answer):
+    """The time asked for, the oldest step first; the last one is still going on."""
+
+    step_seconds: int
+    type: str | None
+    points: list[Point]
+
+
+class TypeWork(Answer):
+    """What was done of one type."""
+
+    type: str
+    ended: Outcomes
+    wait: Durations
+    run: Durations
+
+
+class TypesWork(Answer):
+    """What was done of each type, by name; of more than 1000 of those with the most attempts."""
+
+    seconds: int
+    types: list[TypeWork]
+
+
+class OldestWaiting(Answer):
+    """The task that has been due the longest; all null if none is due."""
+
+    id: UUID | None = None
+    type: str | None = None
+    due_at: datetime | None = None
+
+
+@router.get("/oldest", responses=problems(401, 403, 503), **needs(Permission.READ))
+async def get_oldest_waiting(queue: Queue) -> OldestWaiting:
+    """Which task has been due the longest, paused and limited ones included."""
+    found = await queue.database.arun(lambda: find_oldest_waiting(queue.clock.now()))
+    if found is None:
+        return OldestWaiting()
+    return OldestWaiting(id=found.id, type=found.name, due_at=found.due_at)
+
+
+@router.get(
+    "/series",
+    response_model=Series,
+    responses={**NOT_MODIFIED, **problems(400, 401, 403, 503)},
+    **needs(Permission.READ),
+)
+async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, service: Service) -> Response:
+    """What ended how, how long it waited and ran, and how deep the queue was, step by step."""
+    found = await service.aseries(seconds=query.seconds, step=query.chosen_step, name=query.type)
+    points = [_point(*each) for each in found.points]
+    return conditional(request, Series(step_seconds=found.step, type=query.type, points=points))
+
+
+@router.get(
+    "/types",
+    response_model=TypesWork,
+    responses={**NOT_MODIFIED, **problems(400, 401, 403, 503)},
+    **needs(Permission.READ),
+)
+async def get_types_work(query: Annotated[TypesQuery, Query()], request: Request, service: Service) -> Response:
+    """What ended how and how long it took, by type: the slowest and the failing ones."""
+    found = await service.awork_by_type(seconds=query.seconds)
+    named = {each.name: each for each in found}
+    chosen = busiest(named, lambda name: named[name].outcomes, MOST_ROWS)
+    types = [TypeWork(type=name, **_work(named[name])) for name in chosen]
+    return conditional(request, TypesWork(seconds=query.seconds, types=types))
+
+
+def _point(at: int, work: statistics.Work | None, depth: statistics.Depth | None) -> Point:
+    shown = None if depth is None else Depth(**{name: getattr(depth, name) for name in Depth.model_fields})
+    return Point(at=datetime.fromtimestamp(at, UTC), depth=shown, **_work(work))
+
+
+def _work(work: statistics.Work | None) -> dict[str, Any]:
+    return {
+        "ended": Outcomes(**({} if work is None else work.outcomes)),
+        "wait": _durations(NOTHING if work is None else work.wait),
+        "run": _durations(NOTHING if work is None else work.run),
+    }
+
+
+def _durations(found: statistics.Durations) -> Durations:
+    return Durations(p50=found.p50, p95=found.p95, p99=found.p99)
+
+
+_STEPS = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600)

@@ -1,0 +1,214 @@
+"""Tasks one by one: create, list, read, retry, cancel, delete; and their numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from tasklib.core.task import TaskState
+from tasklib.errors import InvalidTransition
+from tasklib.http.create import Creator, Outcome, create_once, create_schedule, once_told
+from tasklib.http.errors import problems
+from tasklib.http.schemas.inputs import CleanupQuery, CreateTask, ListQuery, PriorityInput, Resubmit, cursor_of
+from tasklib.http.schemas.schedules import CreatedSchedule
+from tasklib.http.schemas.tasks import (
+    Cancelled,
+    Created,
+    Deleted,
+    Explained,
+    Prioritized,
+    Retried,
+    Stats,
+    Task,
+    TaskDetail,
+    TaskPage,
+    status_of,
+)
+from tasklib.http.security.audit import AuditedRoute, changing, note, note_made
+from tasklib.http.security.auth import Permission, needs
+from tasklib.http.security.joining import Submitter
+from tasklib.http.security.throttle import allow_creation, allow_submission
+from tasklib.http.service import NOT_MODIFIED, Counts, Gaps, Service, conditional
+from tasklib.queue import TaskQueue
+from tasklib.service.actions import Action
+from tasklib.service.service import QueueService
+
+router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
+creating_router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
+"""The busiest route, looked at before the others."""
+plain_router = APIRouter(tags=["tasks"], route_class=AuditedRoute)
+"""`POST /tasks`, as the executor's specification has it."""
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="The same key with the same request makes no second task, for 24 hours.",
+    ),
+]
+ALREADY: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A live task holds the unique key: this is that one.", "model": Created}
+}
+
+
+@creating_router.post(
+    "",
+    status_code=201,
+    response_model=Created | CreatedSchedule,
+    responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
+    **needs(Permission.SUBMIT),
+)
+async def create_task(
+    body: CreateTask, request: Request, service: Service, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Store a task; with `options.repeat`, one that runs again and again."""
+    if body.options.repeat is None and idempotency_key is None:
+        return await store_task(body, request)
+    allow_creation(request, [body])
+    await service.queue.alearn_secrets()
+    if body.options.repeat is not None:
+        made = await create_schedule(changing(request, lambda made: {"schedule": made.name}), body)
+        return _created(made, request)
+    queue: TaskQueue = changing(request, once_told)
+    assert idempotency_key is not None
+    return _created(await create_once(queue, [body], idempotency_key, Submitter.of(request)), request)
+
+
+async def store_task(body: CreateTask, request: Request) -> Response:
+    """Store one task."""
+    allow_creation(request, [body])
+    creator: Creator = request.app.state.creator
+    entry = partial(note_made, request, "create_task")
+    return _created(await creator.create(body, Submitter.of(request), entry), request)
+
+
+plain_router.post(
+    "/tasks",
+    status_code=201,
+    operation_id="create_task_plain",
+    response_model=Created | CreatedSchedule,
+    responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
+    **needs(Permission.SUBMIT),
+)(create_task)
+
+
+@router.get(
+    "", response_model=TaskPage, responses={**NOT_MODIFIED, **problems(400, 401, 403, 503)}, **needs(Permission.READ)
+)
+async def list_tasks(
+    query: Annotated[ListQuery, Query()], request: Request, service: Service, counts: Counts, gaps: Gaps
+) -> Response:
+    """Tasks that match, newest first.
+
+    In a large queue a page may be short, or empty: if `nextCursor` is given there is more to be looked through.
+    """
+    which = query.wanted()
+    start = replace(query.start(), gap=await gaps.gap_for(which))
+    stats = await counts.stats() if query.total or which.name is not None else None
+    found = await service.alisting(which, limit=query.limit, start=start, stats=stats, counted=query.total)
+    page = TaskPage(
+        tasks=[Task.of(task) for task in found.tasks],
+        total=found.total,
+        limit=query.limit,
+        offset=query.offset,
+        next_cursor=None if found.next is None else cursor_of(found.next),
+    )
+    return conditional(request, page)
+
+
+@router.get(
+    "/stats", response_model=Stats, responses={**NOT_MODIFIED, **problems(401, 403, 503)}, **needs(Permission.READ)
+)
+async def get_stats(request: Request, counts: Counts) -> Response:
+    """How many tasks stand where, in all and by type; `maxAgeSeconds` says how old that may be."""
+    stats = await counts.stats(live=True)
+    return conditional(request, Stats.of(stats, counts.live_max_age_seconds))
+
+
+@router.delete("", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+async def clean_up(query: Annotated[CleanupQuery, Query()], request: Request, service: Service) -> Deleted:
+    """Remove tasks that ended before a moment: completed ones, unless `status` says more."""
+    states = [TaskState(status) for status in query.status]
+    asked = query.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if query.dry_run:
+        note(request, **asked)
+    else:
+        service = QueueService(changing(request, lambda deleted: {"deleted": deleted}, **asked))
+    deleted = await service.acleanup(query.older_than, states, name=query.type, dry_run=query.dry_run)
+    return Deleted(deleted=deleted)
+
+
+@router.get("/{task_id}", responses=problems(401, 403, 404, 503), **needs(Permission.LOOK))
+async def get_task(task_id: str, service: Service) -> TaskDetail:
+    """One task with its attempts and what it logged."""
+    return TaskDetail.of(await service.aget(task_id))
+
+
+@router.delete("/{task_id}", status_code=204, responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+async def delete_task(task_id: str, request: Request) -> None:
+    """Remove a finished task for good."""
+    await QueueService(changing(request)).aact(Action.DELETE, task_id)
+
+
+@router.post("/{task_id}/retry", responses=problems(400, 401, 403, 404, 409, 503), **needs(Permission.OPERATE))
+async def retry_task(task_id: str, request: Request, service: Service, force: bool = False) -> Retried:
+    """Start a failed, cancelled or buried task anew, from zero attempts; with `force` a completed one too."""
+    task = await service.aget(task_id)
+    if task.state is TaskState.COMPLETED and not force:
+        raise InvalidTransition(
+            task.id, task.state, "retry", "failed, cancelled or buried (or completed, with ?force=true)"
+        )
+    task = await QueueService(changing(request)).aact(Action.RETRY, task_id)
+    return Retried(id=task.id, status=status_of(task.state), attempts=task.attempts, next_retry_at=task.next_retry_at)
+
+
+@router.post("/{task_id}/priority", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+async def set_priority(task_id: str, body: PriorityInput, request: Request) -> Prioritized:
+    """Give a task that has not ended another priority; one that runs has it from its next attempt on."""
+    service = QueueService(changing(request, priority=body.priority))
+    task = await service.aact(Action.PRIORITIZE, task_id, priority=body.priority)
+    return Prioritized(id=task.id, status=status_of(task.state), priority=task.priority)
+
+
+@router.post("/{task_id}/cancel", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+async def cancel_task(task_id: str, request: Request) -> Cancelled:
+    """Cancel a waiting task at once, or ask the worker of a running one to stop it."""
+    task = await QueueService(changing(request)).aact(Action.CANCEL, task_id)
+    return Cancelled(id=task.id, status=status_of(task.state), cancel_requested_at=task.cancel_requested_at)
+
+
+@router.get("/{task_id}/explain", responses=problems(401, 403, 404, 503), **needs(Permission.READ))
+async def explain_task(task_id: str, service: Service) -> Explained:
+    """Why the task is not running, with the evidence and what to do."""
+    return Explained.of(await service.aexplain(task_id))
+
+
+@router.post(
+    "/{task_id}/resubmit",
+    status_code=201,
+    responses=problems(400, 401, 403, 404, 413, 429, 503),
+    **needs(Permission.OPERATE),
+)
+async def resubmit_task(task_id: str, body: Resubmit, request: Request, service: Service) -> Created:
+    """Store a new task like this one with another payload; a `**********` left in it stands for the stored secret."""
+    allow_submission(request)
+    changes = QueueService(changing(request, lambda made: {"id": str(made.id)}, of=task_id))
+    made = await changes.aresubmit(task_id, body.payload, priority=body.priority)
+    return Created.of(await service.aget(made.id))
+
+
+def _created(outcome: Outcome, request: Request) -> Response:
+    """The answer, written here: checking it again would cost as much as storing the task."""
+    headers = {"Idempotent-Replayed": "true"} if outcome.repeated else {}
+    if isinstance(outcome.body, CreatedSchedule):
+        return Response(outcome.body.model_dump_json(by_alias=True), 201, headers, "application/json")
+    (created,) = outcome.tasks
+    headers["Location"] = f"{request.scope.get('root_path', '')}/api/tasks/{created.id}"
+    status = 201 if outcome.made else 200
+    return Response(created.model_dump_json(by_alias=True), status, headers, "application/json")

@@ -1,0 +1,87 @@
+"""Field types that requests share: bounded, and nothing in them that one of the databases refuses."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from tasklib.core.codec import plain
+from tasklib.definition import KEY_RULE, is_key
+
+INT32 = 2**31 - 1
+MAX_TAGS_BYTES = 64 * 1024
+NAME_PATTERN = r"^[^\x00-\x1f\x7f]*$"
+
+
+class Answer(BaseModel):
+    """What the service answers: camelCase outside, snake_case inside."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class Input(BaseModel):
+    """What the service is sent: an unknown field is an error, because it is most often a misspelt one."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=False, frozen=True, extra="forbid")
+
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain the character U+0000")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("must not contain half of a surrogate pair")
+    return text
+
+
+def _iso(value: Any) -> Any:
+    """Only ISO-8601 text with a zone; a `+` that a query turned into a space is put back."""
+    if isinstance(value, datetime):
+        return value
+    if not isinstance(value, str) or not re.match(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d", value):
+        raise ValueError("must be an ISO-8601 time with a zone, such as 2030-01-15T10:00:00Z")
+    return re.sub(r" (\d\d:?\d\d)$", r"+\1", value)
+
+
+def _moment(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError("needs a time zone: end it with Z or an offset such as +02:00")
+    if not 1970 <= value.year <= 9998:
+        raise ValueError("must be between the years 1970 and 9998")
+    return value.astimezone(UTC)
+
+
+def check_number(value: Any) -> Any:
+    """The value itself if it is a number; JSON's true is not 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("must be a number")
+    return value
+
+
+def _tags(value: dict[str, Any]) -> dict[str, Any]:
+    checked: dict[str, Any] = plain(value, what="tags", limit=MAX_TAGS_BYTES)
+    return checked
+
+
+def _key(text: str) -> str:
+    if not is_key(text):
+        raise ValueError(f"must be {KEY_RULE}")
+    return text
+
+
+Text = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_storable)]
+Key = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_key)]
+"""A unique or concurrency key."""
+Name = Annotated[str, Field(min_length=1, max_length=255, pattern=NAME_PATTERN), AfterValidator(_storable)]
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_iso),
+    AfterValidator(_moment),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2030-01-15T10:00:00Z"]}),
+]
+Whole = Annotated[StrictInt, Field(ge=-INT32, le=INT32)]
+Seconds = Annotated[float, BeforeValidator(check_number), Field(gt=0, lt=1e9)]
+Tags = Annotated[dict[str, Any], AfterValidator(_tags)]

@@ -1,0 +1,198 @@
+"""What the service is sent about tasks, checked before anything else sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import ConfigDict, Field, model_validator
+
+from tasklib.core.task import TaskFilter
+from tasklib.http.schemas.fields import INT32, Input, Key, Moment, Name, Seconds, Tags, Text, Whole
+from tasklib.http.schemas.tasks import STATES
+from tasklib.queue import task_filter
+from tasklib.service.actions import Action
+from tasklib.storage.operations.scan import Start
+
+StatusFilter = Literal["pending", "delayed", "processing", "completed", "failed", "retrying", "cancelled", "buried"]
+MAX_PAGE = 100
+MAX_BATCH = 1000
+
+
+class Repeat(Input):
+    """Run the task again and again: by cron, or every so many seconds."""
+
+    cron: Annotated[str, Field(min_length=1, max_length=200, examples=["0 9 * * mon-fri"])] | None = None
+    every: Seconds | None = None
+    tz: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
+    name: Name | None = None
+    misfire: Literal["one", "skip", "all"] = "one"
+    overlap: Literal["allow", "skip"] = "allow"
+    ends_at: Moment | None = None
+
+    @model_validator(mode="after")
+    def _either(self) -> Repeat:
+        if (self.cron is None) == (self.every is None):
+            raise ValueError("needs either cron or every, and not both")
+        return self
+
+
+class CreateOptions(Input):
+    """How the task is to be run."""
+
+    max_attempts: Annotated[
+        Annotated[Whole, Field(ge=1)] | None,
+        Field(
+            description="Attempts in all. 3 unless the type declares otherwise, as for everything submitted by name; "
+            "task.submit() in Python makes 4, three retries after the first."
+        ),
+    ] = None
+    run_after: Moment | None = None
+    priority: Whole | None = None
+    tags: Tags | None = None
+    timeout_seconds: Seconds | None = None
+    unique_key: Key | None = None
+    on_conflict: Literal["return", "raise", "replace"] = "return"
+    concurrency_key: Key | None = None
+    expires_at: Moment | None = None
+    repeat: Repeat | None = None
+
+    def submission(self) -> dict[str, Any]:
+        """The same as keywords of `TaskQueue.enqueue`."""
+        return {name: getattr(self, name) for name in self.model_fields_set if name != "repeat"}
+
+
+class CreateTask(Input):
+    """A task to be stored."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "send_email",
+                    "payload": {"to": "user@example.com", "subject": "Welcome"},
+                    "options": {"maxAttempts": 3, "runAfter": "2030-01-15T10:00:00Z"},
+                }
+            ]
+        }
+    )
+
+    type: Name
+    payload: Any = Field(default_factory=dict, description="Any JSON value; `null` is one, and stays it.")
+    options: CreateOptions = CreateOptions()
+
+
+class Resubmit(Input):
+    """What is to be different in a new task that is otherwise like an old one."""
+
+    payload: Any = Field(description="All of it; `**********` stands for the secret that is stored in that place.")
+    priority: Whole | None = None
+
+
+class CreateTasks(Input):
+    """Tasks to be stored together, all or none."""
+
+    tasks: Annotated[list[CreateTask], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class Criteria(Input):
+    """Which tasks are meant; what is left out does not matter."""
+
+    type: Name | None = None
+    status: Annotated[Sequence[StatusFilter], Field(max_length=20)] = ()
+    search: Text | None = Field(None, description="Found in payload, tags or error, in capitals or not.")
+    unique_key: Text | None = None
+    concurrency_key: Text | None = None
+    fingerprint: Text | None = Field(None, description="Failed for good in this way, as `/api/errors` names it.")
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+
+    def filter(self, *, tags: Tags | None = None, ids: Iterable[UUID] | None = None) -> TaskFilter:
+        """The same in the words of the queue."""
+        states = states_of(self.status)
+        same = {
+            name: getattr(self, name)
+            for name in ("search", "unique_key", "concurrency_key", "fingerprint", "created_after", "created_before")
+        }
+        return task_filter(states or None, self.type, {**same, "tags": tags or None, "ids": ids})  # type: ignore[typeddict-item]
+
+
+class ListQuery(Criteria):
+    """Which tasks, and which part of them."""
+
+    tag: Annotated[Sequence[Annotated[Text, Field(pattern="^[^=]+=")]], Field(max_length=20)] = Field(
+        (), description="`key=value`; may be repeated."
+    )
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+    offset: Annotated[int, Field(ge=0, le=INT32)] = 0
+    cursor: Annotated[str, Field(pattern="^[0-9a-f]{1,15}(-[0-9a-f]{1,8})?$")] | None = Field(
+        None, description="`nextCursor` of the page before; steadier and faster than `offset`."
+    )
+    total: bool = Field(True, description="Whether to tell how many match.")
+
+    def start(self) -> Start:
+        """Where to look: a cursor goes on from a page, and knows what is left of that page's offset."""
+        if self.cursor is None:
+            return Start(offset=self.offset)
+        below, _, owed = self.cursor.partition("-")
+        return Start(int(below, 16), int(owed, 16) if owed else self.offset)
+
+    def wanted(self) -> TaskFilter:
+        """The filter, with the tags."""
+        return self.filter(tags=dict(each.split("=", 1) for each in self.tag))
+
+
+def cursor_of(start: Start) -> str:
+    """The text by which a client goes on from there."""
+    return f"{start.below or 0:x}-{start.offset:x}" if start.offset else f"{start.below or 0:x}"
+
+
+class CleanupQuery(Input):
+    """What is to be removed."""
+
+    older_than: Moment
+    status: Annotated[Sequence[Literal["completed", "failed", "cancelled", "buried"]], Field(max_length=10)] = (
+        "completed",
+    )
+    type: Name | None = None
+    dry_run: bool = False
+
+
+class PriorityInput(Input):
+    """Which priority a task shall have; higher runs first."""
+
+    priority: Whole
+
+
+class BulkFilter(Criteria):
+    """Which tasks are meant; at least one condition."""
+
+    ids: Annotated[list[UUID], Field(max_length=MAX_BATCH)] | None = None
+    tags: Tags | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> BulkFilter:
+        if not self.model_fields_set:
+            raise ValueError("needs at least one condition, so that nobody changes every task by accident")
+        return self
+
+
+class BulkAction(Input):
+    """Something to do to every task that matches."""
+
+    action: Action
+    filter: BulkFilter
+    priority: Whole | None = Field(None, description="With `prioritize`, and only there: what the tasks shall have.")
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _fits(self) -> BulkAction:
+        if (self.action is Action.PRIORITIZE) != (self.priority is not None):
+            raise ValueError("priority belongs to prioritize, and prioritize needs one")
+        return self
+
+
+def states_of(statuses: Iterable[str]) -> list[str]:
+    """The states of the queue that HTTP statuses mean."""
+    return [STATES.get(status, status) for status in statuses]

@@ -1,0 +1,133 @@
+"""What is sent and answered about schedules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import Field
+
+from tasklib.core.schedule import Schedule as Stored
+from tasklib.http.schemas.fields import Answer, Input, Key, Moment, Name, Seconds, Tags, Whole
+
+
+class CreatedSchedule(Answer):
+    """A repeated task that was accepted."""
+
+    schedule: str = Field(description="The schedule's name.")
+    type: str
+    next_run_at: datetime | None
+    created_at: datetime
+
+    @classmethod
+    def of(cls, stored: Stored) -> Self:
+        """The answer about one schedule."""
+        return cls(
+            schedule=stored.name,
+            type=stored.plan.task,
+            next_run_at=stored.next_run_at,
+            created_at=stored.created_at,
+        )
+
+
+class Schedule(Answer):
+    """A task that runs again and again."""
+
+    name: str
+    type: str
+    cron: str | None
+    every: float | None = Field(description="Seconds between runs.")
+    tz: str
+    payload: Any
+    misfire: str
+    overlap: str
+    jitter: float
+    starts_at: datetime | None
+    ends_at: datetime | None
+    options: dict[str, Any]
+    next_run_at: datetime | None
+    next_runs: list[datetime]
+    last_run_at: datetime | None
+    last_task_id: UUID | None
+    paused_at: datetime | None
+    paused_by: str | None
+    error: str | None = Field(description="Why it cannot run; it stops no other. Null if nothing is wrong.")
+    declared: bool = Field(description="Declared in code, and changed and removed with it.")
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, stored: Stored) -> Self:
+        """The schedule as HTTP shows it."""
+        plan = stored.plan
+        decided = ("cron", "every", "tz", "misfire", "overlap", "jitter", "starts_at", "ends_at")
+        happened = ("next_run_at", "last_run_at", "last_task_id", "paused_at", "paused_by", "declared", "error")
+        return cls(
+            name=plan.name,
+            type=plan.task,
+            payload=plan.kwargs,
+            options=dict(plan.options),
+            next_runs=stored.next_runs(5),
+            created_at=stored.created_at,
+            updated_at=stored.updated_at,
+            **{each: getattr(plan, each) for each in decided},
+            **{each: getattr(stored, each) for each in happened},
+        )
+
+
+class Schedules(Answer):
+    """Schedules, by name."""
+
+    schedules: list[Schedule]
+    total: int = Field(description="How many there are.")
+
+
+class ScheduleOptions(Input):
+    """Options of each task that the schedule makes."""
+
+    max_attempts: Annotated[Whole, Field(ge=1)] | None = None
+    priority: Whole | None = None
+    tags: Tags | None = None
+    timeout_seconds: Seconds | None = None
+    concurrency_key: Key | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """The same in the words of the queue."""
+        given = self.model_dump(exclude_none=True)
+        attempts = given.pop("max_attempts", None)
+        return given if attempts is None else {**given, "max_retries": attempts - 1}
+
+
+class PutSchedule(Input):
+    """What a person decides about a schedule."""
+
+    type: Name
+    cron: Annotated[str, Field(min_length=1, max_length=200, examples=["0 9 * * mon-fri"])] | None = None
+    every: Seconds | None = None
+    tz: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
+    payload: Any = Field(default_factory=dict, description="Any JSON value; `null` is one, and stays it.")
+    misfire: Literal["one", "skip", "all"] = "one"
+    overlap: Literal["allow", "skip"] = "allow"
+    jitter: Annotated[float, Field(ge=0, lt=1e9)] = 0.0
+    starts_at: Moment | None = None
+    ends_at: Moment | None = None
+    options: ScheduleOptions = ScheduleOptions()
+
+    def decided(self) -> dict[str, Any]:
+        """The same as keywords of `TaskQueue.add_schedule`."""
+        same = ("cron", "every", "tz", "misfire", "overlap", "jitter", "starts_at", "ends_at")
+        given = {name: getattr(self, name) for name in same}
+        return {**given, "task": self.type, "kwargs": self.payload, "options": self.options.stored()}
+
+
+class CreateSchedule(PutSchedule):
+    """A schedule to be made."""
+
+    name: Name
+
+
+class Ran(Answer):
+    """The task that a schedule made at once."""
+
+    id: UUID

@@ -1,0 +1,198 @@
+"""Who may do what: every route names a permission, every caller has a role, and what is not granted is refused."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Literal, Protocol
+
+from fastapi import Request
+
+from tasklib.errors import ConfigurationError
+from tasklib.http.errors import Refused
+from tasklib.http.security.local import is_from_this_machine, sign_of_proxy
+from tasklib.http.security.tokens import TokenCheck
+from tasklib.queue import TaskQueue
+from tasklib.storage.operations.access.tokens import Role
+
+
+class Permission(StrEnum):
+    """What a route asks of its caller."""
+
+    PUBLIC = "public"
+    """Nothing: health only."""
+    SUBMIT = "submit"
+    LOOK = "look"
+    """Read one task whose id the caller knows."""
+    READ = "read"
+    WORK = "work"
+    OPERATE = "operate"
+    ADMIN = "admin"
+
+
+_VIEWER = frozenset({Permission.LOOK, Permission.READ})
+_OPERATOR = _VIEWER | {Permission.SUBMIT, Permission.OPERATE}
+GRANTS: Final[Mapping[Role, frozenset[Permission]]] = {
+    Role.PRODUCER: frozenset({Permission.SUBMIT, Permission.LOOK}),
+    Role.WORKER: frozenset({Permission.WORK, Permission.LOOK}),
+    Role.VIEWER: _VIEWER,
+    Role.OPERATOR: _OPERATOR,
+    Role.ADMIN: _OPERATOR | {Permission.WORK, Permission.ADMIN},
+}
+"""What each role may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is asking."""
+
+    name: str
+    role: Role
+    caller: str = ""
+    """What tells callers of one name apart, such as a token's id; the name itself if left out."""
+
+    @property
+    def identity(self) -> str:
+        """Under what this caller's rates, idempotency keys and streams are counted."""
+        return self.caller or f"name:{self.name}"
+
+
+Authorize = Callable[[Request], "str | Principal | Awaitable[str | Principal | None] | None"]
+"""The host application's own check: the caller's role, a Principal, or None for nobody."""
+
+Auth = Literal["tokens", "local"] | Authorize | None
+"""`tokens`: every request brings one.  `local`: open to this machine itself, not to what a proxy on it passes on, until
+the first token exists.  A function: the application around us decides.  None: no check here at all."""
+
+
+class Identify(Protocol):
+    """Finds out who is asking."""
+
+    async def __call__(self, request: Request) -> Principal | None:
+        """The caller, or None if it has not said who it is."""
+        ...
+
+
+def needs(permission: Permission) -> dict[str, Any]:
+    """What a route declares, as keywords of its decorator; a route without it answers nobody."""
+    security: dict[str, Any] = {} if permission is Permission.PUBLIC else {"security": [{"token": []}]}
+    return {"openapi_extra": {"x-permission": permission.value, **security}}
+
+
+def permission_of(route: Any) -> Permission | None:
+    """What a route has declared."""
+    declared = (getattr(route, "openapi_extra", None) or {}).get("x-permission")
+    return None if declared is None else Permission(declared)
+
+
+async def refuse_repeated(request: Request) -> None:
+    """Refuse a request that gives a parameter twice where one is meant: which of them counts is not for us to guess."""
+    if not request.scope["query_string"]:
+        return
+    given = [name for name, _ in request.query_params.multi_items() if name not in REPEATABLE]
+    for name in set(given):
+        if given.count(name) > 1:
+            raise Refused(400, "invalid-request", f"{name}: given {given.count(name)} times, once is meant", field=name)
+
+
+async def authorize(request: Request) -> None:
+    """Refuse the request unless its route's permission is granted to its caller."""
+    permission = permission_of(request.scope.get("route"))
+    if permission is Permission.PUBLIC:
+        return
+    principal = await request.app.state.identify(request)
+    if principal is None:
+        raise _unknown(request)
+    request.state.principal = principal
+    require(request, permission)
+
+
+def require(request: Request, permission: Permission | None, what: str = "this") -> None:
+    """Refuse the request unless its caller may do this: for a part of it that needs more than its route does."""
+    principal = principal_of(request)
+    if permission is None or permission not in GRANTS[principal.role]:
+        raise Refused(
+            403, "forbidden", f"the role {principal.role} may not do {what}; it needs the permission: {permission}"
+        )
+
+
+def _unknown(request: Request) -> Refused:
+    said = "a valid token is needed: send the header `Authorization: Bearer tl_…`; make one by: tasklib token create"
+    proxy = sign_of_proxy(request) if request.app.state.opens_to_this_machine else None
+    if proxy is not None:
+        said += f"; without tokens only this machine itself gets in, and this request came by a proxy ({proxy})"
+    return Refused(401, "token-required", said, headers={"WWW-Authenticate": 'Bearer realm="tasklib"'})
+
+
+def principal_of(request: Request) -> Principal:
+    """Who is asking; known on every route that is not public."""
+    principal: Principal = request.state.principal
+    return principal
+
+
+def identifier(queue: TaskQueue, auth: Auth) -> Identify:
+    """The way to find out who is asking that `auth` means."""
+    if auth is None:
+        return _anybody
+    if callable(auth):
+        return _Callback(auth)
+    if auth not in ("tokens", "local"):
+        raise ConfigurationError(f"auth is 'tokens', 'local', a function of the request, or None; got {auth!r}")
+    return Bearer(TokenCheck(queue), open_without=auth == "local")
+
+
+async def _anybody(request: Request) -> Principal | None:
+    return Principal("anonymous", Role.ADMIN)
+
+
+class _Callback:
+    def __init__(self, function: Authorize) -> None:
+        self._function = function
+
+    async def __call__(self, request: Request) -> Principal | None:
+        answer: Any = self._function(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer is None or isinstance(answer, Principal):
+            return answer
+        return Principal("application", Role(answer))
+
+
+class Bearer:
+    """Knows callers by the token that they send."""
+
+    def __init__(self, check: TokenCheck, *, open_without: bool) -> None:
+        self.check = check
+        self._open_without = open_without
+
+    async def identify_anew(self, request: Request) -> Principal | None:
+        """The same by what is stored at this moment, whatever is remembered."""
+        return await self(request, anew=True)
+
+    async def __call__(self, request: Request, *, anew: bool = False) -> Principal | None:
+        """The token's holder; with no token anywhere, and open to that, who asks directly from this machine."""
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            secret = secret.strip()
+        else:
+            secret = request.cookies.get(cookie_name(request), "") if "cookie" in request.headers else ""
+        if secret:
+            token = await self.check.find(secret, anew=anew)
+            return None if token is None else Principal(token.name, token.role, f"token:{token.id}")
+        if self._open_without and is_from_this_machine(request) and not await self.check.any_exists():
+            return Principal("local", Role.ADMIN)
+        return None
+
+
+REPEATABLE: Final = frozenset({"status", "tag"})
+"""Parameters of a query that may be given more than once."""
+
+COOKIE: Final = "tasklib_session"
+"""Where the dashboard keeps its token: not readable by scripts, never sent by another site."""
+
+
+def cookie_name(request: Request) -> str:
+    """The cookie's name; over https one that browsers take only from this very host."""
+    return f"__Host-{COOKIE}" if request.url.scheme == "https" else COOKIE

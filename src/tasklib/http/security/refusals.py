@@ -1,0 +1,99 @@
+"""Refused requests in the audit log: who tried what, in bounded space, because nobody needs a token to be refused."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from typing import Any, Final
+
+from fastapi import Request
+from starlette.routing import Route
+
+from tasklib.errors import TaskLibError
+from tasklib.http.security.audit_entry import ANONYMOUS, make_entry, storable
+from tasklib.queue import TaskQueue
+from tasklib.storage.operations.access.audit import write_audit
+
+logger = logging.getLogger("tasklib.http")
+
+REFUSED: Final = frozenset({401, 403, 429})
+"""Answers that mean: not you, or not so fast.  What is only wrong, or not there, is no attempt at anything."""
+ALIKE_SECONDS: Final = 600.0
+"""For so long requests that are refused alike are counted together."""
+KINDS: Final = 1000
+ENTRIES_PER_MINUTE: Final = 60
+
+
+class Refusals:
+    """Writes the first of each kind, and of many alike the tenth, the hundredth and so on; never more than a few."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+        self._kinds: OrderedDict[tuple[str | None, ...], tuple[float, int]] = OrderedDict()
+        # Who has no token must not keep out what is written of those who have one.
+        self._rooms = {True: _Room(), False: _Room()}
+
+    async def record(self, request: Request, status: int, why: str) -> None:
+        """Write down that the request was refused, if this status means that.
+
+        A log that cannot be written is no reason to answer anything else.
+        """
+        if status not in REFUSED:
+            return
+        # Unknown where it was refused before a route was looked for; then it may be the mount of the program around us.
+        route = request.scope.get("route")
+        action: str = route.name if isinstance(route, Route) else getattr(request.state, "action", "request")
+        entry = make_entry(request, action, {})
+        alike = self._count((entry.actor, entry.remote, entry.action, entry.target, str(status)))
+        if not _is_power_of_ten(alike):
+            return
+        room = self._rooms[entry.actor == ANONYMOUS]
+        if not room.take():
+            return
+        path = storable(request.url.path)
+        detail: dict[str, Any] = {"refused": why, "status": status, "method": request.method, "path": path}
+        if alike > 1:
+            detail["times"] = alike
+        if room.left_out:
+            detail["leftOut"], room.left_out = room.left_out, 0
+        entry = make_entry(request, entry.action, detail)
+        try:
+            await self._queue.database.arun(lambda: write_audit([entry], self._queue.clock.now()), repeatable=False)
+        except TaskLibError as error:
+            logger.warning("a refused request of %s is not in the audit log: %s", entry.actor, error)
+
+    def _count(self, kind: tuple[str | None, ...]) -> int:
+        """How many there were alike, this one included."""
+        now = time.monotonic()
+        began, count = self._kinds.pop(kind, (now, 0))
+        if now - began > ALIKE_SECONDS:
+            began, count = now, 0
+        self._kinds[kind] = began, count + 1
+        if len(self._kinds) > KINDS:
+            self._kinds.popitem(last=False)
+        return count + 1
+
+
+class _Room:
+    """How many entries may still be written in this minute."""
+
+    def __init__(self) -> None:
+        self._minute = time.monotonic()
+        self._written = 0
+        self.left_out = 0
+
+    def take(self) -> bool:
+        """Whether there is room for one more; counts those for which there was none."""
+        now = time.monotonic()
+        if now - self._minute >= 60:
+            self._minute, self._written = now, 0
+        if self._written >= ENTRIES_PER_MINUTE:
+            self.left_out += 1
+            return False
+        self._written += 1
+        return True
+
+
+def _is_power_of_ten(number: int) -> bool:
+    return set(str(number)[1:]) <= {"0"} and str(number)[0] == "1"

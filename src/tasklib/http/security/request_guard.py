@@ -1,0 +1,131 @@
+"""What holds for every request: the host it asks for, the site it comes from, its size, and the answer's headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tasklib.http.errors import Refused, problem
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+SECURITY_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_ENCODED_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+
+
+class RequestGuard:
+    """Refuses what no route should see, and puts the security headers on every answer."""
+
+    def __init__(self, app: ASGIApp, *, max_body_bytes: int, hosts: Iterable[str] | None = None) -> None:
+        self.app = app
+        self._max_body_bytes = max_body_bytes
+        self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass an HTTP request on, or answer it with a problem."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        request_id = _request_id(headers)
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = [
+                    _on_this_host(each, headers.get("host", ""))
+                    for each in message.get("headers", ())
+                    if each[0].lower() != b"x-request-id"
+                ]
+                names = {name.lower() for name, _ in given}
+                added = [each for each in _ENCODED_HEADERS if each[0] not in names]
+                message["headers"] = [*given, *added, (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            self._check(scope, headers)
+        except Refused as refused:
+            await scope["app"].state.refusals.record(Request(scope), refused.status_code, refused.kind)
+            answer = problem(refused.status_code, refused.kind, refused.detail)
+            await answer(scope, receive, send_guarded)
+            return
+        await self.app(scope, self._limited(receive), send_guarded)
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if self._hosts is not None and _hostname(host) not in self._hosts:
+            raise Refused(
+                403, "host-refused", f"this service does not answer for the host {host!r}; allow it by --allow-host"
+            )
+        if scope["method"] not in SAFE_METHODS and not _same_origin(headers, host):
+            raise Refused(403, "origin-refused", "another site may not change anything here")
+        length = headers.get("content-length", "")
+        if length.isdigit() and int(length) > self._max_body_bytes:
+            raise self._too_large()
+
+    def _limited(self, receive: Receive) -> Receive:
+        received = 0
+
+        async def receive_limited() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._max_body_bytes:
+                raise self._too_large()
+            return message
+
+        return receive_limited
+
+    def _too_large(self) -> Refused:
+        detail = f"a request may have {self._max_body_bytes} bytes; keep large data elsewhere and send where it is"
+        return Refused(413, "too-large", detail)
+
+
+def _same_origin(headers: Headers, host: str) -> bool:
+    """Whether the request comes from our own pages or from no page; browsers say so, programs say nothing."""
+    site = headers.get("sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == host.lower()
+
+
+def _on_this_host(header: tuple[bytes, bytes], host: str) -> tuple[bytes, bytes]:
+    """The header; one that leads to the host that was asked for leads to the same path wherever the client is now.
+
+    Who asks says the name, and a proxy may not say that it speaks https: neither must send a client and its token away.
+    """
+    name, value = header
+    place = urlsplit(value.decode("latin-1")) if name.lower() == b"location" else None
+    if place is None or not place.netloc or place.netloc.lower() != host.lower():
+        return header
+    path = "/" + place.path.lstrip("/\\")
+    return name, (f"{path}?{place.query}" if place.query else path).encode("latin-1")
+
+
+def _hostname(host: str) -> str:
+    """The host without its port."""
+    found = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+))(?::\d+)?", host)
+    return "" if found is None else (found[1] or found[2]).lower()
+
+
+def _request_id(headers: Headers) -> str:
+    given = headers.get("x-request-id", "")
+    return given if re.fullmatch(r"[\w.:-]{1,100}", given, re.ASCII) else str(uuid4())

@@ -1,0 +1,52 @@
+"""The dashboard's session: a cookie that holds the token, made from a request that brings the token itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from tasklib.http.errors import problems
+from tasklib.http.schemas.fields import Answer
+from tasklib.http.security.audit import AuditedRoute
+from tasklib.http.security.auth import GRANTS, Permission, cookie_name, needs, principal_of
+from tasklib.storage.operations.access.tokens import Role
+
+router = APIRouter(prefix="/api/session", tags=["security"], route_class=AuditedRoute)
+
+
+class Session(Answer):
+    """Who is asking, and what they may do."""
+
+    name: str
+    role: Role
+    permissions: list[Permission]
+
+
+@router.get("", responses=problems(401, 403, 503), **needs(Permission.LOOK))
+async def get_session(request: Request) -> Session:
+    """Who is asking."""
+    principal = principal_of(request)
+    return Session(name=principal.name, role=principal.role, permissions=sorted(GRANTS[principal.role]))
+
+
+@router.post("", responses=problems(401, 403, 503), **needs(Permission.LOOK))
+async def log_in(request: Request, response: Response) -> Session:
+    """Keep the token of this request's Authorization header in a cookie that no script can read."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        response.set_cookie(cookie_name(request), secret.strip(), **_attributes(request))
+    return await get_session(request)
+
+
+@router.delete("", status_code=204, responses=problems(401, 403, 503), **needs(Permission.LOOK))
+async def log_out(request: Request, response: Response) -> None:
+    """Forget the cookie."""
+    response.delete_cookie(cookie_name(request), **_attributes(request))
+
+
+def _attributes(request: Request) -> dict[str, Any]:
+    """How the cookie is kept; one bound to the host is for all of it, as browsers demand."""
+    secure = request.url.scheme == "https"
+    path = "/" if secure else request.scope.get("root_path") or "/"
+    return {"path": path, "secure": secure, "httponly": True, "samesite": "strict"}

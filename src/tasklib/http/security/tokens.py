@@ -1,0 +1,71 @@
+"""Checking tokens: looked up by their hash, and remembered for a second so that busy clients cost little."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from typing import Final
+
+from tasklib.queue import TaskQueue
+from tasklib.storage.operations.access import tokens
+from tasklib.storage.operations.access.tokens import Token
+
+REMEMBER_SECONDS: Final = 1.0
+"""A revoked token is refused at the latest after this."""
+REMEMBER_NONE_SECONDS: Final = 0.25
+"""The first token closes a service that was open at the latest after this."""
+REMEMBER_TOKENS: Final = 1000
+
+
+class TokenCheck:
+    """Knows which tokens are good."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+        self._good: OrderedDict[str, tuple[Token, float]] = OrderedDict()
+        self._seen_any = False
+        self._none_until = 0.0
+        self._asking = asyncio.Lock()
+        self._next_answer: asyncio.Task[bool] | None = None
+
+    async def find(self, secret: str, *, anew: bool = False) -> Token | None:
+        """The token, if it exists, has not expired and was not revoked; with `anew` nothing remembered counts."""
+        if len(secret) > 200:
+            return None
+        hashed = tokens.hashed(secret)
+        known = self._good.get(hashed)
+        if known is not None and known[1] > time.monotonic() and not anew:
+            return known[0]
+        token = await self._queue.database.arun(lambda: tokens.use_token(hashed, self._queue.clock.now()))
+        self._good.pop(hashed, None)
+        if token is not None:
+            self._good[hashed] = (token, time.monotonic() + REMEMBER_SECONDS)
+            while len(self._good) > REMEMBER_TOKENS:
+                self._good.popitem(last=False)
+        return token
+
+    async def any_exists(self) -> bool:
+        """Whether a token was ever made: from then on one is needed, also after the last one has expired.
+
+        A no is remembered for a quarter of a second: asking for each new task costs half as much as storing it.
+        Those who ask at the same time share a question that is put after all of them have come.
+        """
+        if self._seen_any or time.monotonic() < self._none_until:
+            return self._seen_any
+        if self._next_answer is None:
+            self._next_answer = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._next_answer)
+
+    async def _ask(self) -> bool:
+        async with self._asking:
+            self._next_answer = None
+            asked_at = time.monotonic()
+            self._seen_any = self._seen_any or await self._queue.database.arun(tokens.any_token)
+            self._none_until = asked_at + REMEMBER_NONE_SECONDS
+            return self._seen_any
+
+    def forget(self) -> None:
+        """Ask anew: a token was made or revoked here."""
+        self._good.clear()
+        self._none_until = 0.0

@@ -1,0 +1,132 @@
+"""The default queue behind the module functions; the only global state there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, Never, ParamSpec, TypeVar, Unpack, overload
+from uuid import UUID
+
+from tasklib.core.codec import shown
+from tasklib.core.config import Config
+from tasklib.core.task import Task, TaskId
+from tasklib.definition import Definition, FunctionDefinition, Registry, TaskKeywords, TaskOptions, shows_options
+from tasklib.errors import ConfigurationError, NotInitialized
+from tasklib.queue import TaskQueue, define
+from tasklib.submission import SubmitOptions, Submitter, TaskFunction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Default:
+    """Holds the default queue; its registry is there before it, because functions are decorated at import."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.queue: TaskQueue | None = None
+
+
+_default = _Default()
+
+
+def init(config: str | Config | None = None) -> None:
+    """Set up the default queue; called again with another configuration it replaces the first."""
+    if _default.queue is not None:
+        _default.queue.close()
+    _default.queue = TaskQueue(config, registry=_default.registry)
+
+
+def default_queue() -> TaskQueue:
+    """The default queue; NotInitialized before `init`."""
+    if _default.queue is None:
+        raise NotInitialized
+    return _default.queue
+
+
+def queue_for(config: str | Config | None) -> TaskQueue:
+    """The default queue if it has this configuration, else one with the same tasks on the other database."""
+    if _default.queue is not None and (config is None or Config.of(config) == _default.queue.config):
+        return _default.queue
+    if _default.queue is None and config is not None:
+        init(config)
+        return default_queue()
+    return TaskQueue(config, registry=_default.registry)
+
+
+@overload
+def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
+@overload
+def task(
+    *, name: str | None = None, **options: Unpack[TaskKeywords]
+) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
+@shows_options(TaskOptions)
+def task(function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+    """Make a function a task of the default queue: `@task` or `@task(max_retries=5, timeout_seconds=30)`."""
+
+    def decorate(plain_function: Callable[P, R]) -> TaskFunction[P, R]:
+        return define(_default.registry, default_queue, plain_function, name, options)
+
+    return decorate if function is None else decorate(function)
+
+
+async def submit_task(
+    func: Callable[..., Any] | str,
+    *positional: Never,
+    delay_seconds: float | timedelta = 0,
+    max_retries: int | None = None,
+    timeout_seconds: float | None = None,
+    priority: int | None = None,
+    tags: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> TaskId:
+    """Store a task that calls `func(**kwargs)` later, and return its id after a durable commit."""
+    if positional:
+        raise ConfigurationError(
+            f"submit_task() takes the task's arguments by name, got {shown(positional[0])} by position; write "
+            "submit_task(send_email, to=...), or send_email.asubmit(...), which takes them as the function does"
+        )
+    queue = default_queue()
+    options = SubmitOptions(
+        delay_seconds=delay_seconds,
+        max_retries=max_retries,
+        timeout_seconds=timeout_seconds,
+        priority=priority,
+        tags=tags,
+    )
+    definition = find_definition(queue, func)
+    _refuse_shadowed(definition, options)
+    submitter: Submitter[...] = Submitter(queue, definition, options)
+    return await submitter.asubmit(**kwargs)
+
+
+def _refuse_shadowed(definition: Definition, options: SubmitOptions) -> None:
+    """An option given where the function has a parameter of that name could be meant for either."""
+    if isinstance(definition, FunctionDefinition):
+        for name in definition.shadowed_options():
+            if getattr(options, name):
+                call = f"{definition.name}.options({name}=...).asubmit({name}=...)"
+                raise ConfigurationError(
+                    f"task {definition.name!r} has a parameter {name!r}, which submit_task() takes for itself; "
+                    f"say which you mean: {call}"
+                )
+
+
+def find_definition(queue: TaskQueue, func: Any) -> Definition:
+    """The definition of a task given as its decorated or plain function, or by name."""
+    return queue.registry.find(func.definition if isinstance(func, TaskFunction) else func)
+
+
+def get_task(task_id: UUID | str) -> Task | None:
+    """The task with this id, or None; InvalidTaskId if what is given cannot be one."""
+    return default_queue().get(task_id)
+
+
+def list_tasks(state: str | Iterable[str] | None = None, name: str | None = None, limit: int = 100) -> list[Task]:
+    """Tasks in a state and of a name, newest first."""
+    return default_queue().list(state=state, name=name, limit=limit)
+
+
+def get_registered_tasks() -> dict[str, tuple[Callable[..., Any], Any]]:
+    """Every task defined for the default queue: name → (function, options)."""
+    return {name: (definition.function, definition.options) for name, definition in _default.registry.items()}

@@ -1,0 +1,97 @@
+"""Waiting for a task's end: woken by the database, with a look now and then in case that got lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import TypeAlias
+from uuid import UUID
+
+from tasklib.core.task import Task
+from tasklib.errors import TaskNotFound, WaitTimeout
+from tasklib.storage.database import Database
+from tasklib.storage.operations.tasks import get_task, watch_task
+from tasklib.storage.statement import Operation
+
+LOOK_SECONDS = 1.0
+
+Look: TypeAlias = Callable[[], Operation[Task | None]]
+Steps: TypeAlias = Generator[Look | float, Task | None, Task]
+
+
+def wait_blocking(database: Database, task_id: UUID, timeout: float | None) -> Task:
+    """The finished task, blocking this thread until then."""
+    woken = threading.Event()
+    stop = database.subscribe(_listener(task_id, woken.set))
+    try:
+        steps = _wait(task_id, timeout)
+        step = next(steps)
+        while True:
+            if isinstance(step, int | float):
+                woken.wait(step)
+                woken.clear()
+                step = steps.send(None)
+            else:
+                step = steps.send(database.run(step))
+    except StopIteration as stopped:
+        finished: Task = stopped.value
+        return finished
+    finally:
+        stop()
+
+
+async def wait_async(database: Database, task_id: UUID, timeout: float | None) -> Task:
+    """The finished task, awaited."""
+    loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(woken.set)
+
+    stop = await asyncio.to_thread(database.subscribe, _listener(task_id, wake))
+    try:
+        steps = _wait(task_id, timeout)
+        step = next(steps)
+        while True:
+            if isinstance(step, int | float):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), step)
+                woken.clear()
+                step = steps.send(None)
+            else:
+                step = steps.send(await database.arun(step))
+    except StopIteration as stopped:
+        finished: Task = stopped.value
+        return finished
+    finally:
+        stop()
+
+
+def _listener(task_id: UUID, wake: Callable[[], object]) -> Callable[[str], None]:
+    interesting = ("changed", f"done:{task_id}")
+
+    def listen(event: str) -> None:
+        if event in interesting:
+            wake()
+
+    return listen
+
+
+def _wait(task_id: UUID, timeout: float | None) -> Steps:
+    """Looks to take and seconds to sleep until the task is finished; a wake-up ends a sleep early."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    look: Look = lambda: watch_task(task_id)  # noqa: E731
+    while True:
+        task = yield look
+        if task is None:
+            raise TaskNotFound(task_id)
+        if task.completed_at is not None:
+            return task
+        remaining = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+        if remaining <= 0:
+            raise WaitTimeout(task_id, timeout or 0.0, task.state)
+        yield min(remaining, LOOK_SECONDS)
+        look = lambda: get_task(task_id)  # noqa: E731

@@ -1,0 +1,176 @@
+"""Pages of tasks for every front end: newest first, by what is shown of them, never by reading a whole large table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from tasklib.core.short_id import readings
+from tasklib.core.task import QueueStats, Task, TaskFilter, TaskState
+from tasklib.errors import ConfigurationError, TaskNotFound
+from tasklib.queue import Id, TaskQueue, require_id
+from tasklib.queue.sync_async import operation
+from tasklib.service.preview import preview, without_unknown_secrets
+from tasklib.storage.database import Database
+from tasklib.storage.operations import lists, tasks
+from tasklib.storage.operations.actions import STEP
+from tasklib.storage.operations.scan import JUDGED, NEAR, NEWEST, PAGE, WHOLE, Keep, Start, walk_tasks
+from tasklib.storage.statement import Operation
+
+FEW_JUDGED: Final = 5000
+"""Of so many tasks those that match by what is shown of them are counted one by one."""
+FEW_FAILURES: Final = 200_000
+"""Of so many failures those of one kind are counted in their index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some tasks, newest first."""
+
+    tasks: tuple[Task, ...]
+    next: UUID | None
+    """Where the next page begins: give it as `before`; None if this is the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Some tasks, newest first, and how many there are in all."""
+
+    tasks: tuple[Task, ...]
+    total: int | None
+    """None if it was not asked for, or could only be counted row by row."""
+    next: Start | None
+    """Where the next page begins: give it as `start`; None if this is the last one."""
+
+
+class Lists:
+    """Reads the tasks of one queue."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self.queue = queue
+        self.redactor = queue.redactor
+
+    @property
+    def database(self) -> Database:
+        """Where the tasks are kept."""
+        return self.queue.database
+
+    @operation
+    def page(self, which: TaskFilter, *, limit: int = 50, before: Id | None = None) -> Operation[Page]:
+        """A page of matching tasks; `before` is the id at which the page before said to go on."""
+        position = None if before is None else (yield from required(before)).seq
+        yield from self.queue.secret_places.learn()
+        now = self.queue.clock.now()
+        found = yield from lists.list_tasks(which, now, limit=limit + 1, before=position, width=lists.LISTED_WIDTH)
+        shown = tuple(map(self._shown, found[:limit]))
+        return Page(shown, shown[-1].id if shown and len(found) > limit else None)
+
+    apage = page.twin
+
+    @operation
+    def find_id(self, text: str) -> Operation[UUID]:
+        """The id that a text gives in full or in a short form; TaskNotFound, or an error if several tasks fit."""
+        with suppress(ValueError):
+            return UUID(text)
+        for reading in readings(text):
+            found = yield from tasks.find_ids(reading)
+            if len(found) > 1:
+                several = ", ".join(map(str, found[:3])) + (" and more" if len(found) > 3 else "")
+                raise ConfigurationError(f"several tasks have an id like {text!r}: {several}; give more of it")
+            if found:
+                return found[0]
+        raise TaskNotFound(text)
+
+    afind_id = find_id.twin
+
+    @operation
+    def listing(
+        self,
+        which: TaskFilter,
+        *,
+        limit: int,
+        start: Start = NEWEST,
+        stats: QueueStats | None = None,
+        counted: bool = False,
+    ) -> Operation[Listing]:
+        """A page of tasks that match by what is shown of them; short if no more are within reach.
+
+        `stats` know how many there are, or that they are few enough to be counted; where none are, nobody looks far.
+        """
+        yield from self.queue.secret_places.learn()
+        now, judged = self.queue.clock.now(), self.is_judged(which)
+        known = None if stats is None else count_in(stats, which)
+        bounds, keep = (JUDGED, self._keep(which)) if judged else (NEAR if known == 0 else PAGE, None)
+        walk = yield from walk_tasks(which, now, limit=limit + 1, start=start, bounds=bounds, keep=keep)
+        shown = tuple(map(self._shown, walk.tasks[:limit]))
+        following = None if walk.stopped is None or known == 0 else Start(walk.stopped, walk.owed)
+        if len(walk.tasks) > limit:
+            following = Start(shown[-1].seq)
+        total = (yield from self._count(which, stats, now)) if counted and known is None else known
+        return Listing(shown, total if counted else None, following)
+
+    alisting = listing.twin
+
+    def is_judged(self, which: TaskFilter) -> bool:
+        """Whether the filter asks for what may be hidden, so that a match counts only by what is shown of it."""
+        return any(each is not None for each in (which.search, which.tags, which.unique_key, which.concurrency_key))
+
+    def each_shown(self, which: TaskFilter, act: Callable[[tuple[UUID, ...], int], Operation[int]]) -> Operation[int]:
+        """Act on the tasks that match by what is shown of them, some at a time, told the sum so far; the sum of all."""
+        yield from self.queue.secret_places.learn()
+        total, start, now = 0, NEWEST, self.queue.clock.now()
+        while True:
+            walk = yield from walk_tasks(which, now, limit=STEP, start=start, bounds=WHOLE, keep=self._keep(which))
+            if walk.tasks:
+                total += yield from act(tuple(each.id for each in walk.tasks), total)
+            below = walk.tasks[-1].seq if len(walk.tasks) == STEP else walk.stopped
+            if below is None:
+                return total
+            start = Start(below)
+
+    def _shown(self, task: Task) -> Task:
+        """The beginning of a task, its secrets hidden before anything is cut."""
+        return preview(self.redactor.task(without_unknown_secrets(task)))
+
+    def _keep(self, which: TaskFilter) -> Keep:
+        return lambda task: self.redactor.shows(task, which)
+
+    def _count(self, which: TaskFilter, stats: QueueStats | None, now: datetime | None) -> Operation[int | None]:
+        """How many match, if that is found out quickly."""
+        rows = 0 if stats is None else stats.total
+        if self.is_judged(which):
+            if rows > FEW_JUDGED:
+                return None
+            return len((yield from walk_tasks(which, now, limit=rows + 1, bounds=WHOLE, keep=self._keep(which))).tasks)
+        if rows <= lists.FEW_ROWS:
+            return (yield from lists.count_tasks(which, now))
+        if stats is not None and lists.is_covered(which) and stats.failed + stats.buried <= FEW_FAILURES:
+            return (yield from lists.count_failures(which))
+        return None
+
+
+def required(task_id: Id) -> Operation[Task]:
+    """The task of this id; TaskNotFound if there is none."""
+    parsed = require_id(task_id)
+    task = yield from tasks.get_task(parsed)
+    if task is None:
+        raise TaskNotFound(parsed)
+    return task
+
+
+def count_in(stats: QueueStats, which: TaskFilter) -> int | None:
+    """How many tasks match, if counts by name and state can tell; None if the filter asks for more."""
+    if replace(which, states=(), name=None) != TaskFilter():
+        return None
+    counts = _counts(stats) if which.name is None else stats.by_name.get(which.name, {})
+    wanted = set(map(str, which.states)) or {str(state) for state in TaskState}
+    wanted -= {part for part, whole in (("delayed", "pending"), ("retrying", "failed")) if whole in wanted}
+    return sum(counts.get(state, 0) for state in wanted)
+
+
+def _counts(stats: QueueStats) -> Mapping[str, int]:
+    return {key: getattr(stats, key) for key in (*TaskState, "delayed", "retrying")}

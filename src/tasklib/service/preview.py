@@ -1,0 +1,61 @@
+"""Tasks in lists: so much of each that a page stays small whatever its payloads, results and errors hold.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tasklib.core.codec import dumps_to_show, loads_start
+from tasklib.core.task import Task
+from tasklib.storage.operations.attempts import bounded, summary
+
+CHARACTERS: Final = 2000
+"""How much a list shows of a payload, of a result, of tags and of an error."""
+_DOCUMENTS: Final = ("args", "kwargs", "result", "tags", "headers")
+_TEXTS: Final = ("error", "progress_message", "unique_key", "concurrency_key", "worker_id")
+_BESIDE_THE_PAYLOAD: Final = ("result", "tags", "headers", "progress_message", "unique_key", "concurrency_key")
+
+
+def without_unknown_secrets(task: Task) -> Task:
+    """The task without whatever may repeat a secret of its payload, if the payload is too long to be looked through.
+
+    Of an error its kind is left.  If the headers are cut, which say what is secret, the payload is left out as well.
+    """
+    if "kwargs" not in task.truncated and "headers" not in task.truncated:
+        return task
+    hidden: dict[str, Any] = {
+        name: {} if name in ("tags", "headers") else None for name in _BESIDE_THE_PAYLOAD if getattr(task, name)
+    }
+    if "headers" in task.truncated:
+        hidden["kwargs"] = None
+    changes: dict[str, Any] = {**hidden, "history": (), "log": ()}
+    if task.error is not None:
+        changes["error"] = summary(task.error).partition(":")[0]
+    return replace(task, **changes, truncated=_named(task, [*hidden, *(["error"] if task.error else [])]))
+
+
+def preview(task: Task) -> Task:
+    """The beginning of a task that may be shown; `truncated` names what is not whole."""
+    changes: dict[str, Any] = {}
+    for name in _DOCUMENTS:
+        value = getattr(task, name)
+        if value:
+            text = dumps_to_show(value)
+            if len(text) > CHARACTERS:
+                changes[name] = _start(text)
+    for name in _TEXTS:
+        text = getattr(task, name)
+        if text is not None and len(text) > CHARACTERS:
+            changes[name] = bounded(text, CHARACTERS)  # what went wrong is said at the end
+    return replace(task, **changes, truncated=_named(task, changes)) if changes else task
+
+
+def _start(text: str) -> Any:
+    try:
+        return loads_start(text[:CHARACTERS])
+    except ValueError:
+        return None  # one number, longer than that
+
+
+def _named(task: Task, more: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*task.truncated, *more)))

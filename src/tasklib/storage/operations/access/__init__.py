@@ -1,0 +1,1 @@
+"""Who may use the HTTP service, what they did, and what was asked for twice."""

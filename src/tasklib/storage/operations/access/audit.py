@@ -1,0 +1,98 @@
+"""The audit log: who changed what, when and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from tasklib.core.codec import dumps, loads
+from tasklib.storage.rows import moment
+from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, T, recall
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One change."""
+
+    actor: str
+    role: str
+    action: str
+    target: str | None
+    detail: Mapping[str, Any]
+    remote: str | None
+    request_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """One change, and when it was."""
+
+    seq: int
+    at: datetime
+    entry: AuditEntry
+
+
+def write_audit(entries: Sequence[AuditEntry], now: datetime | None) -> Operation[None]:
+    """Add entries to the log."""
+    yield Statement("write_audit", {"entries": entries_text(entries), "now": now})
+
+
+BEGUN: Final = object()
+"""In the place of a result that is not known yet."""
+
+
+def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None], now: datetime | None) -> Operation[T]:
+    """The work with its entry, in one transaction; `entry_of` its result is None if it has changed nothing.
+
+    Work that commits several times has an entry in its first transaction too, so that no part of it is without one.
+    """
+    yield BEGIN
+    go_on: Callable[[], Statement] = partial(next, work)
+    commits = begun = False
+    while True:
+        try:
+            statement = go_on()
+        except StopIteration as end:
+            memory = yield from recall()
+            if DONE_BEFORE not in memory:  # else the earlier try has written it
+                yield from _write(entry_of(end.value), now)
+            result: T = end.value
+            return result
+        if commits and not begun:
+            begun = True
+            yield from _write(entry_of(BEGUN), now)
+        if commits:
+            yield COMMIT
+        # Put off until it is known whether it is the last one.
+        commits = statement is COMMIT
+        rows: Sequence[Row] = ()
+        try:
+            rows = () if commits else (yield statement)
+        except Exception as error:  # noqa: BLE001 the work decides what it means
+            go_on = partial(work.throw, error)
+        else:
+            go_on = partial(work.send, rows)
+
+
+def _write(entry: AuditEntry | None, now: datetime | None) -> Operation[None]:
+    if entry is not None:
+        yield from write_audit([entry], now)
+
+
+def entries_text(entries: Sequence[AuditEntry]) -> str:
+    """The entries as a statement takes them."""
+    return dumps([{name: getattr(entry, name) for name in AuditEntry.__slots__} for entry in entries])
+
+
+def list_audit(*, limit: int, before: int | None = None) -> Operation[list[StoredEntry]]:
+    """Entries, the newest first; `before` is the `seq` of the last entry of the page before."""
+    found = []
+    for row in (yield Statement("list_audit", {"limit": limit, "before": before})):
+        at = moment(row["at"])
+        assert at is not None
+        same = {name: row[name] for name in ("actor", "role", "action", "target", "remote", "request_id")}
+        found.append(StoredEntry(row["seq"], at, AuditEntry(**same, detail=loads(row["detail"]))))
+    return found

@@ -1,0 +1,51 @@
+"""What the books know of stretches of insertion order: which cannot hold a match by its name or when it was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tasklib.core.task import TaskFilter
+from tasklib.storage.statement import Operation, Statement
+
+STRETCH: Final = 10_000
+"""Positions of which one row says which names there are, and how old and new the tasks."""
+MOST_NAMES: Final = 100
+"""Names that such a row tells; with more of them there it tells nothing of names."""
+MOST_STRETCHES: Final = 200
+"""Rows looked at for one list; what is older than the last of them may hold anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch without a match: there is none below `top` and above `bottom`."""
+
+    top: int
+    bottom: int
+
+
+def find_gaps(which: TaskFilter, below: int, first: int, counted: int) -> Operation[list[Gap]]:
+    """Where, from `first` to below a position, no match can be; only what is counted is known."""
+    asked: dict[str, Any] = {
+        "name": which.name,
+        "created_after": which.created_after,
+        "created_before": which.created_before,
+    }
+    top = min(below, counted + 1)
+    if top <= first or not any(asked.values()):
+        return []
+    asked |= {"number": number_of(top - 1), "limit": MOST_STRETCHES}
+    rows = yield Statement("find_stretches", asked)
+    gaps = []
+    for row in rows:
+        bottom = row["number"] * STRETCH
+        gaps.append(Gap(top, bottom + STRETCH))
+        top = bottom + 1
+    if len(rows) < MOST_STRETCHES:
+        gaps.append(Gap(top, first - 1))
+    return [gap for gap in gaps if gap.bottom < gap.top - 1]
+
+
+def number_of(position: int) -> int:
+    """Which stretch a position is in."""
+    return (position - 1) // STRETCH

@@ -1,0 +1,66 @@
+"""Moving a queue: tasks as they stand, from one database to another, in insertion order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tasklib.core.codec import dumps, loads
+from tasklib.storage.rows import moment, moment_text
+from tasklib.storage.statement import Operation, Row, Statement
+
+STEP = 500
+MOMENTS = (
+    *("scheduled_at", "started_at", "completed_at", "created_at", "updated_at"),
+    *("next_retry_at", "expires_at", "cancel_requested_at"),
+)
+DOCUMENTS = ("args", "kwargs", "tags", "headers", "result", "history", "log")
+PLAIN = (
+    *("id", "name", "state", "timeout_seconds", "progress", "priority", "version", "attempts", "retry_count"),
+    *("max_retries", "lost_count", "error", "progress_message", "finished_by", "unique_key", "concurrency_key"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Some tasks as they stand."""
+
+    rows: list[dict[str, Any]]
+    last: int
+    """The position to go on from."""
+    unreadable: list[str] = field(default_factory=list[str])
+    """The ids of those that cannot be read, and so not be copied."""
+
+
+def export_tasks(after: int, now: datetime | None) -> Operation[Exported]:
+    """The next tasks after a position; those that run are taken as waiting, their attempt not spent."""
+    rows = yield Statement("export_tasks", {"after": after, "limit": STEP, "now": now})
+    found = Exported([], rows[-1]["seq"] if rows else after)
+    for row in rows:
+        try:
+            found.rows.append(_exported(row))
+        except ValueError:
+            found.unreadable.append(str(row["id"]))
+    return found
+
+
+def import_tasks(rows: Sequence[dict[str, Any]], now: datetime | None) -> Operation[int]:
+    """Store tasks as they stood elsewhere; those whose id is there already are left as they are.  How many were new."""
+    return len((yield Statement("import_tasks", {"batch": dumps(list(rows)), "now": now})))
+
+
+def _exported(row: Row) -> dict[str, Any]:
+    data = {name: row[name] for name in PLAIN}
+    data["id"] = str(data["id"])
+    for name in MOMENTS:
+        at = moment(row[name])
+        data[name] = None if at is None else moment_text(at)
+    for name in DOCUMENTS:
+        data[name] = None if row[name] is None else loads(row[name])
+    dumps(data)  # a number without end is read and cannot be written
+    if data["state"] == "running":
+        data |= {"state": "pending", "attempts": data["attempts"] - 1, "cancel_requested_at": None}
+        data |= {"progress": None, "progress_message": None}
+    return data

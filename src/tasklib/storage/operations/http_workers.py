@@ -1,0 +1,296 @@
+"""Workers that speak HTTP: what a worker in this process knows of itself is read from the database instead.
+
+Each was registered by somebody, and only for them it claims, beats, ends attempts and stops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from tasklib.core.codec import dumps, loads
+from tasklib.core.lifecycle import Ending
+from tasklib.core.retry import Backoff
+from tasklib.core.task import Task, TaskState
+from tasklib.errors import ClaimLost, TaskNotFound, TaskTimeout
+from tasklib.storage.operations import attempts, workers
+from tasklib.storage.operations.attempts import NO_RETRIES, Claimed, Completion, Retries
+from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.operations.tasks import get_task
+from tasklib.storage.statement import BEGIN, Operation, Statement
+
+
+class NotYours(Exception):
+    """The instance was registered by somebody else."""
+
+
+MAX_OWNED: Final = 1000
+"""Instances that one caller may have registered at a time."""
+
+
+class TooManyWorkers(Exception):
+    """The caller has as many instances as it may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """An instance, and who speaks for it."""
+
+    instance: UUID
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was registered of an instance."""
+
+    worker_id: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What an instance holds, and which of it a person asked to cancel."""
+
+    held: list[tuple[str, int]]
+    cancel: set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The task after its attempt, and whether it is this call that ended it."""
+
+    task: Task
+    now: bool = True
+    """False if the attempt had ended in this way before: the call was repeated after a lost reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """What was out of time and has been ended, and in how many seconds the next is; None if nothing has a timeout."""
+
+    ended: list[Task]
+    next_in: float | None
+
+
+def register_for(who: workers.Registration, now: datetime | None) -> Operation[None]:
+    """Make an instance known, unless its owner has MAX_OWNED others: nobody can fill the table."""
+    yield BEGIN
+    asked = {"owner": who.owner, "instance": str(who.instance)}
+    if (yield Statement("count_owned_workers", asked))[0]["found"] >= MAX_OWNED:
+        raise TooManyWorkers
+    yield from workers.register_worker(who, now)
+
+
+def find_worker(who: Remote) -> Operation[Known | None]:
+    """What was registered of the instance; None if it never was or was declared dead."""
+    rows = yield Statement("find_worker", {"instance": str(who.instance)})
+    if not rows:
+        return None
+    if rows[0]["owner"] != who.owner:
+        raise NotYours
+    return Known(rows[0]["worker_id"], tuple(loads(rows[0]["names"])))
+
+
+def claim_for(
+    who: Remote,
+    *,
+    limit: int,
+    lease_seconds: float,
+    now: datetime | None,
+    taken: list[tuple[str, int]],
+    retries: Retries = NO_RETRIES,
+) -> Operation[tuple[Known, Claimed] | None]:
+    """Lease due tasks to an instance, of the names it registered; None if it is not known.
+
+    `taken` holds their (id, version) pairs before the commit: if its answer is lost they must be given back.
+    """
+    taken.clear()
+    yield BEGIN
+    worker = yield from find_worker(who)
+    if worker is None:
+        return None
+    # Two claims of one instance at once would each forget what the other has just taken.
+    own = yield Statement("lock_claims", {"dead": dumps([str(who.instance)])})
+    if not own:
+        return None
+    held = yield from workers.list_held(who.instance)
+    positions: list[tuple[int, int]] = []
+    for task_id, version in held:  # by primary key: a list by ids reads the whole table on SQLite
+        task = yield from get_task(UUID(task_id))
+        if task is not None:
+            positions.append((task.seq, version))
+    claimed = yield from attempts.claim_tasks(
+        instance=who.instance,
+        worker_id=worker.worker_id,
+        names=worker.names,
+        limit=limit,
+        lease_seconds=lease_seconds,
+        held=positions,
+        generation=own[0]["generation"],
+        retries=retries,
+        now=now,
+    )
+    taken += [(task.id, task.version) for task in claimed.tasks]
+    return worker, claimed
+
+
+def give_back_for(instance: UUID, taken: Sequence[tuple[str, int]], now: datetime | None) -> Operation[None]:
+    """Give back what a claim took whose answer was lost, if it was committed at all; one that still is under way is
+    waited for."""
+    yield BEGIN
+    yield Statement("lock_claims", {"dead": dumps([str(instance)])})
+    yield from attempts.end_attempts([Ending.release(task_id, version) for task_id, version in taken], now)
+    yield Statement("wake_workers")
+
+
+def beat_for(who: Remote, lease_seconds: float, now: datetime | None) -> Operation[Holding | None]:
+    """Say that an instance is alive and move its leases forward; None if it was declared dead."""
+    if (yield from find_worker(who)) is None or not (yield from workers.beat(who.instance, None, now)):
+        return None
+    yield from workers.renew_held(who.instance, lease_seconds, now)
+    held = yield from workers.list_held(who.instance)
+    _, cancel = yield from attempts.find_cancel_requests(held)
+    return Holding(held, cancel)
+
+
+def stop_for(who: Remote, now: datetime | None) -> Operation[int | None]:
+    """Forget an instance and give back what it holds, so many tasks; None if it is not known any more."""
+    if (yield from find_worker(who)) is None:
+        return None
+    return (yield from workers.release_held(who.instance, now))
+
+
+def complete_for(
+    task_id: UUID, version: int, result: str, owner: str, *, backoff: Backoff, now: datetime | None
+) -> Operation[Ended | None]:
+    """End an attempt in success; its result is JSON text already.  None: it was out of time, and has failed by that."""
+    yield BEGIN
+    task = yield from _find(task_id)
+    if not _is_current(task, version):
+        if task.result == loads(result) and (
+            yield from attempts.is_recorded(str(task_id), version, str(TaskState.COMPLETED), None)
+        ):
+            return Ended(task, now=False)
+        raise ClaimLost(task_id, version, task.state)
+    yield from _require_owner(task, owner)
+    clock, moment = (yield from read_clock(now)), time.monotonic()
+    elapsed = (clock - (task.started_at or clock)).total_seconds()
+    if task.timeout_seconds is not None and elapsed > task.timeout_seconds:
+        yield from attempts.end_attempts([_out_of_time(task, backoff)], now)
+        return None
+    done = Completion(str(task_id), version, result, moment - elapsed, moment)
+    return (yield from _ended(task_id, version, (yield from attempts.complete_tasks([done], now))))
+
+
+def end_overtime(backoff: Backoff, now: datetime | None) -> Operation[Overrun]:
+    """End the attempts of workers over HTTP that have run past their timeouts."""
+    yield BEGIN
+    rows = yield Statement("list_timed", {"now": now})
+    over = {str(row["id"]): row["version"] for row in rows if row["seconds"] <= 0}
+    endings: list[Ending] = []
+    for task_id, version in over.items():
+        task = yield from get_task(UUID(task_id))
+        if task is not None and _is_current(task, version):
+            endings.append(_out_of_time(task, backoff))
+    refused = (yield from attempts.end_attempts(endings, now)) if endings else set[str]()
+    ended: list[Task] = []
+    for ending in endings:
+        task = None if ending.task_id in refused else (yield from get_task(UUID(ending.task_id)))
+        if task is not None:
+            ended.append(task)
+    return Overrun(ended, min((row["seconds"] for row in rows if row["seconds"] > 0), default=0.0 if over else None))
+
+
+def _out_of_time(task: Task, backoff: Backoff) -> Ending:
+    """How an attempt ends that has run past its timeout: as asked if a person wanted it to stop, else in failure."""
+    task_id, version = str(task.id), task.version
+    error = f"tasklib.errors.TaskTimeout: {TaskTimeout(task.timeout_seconds or 0)}"
+    if task.cancel_requested_at is not None:
+        return Ending.cancel(task_id, version, error=error)
+    if task.retry_count < task.max_retries:
+        delay = backoff(task.retry_count)
+        return Ending.retry_later(task_id, version, delay=delay, error=error, outcome="timeout")
+    return Ending.give_up(task_id, version, error=error, outcome="timeout")
+
+
+def fail_for(
+    task_id: UUID,
+    version: int,
+    owner: str,
+    *,
+    error: str,
+    retry: bool,
+    delay: float | None,
+    backoff: Backoff,
+    now: datetime | None,
+) -> Operation[Ended]:
+    """End an attempt in failure: another one follows by the retry policy, unless none is left or none is wanted."""
+    yield BEGIN
+    task = yield from _find(task_id)
+    # After the end the row no longer says what was left then; both ways to fail show in the same way.
+    follows = retry and task.retry_count < task.max_retries
+    ending = Ending.give_up(str(task_id), version, error=error)
+    if follows and _is_current(task, version):
+        wait = backoff(task.retry_count) if delay is None else delay
+        ending = Ending.retry_later(str(task_id), version, delay=wait, error=error)
+    return (yield from _end(task, ending, owner, now))
+
+
+def end_for(ending: Ending, owner: str, now: datetime | None) -> Operation[Ended]:
+    """End an attempt in another way: cancelled as asked, or given back."""
+    yield BEGIN
+    ended = yield from _end((yield from _find(UUID(ending.task_id))), ending, owner, now)
+    yield Statement("wake_workers")
+    return ended
+
+
+def report_for(
+    task_id: UUID, version: int, owner: str, fraction: float, message: str | None, now: datetime | None
+) -> Operation[None]:
+    """Keep how far an attempt has come."""
+    task = yield from _find(task_id)
+    if not _is_current(task, version):
+        raise ClaimLost(task_id, version, task.state)
+    yield from _require_owner(task, owner)
+    yield from attempts.report_progress([(str(task_id), version, fraction, message)], now)
+
+
+def _end(task: Task, ending: Ending, owner: str, now: datetime | None) -> Operation[Ended]:
+    if not _is_current(task, ending.version):
+        same_error = ending.error is None or task.error == attempts.bounded(ending.error, attempts.ERROR_CHARACTERS)
+        if same_error and (yield from attempts.is_recorded(*attempts.ended_as(ending))):
+            return Ended(task, now=False)
+        raise ClaimLost(task.id, ending.version, task.state)
+    yield from _require_owner(task, owner)
+    refused = yield from attempts.end_attempts([ending], now)
+    return (yield from _ended(task.id, ending.version, refused))
+
+
+def _find(task_id: UUID) -> Operation[Task]:
+    task = yield from get_task(task_id)
+    if task is None:
+        raise TaskNotFound(task_id)
+    return task
+
+
+def _is_current(task: Task, version: int) -> bool:
+    return task.state is TaskState.RUNNING and task.version == version
+
+
+def _require_owner(task: Task, owner: str) -> Operation[None]:
+    """Refuse whoever did not register the instance that runs the task."""
+    rows = yield Statement("find_holder", {"seq": task.seq, "version": task.version})
+    if not any(row["owner"] == owner for row in rows):
+        raise NotYours
+
+
+def _ended(task_id: UUID, version: int, refused: set[str]) -> Operation[Ended]:
+    task = yield from get_task(task_id)
+    if refused or task is None:
+        raise ClaimLost(task_id, version, None if task is None else task.state)
+    return Ended(task)

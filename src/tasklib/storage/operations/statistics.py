@@ -1,0 +1,232 @@
+"""Numbers for charts and counts: added by workers, merged and thinned by whoever has the turn, read by front ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from tasklib.core.codec import dumps, loads
+from tasklib.core.histogram import Histogram, merged, percentile
+from tasklib.core.task import QueueStats, TaskState
+from tasklib.storage.operations import lists
+from tasklib.storage.operations.block_index import MOST_NAMES, STRETCH
+from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.rows import moment
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
+
+FOLD_ROWS: Final = 500_000
+"""Rows added to the totals in one transaction."""
+FOLD_EVERY: Final = timedelta(seconds=4)
+KEEP_EVERY: Final = timedelta(seconds=55)
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+RETENTION_SECONDS: Final = 30 * DAY
+"""How long numbers for charts are kept: by minute for a day, then by hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How often something ended in one way since it was last said, and how long it waited and ran."""
+
+    name: str
+    outcome: str
+    count: int
+    waits: Mapping[int, int]
+    runs: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How long half, nearly all and all but one in a hundred took at most, in seconds; None where nothing was."""
+
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> Durations:
+        """The percentiles of a histogram."""
+        return cls(*(percentile(histogram, part) for part in (0.5, 0.95, 0.99)))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What was done in a time, of one name or of all."""
+
+    at: int
+    name: str
+    outcomes: Mapping[str, int]
+    wait: Durations
+    run: Durations
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How many tasks waited and ran at the deepest moment of a time."""
+
+    at: int
+    due: int
+    delayed: int
+    retrying: int
+    running: int
+
+
+def add_metrics(done: Iterable[Done], now: datetime | None) -> Operation[None]:
+    """Add what was done since the last time, to the minute that it is now."""
+    batch = [
+        {"name": d.name, "outcome": d.outcome, "count": d.count, "waits": _keys(d.waits), "runs": _keys(d.runs)}
+        for d in done
+    ]
+    if batch:
+        yield Statement("add_metrics", {"batch": dumps(batch), "now": now})
+
+
+def read_work(
+    *, since: int, until: int, step: int, name: str | None = None, by_name: bool = False
+) -> Operation[list[Work]]:
+    """What was done between two moments (seconds since 1970), by step, and by name if that is asked for."""
+    rows = yield Statement(
+        "read_metrics", {"since": since, "until": until, "step": step, "name": name, "by_name": by_name}
+    )
+    groups: dict[tuple[int, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["at"], row["name"]), []).append(row)
+    return [_work(at, named, group) for (at, named), group in groups.items()]
+
+
+def read_depths(*, since: int, until: int, step: int, name: str | None = None) -> Operation[list[Depth]]:
+    """How deep the queue was between two moments, by step."""
+    rows = yield Statement("read_depths", {"since": since, "until": until, "step": step, "name": name})
+    return [Depth(**{key: row[key] for key in Depth.__slots__}) for row in rows]
+
+
+def count_tasks_by_state(now: datetime | None) -> Operation[QueueStats]:
+    """How many tasks stand where, exactly: few are read one by one, many are counted without reading the finished."""
+    if (yield from lists.is_small()):
+        return (yield from lists.count_by_state(now))
+    return _stats((yield Statement("count_quickly", {"now": now})))
+
+
+def keep_books(now: datetime | None, *, fold_every: timedelta = FOLD_EVERY) -> Operation[bool]:
+    """Do, once a minute for the whole fleet, what keeps numbers small; and every few seconds, count on.
+
+    Returns False if there was nothing to do, or somebody else is at it.
+    """
+    books = yield Statement("read_books", {"now": now})
+    if not books:
+        return False
+    book = books[0]
+    clock = moment(book["now"])
+    assert clock is not None
+    may_fold, may_keep = _is_due(book["folded_at"], clock, fold_every), _is_due(book["kept_at"], clock, KEEP_EVERY)
+    if not may_keep and not (may_fold and book["behind"]):
+        return False
+    yield BEGIN
+    if not (yield Statement("lock_books")):
+        return False
+    behind = yield from _fold(now)
+    if may_keep:
+        yield Statement("keep_books", {"now": now})
+        yield from _tidy(int(clock.timestamp()))
+        yield from _note_depth(now)
+    while behind > FOLD_ROWS:
+        yield COMMIT
+        yield BEGIN
+        if not (yield Statement("lock_books")):
+            return False
+        before, behind = behind, (yield from _fold(now))
+        if behind >= before:
+            break  # waits for a transaction to end
+    return True
+
+
+def read_time(now: datetime | None) -> Operation[int]:
+    """What time it is for the database, in seconds since 1970."""
+    return int((yield from read_clock(now)).timestamp())
+
+
+def _is_due(last: Any, clock: datetime, every: timedelta) -> bool:
+    before = moment(last)
+    # A time in the future is that of a clock that was set back.
+    return before is None or not timedelta(0) <= clock - before < every
+
+
+def _fold(now: datetime | None) -> Operation[int]:
+    asked = {"step": FOLD_ROWS, "stretch": STRETCH, "most_names": MOST_NAMES, "now": now}
+    return int((yield Statement("fold_totals", asked))[0]["behind"])
+
+
+def _tidy(clock: int) -> Operation[None]:
+    hours = (clock - DAY) // HOUR * HOUR
+    yield Statement("merge_metrics", {"minutes_before": clock // MINUTE * MINUTE, "hours_before": hours})
+    yield Statement("thin_depths", {"hours_before": hours})
+    yield Statement("forget_numbers", {"oldest": clock - RETENTION_SECONDS})
+    yield Statement("forget_stretches", {"stretch": STRETCH})
+
+
+def _note_depth(now: datetime | None) -> Operation[None]:
+    stats = yield from count_tasks_by_state(now)
+    batch = []
+    for name, counts in stats.by_name.items():
+        delayed, retrying = counts.get("delayed", 0), counts.get("retrying", 0)
+        due = counts.get("pending", 0) - delayed
+        running = counts.get("running", 0)
+        if due or delayed or retrying or running:
+            batch.append({"name": name, "due": due, "delayed": delayed, "retrying": retrying, "running": running})
+    # One row even if there is nothing: an empty queue is not the same as nobody having looked.
+    batch = batch or [{"name": "", "due": 0, "delayed": 0, "retrying": 0, "running": 0}]
+    yield Statement("add_depths", {"batch": dumps(batch), "now": now})
+
+
+def _work(at: int, name: str, rows: Sequence[Row]) -> Work:
+    waits = merged(_loaded(row["waits"]) for row in rows)
+    runs = merged(_loaded(row["runs"]) for row in rows)
+    outcomes = {str(row["outcome"]): int(row["count"]) for row in rows}
+    return Work(at, name, outcomes, Durations.of(waits), Durations.of(runs))
+
+
+def _loaded(text: str | None) -> Any:
+    return None if text is None else loads(text)
+
+
+def _keys(histogram: Mapping[int, int]) -> dict[str, int]:
+    return {str(bucket): count for bucket, count in histogram.items()}
+
+
+def _stats(rows: Sequence[Row]) -> QueueStats:
+    by_name: dict[str, dict[str, int]] = {}
+    kinds: dict[str, dict[str, dict[str, int]]] = {}
+    for row in rows:
+        kinds.setdefault(row["name"], {})[row["kind"]] = {key: int(row[key]) for key in _NUMBERS}
+    for name, of_name in kinds.items():
+        counts = _of_name(of_name)
+        if counts:
+            by_name[name] = counts
+    totals = {key: sum(counts.get(key, 0) for counts in by_name.values()) for key in _KEYS}
+    return QueueStats(**totals, by_name=by_name)
+
+
+_NUMBERS = ("count", "later", "waiting")
+_KEYS = (*(str(state) for state in TaskState), "delayed", "retrying")
+
+
+def _of_name(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """The counts of one name from what the indexes and the totals say."""
+
+    def get(kind: str, number: str = "count") -> int:
+        return kinds[kind][number] if kind in kinds else 0
+
+    retrying = get("failed", "waiting")
+    counts = {
+        "pending": get("waiting") - retrying,
+        "delayed": get("waiting", "later") - get("failed", "later"),
+        "running": get("running"),
+        "failed": get("failed"),
+        "retrying": retrying,
+        "cancelled": get("cancelled"),
+        "buried": get("buried"),
+    }
+    elsewhere = sum(counts[state] for state in ("pending", "running", "failed", "cancelled", "buried"))
+    counts["completed"] = get("total") - elsewhere
+    return {key: count for key, count in counts.items() if count}

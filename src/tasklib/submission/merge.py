@@ -1,0 +1,88 @@
+"""Concurrent submissions of single tasks, stored together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from weakref import WeakKeyDictionary
+
+from tasklib.core.task import NewTask, TaskId
+from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable
+from tasklib.submission.stream import CHUNK
+
+
+class Merger:
+    """Concurrent submissions of one event loop travel in one statement while another is on its way.
+
+    A lone submission is sent at once; those that arrive meanwhile share the next statement.  Each caller hears of its
+    own task only after the commit that holds it.
+    """
+
+    def __init__(self, send: Callable[[Sequence[NewTask]], Awaitable[Sequence[TaskId]]]) -> None:
+        self._send = send
+        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
+
+    async def submit(self, new: NewTask) -> TaskId:
+        """Store one task, perhaps together with others."""
+        loop = asyncio.get_running_loop()
+        lane = self._lanes.get(loop)
+        if lane is None:
+            lane = self._lanes[loop] = _Lane(self._send)
+        return await lane.submit(new)
+
+
+class _Lane:
+    """The submissions of one event loop."""
+
+    def __init__(self, send: Callable[[Sequence[NewTask]], Awaitable[Sequence[TaskId]]]) -> None:
+        self._send = send
+        self._waiting: list[tuple[NewTask, asyncio.Future[TaskId]]] = []
+        self._sending = False
+        self._drainer: asyncio.Task[None] | None = None
+
+    async def submit(self, new: NewTask) -> TaskId:
+        # A unique key may raise its own conflict, which is nobody else's.
+        if new.unique_key is not None:
+            return (await self._send([new]))[0]
+        if self._sending:
+            answer: asyncio.Future[TaskId] = asyncio.get_running_loop().create_future()
+            self._waiting.append((new, answer))
+            return await answer
+        self._sending = True
+        try:
+            return (await self._send([new]))[0]
+        finally:
+            self._sending = bool(self._waiting)
+            if self._waiting:
+                self._drainer = asyncio.ensure_future(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:CHUNK], self._waiting[CHUNK:]
+                await self._send_batch([entry for entry in batch if not entry[1].done()])
+        finally:
+            self._sending = False
+
+    async def _send_batch(self, batch: Sequence[tuple[NewTask, asyncio.Future[TaskId]]]) -> None:
+        if not batch:
+            return
+        try:
+            ids = await self._send([new for new, _ in batch])
+        except Exception as error:  # noqa: BLE001  each caller gets it
+            if len(batch) > 1 and not isinstance(error, DatabaseUnavailable | DatabaseBusy | DatabaseFull):
+                # One row that is refused must not take the others with it.
+                for entry in batch:
+                    await self._send_batch([entry])
+                return
+            for _, answer in batch:
+                if not answer.done():
+                    answer.set_exception(error)
+        except BaseException:
+            for _, answer in batch:
+                answer.cancel()
+            raise
+        else:
+            for (_, answer), task_id in zip(batch, ids, strict=True):
+                if not answer.done():
+                    answer.set_result(task_id)

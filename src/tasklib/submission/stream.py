@@ -1,0 +1,193 @@
+"""Many rows in few statements: read as they come, checked in groups, stored chunk by chunk."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from tasklib.core.task import NewTask, TaskBatch, TaskId, TaskIds, first_of_many
+from tasklib.definition import Definition, Misfit
+from tasklib.errors import InvalidArguments
+from tasklib.submission.submit_options import SubmitOptions
+
+if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
+
+CHUNK = 2000
+"""Rows of a bulk submission sent in one statement."""
+CHUNK_CHARACTERS = 8 << 20
+"""Fewer rows are sent where their JSON is longer than this: neither side has to hold more of it at once."""
+GROUP = 200
+"""Rows made ready before others have the event loop."""
+
+Chunk: TypeAlias = TaskBatch | Sequence[NewTask]
+"""What is stored in one statement."""
+Stored: TypeAlias = TaskIds | list[TaskId]
+"""The ids of what was."""
+
+
+def packer(queue: TaskQueue, definition: Definition, options: SubmitOptions) -> Packer:
+    """What makes chunks of the rows of one call; with an id or a unique key each row may be stored already."""
+    kind = _Batches if options.id is None and options.unique_key is None else _Singles
+    return kind(queue, definition, options)
+
+
+class Packer(ABC):
+    """Checks rows, given group by group, and makes chunks of them."""
+
+    def __init__(self, queue: TaskQueue, definition: Definition, options: SubmitOptions) -> None:
+        self._queue = queue
+        self._definition = definition
+        self._options = options
+        self._limit = queue.config.max_payload_bytes
+        self._seen = 0
+        self._count = 0
+
+    @property
+    @abstractmethod
+    def is_full(self) -> bool:
+        """Whether what was added is enough for a statement."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, rows: Sequence[Any]) -> None:
+        """Make rows ready; the first that does not fit is a Misfit, counted from the first row of all."""
+        try:
+            self._add(rows)
+        except Misfit as misfit:
+            raise Misfit(self._seen + misfit.index, misfit.error) from misfit.error
+        self._count += len(rows)
+        self._seen += len(rows)
+
+    @abstractmethod
+    def take(self) -> Chunk:
+        """What was added since the last time, to be stored at once."""
+
+    @abstractmethod
+    def _add(self, rows: Sequence[Any]) -> None: ...
+
+
+class _Batches(Packer):
+    """Rows that differ in their arguments only: what they have in common is made and sent once."""
+
+    def __init__(self, queue: TaskQueue, definition: Definition, options: SubmitOptions) -> None:
+        super().__init__(queue, definition, options)
+        self._arrays = list[str]()
+        self._length = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= CHUNK or self._length >= CHUNK_CHARACTERS
+
+    def take(self) -> TaskBatch:
+        like = self._queue.new_task(self._definition, None, self._options)
+        inputs = f"[{','.join(array[1:-1] for array in self._arrays)}]"
+        batch = TaskBatch(replace(like, id=first_of_many(like.id)), inputs, self._count)
+        self._arrays, self._length, self._count = [], 0, 0
+        return batch
+
+    def _add(self, rows: Sequence[Any]) -> None:
+        array = self._definition.bind_all(rows, limit=self._limit)
+        self._arrays.append(array)
+        self._length += len(array)
+
+
+class _Singles(Packer):
+    """Rows of which each is answered by itself."""
+
+    def __init__(self, queue: TaskQueue, definition: Definition, options: SubmitOptions) -> None:
+        super().__init__(queue, definition, options)
+        self._new = list[NewTask]()
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= CHUNK
+
+    def take(self) -> list[NewTask]:
+        new, self._new, self._count = self._new, [], 0
+        return new
+
+    def _add(self, rows: Sequence[Any]) -> None:
+        for index, row in enumerate(rows):
+            stored = self._definition.bind_row(index, row, limit=self._limit)
+            self._new.append(self._queue.new_task(self._definition, stored, self._options))
+
+
+class Stream:
+    """Stores chunk after chunk, one on its way while the next is made ready; each is committed by itself."""
+
+    def __init__(self, queue: TaskQueue, connection: Any, ids: TaskIds) -> None:
+        self._queue = queue
+        self._connection = connection
+        # Whoever gives a connection may use it for the rows' source: it has one thing to do at a time.
+        self._overlaps = not queue.is_joined(connection)
+        self._ids = ids
+        self._on_its_way: asyncio.Future[Stored] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Leave nothing on its way: after an error it is stored first; only who is cancelled does not wait for that."""
+        sending = self._on_its_way
+        if sending is None:
+            return
+        try:
+            if kind is not None and issubclass(kind, Exception):
+                await asyncio.wait([sending])
+        finally:
+            sending.cancel()
+            await asyncio.wait([sending])
+            if not sending.cancelled():
+                sending.exception()  # seen, and not told: what ended the stream came first
+
+    async def send(self, chunk: Chunk) -> None:
+        """Begin to store this chunk, when the one before is stored."""
+        await self.settle()
+        self._on_its_way = asyncio.ensure_future(self._queue.asubmit_new(chunk, self._connection))
+        if not self._overlaps:
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Wait for what is on its way, and keep its ids."""
+        if self._on_its_way is not None:
+            stored = await self._on_its_way
+            self._on_its_way = None
+            self._ids.extend(stored)
+
+
+def refusal(misfit: Misfit, kept: int) -> InvalidArguments:
+    """The error of one row among many: which it is, and how many before it are stored."""
+    error = misfit.error
+    problems = [f"row {misfit.index + 1:,}: {problem}" for problem in error.problems]
+    return type(error)(error.task, problems, kept=kept)
+
+
+def groups(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    """The rows, some at a time."""
+    iterator = iter(rows)
+    while group := list(itertools.islice(iterator, GROUP)):
+        yield group
+
+
+async def agroups(rows: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[list[Any]]:
+    """The rows, some at a time, and in between others have the event loop."""
+    if not isinstance(rows, AsyncIterable):
+        for group in groups(rows):
+            yield group
+            await asyncio.sleep(0)
+        return
+    group = list[Any]()
+    async for row in rows:
+        group.append(row)
+        if len(group) == GROUP:
+            yield group
+            group = []
+            await asyncio.sleep(0)
+    if group:
+        yield group

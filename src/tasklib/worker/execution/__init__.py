@@ -1,0 +1,1 @@
+"""Running attempts: where each runs, how it is stopped, and how it ended."""

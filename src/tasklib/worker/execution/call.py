@@ -1,0 +1,160 @@
+"""Calling a task's function in its context, and in a transaction that also completes the task if it asks for one."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import random
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tasklib.core.base_exceptions import carrying
+from tasklib.core.codec import encode_result
+from tasklib.core.context import TaskContext, activate
+from tasklib.core.middleware import Middleware, wrap, wrap_async
+from tasklib.core.own_tasks import own_task
+from tasklib.definition import Definition
+from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseUnavailable, Snooze
+from tasklib.storage.database import Database, Transaction
+from tasklib.storage.operations.attempts import Completion, complete_tasks
+from tasklib.storage.rows import ClaimedTask
+from tasklib.storage.statement import Operation
+
+COMMITTED: Final = object()
+"""The outcome of a transactional task that leaves nothing to record: its completion was committed together with its
+effects, or refused because the attempt was lost, and undone with them."""
+PUT_OFF_SECONDS = 1.0
+"""How long an attempt waits about that could not begin its transaction."""
+
+log = logging.getLogger("tasklib.worker")
+
+
+class Caller:
+    """Makes the calls of one worker, or of one of its child processes."""
+
+    def __init__(
+        self,
+        database: Callable[[], Database],
+        *,
+        hooks: Sequence[Middleware],
+        max_result_bytes: int,
+        now: Callable[[], datetime | None],
+    ) -> None:
+        self._database = database
+        self._hooks = hooks
+        self._max_result_bytes = max_result_bytes
+        self._now = now
+
+    def prepare(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Callable[[], Any]:
+        """The call to make: blocking, or giving something to await for a coroutine function.
+
+        The stored arguments are converted here, so that a misfit is this task's failure alone.
+        """
+        args, kwargs = definition.call_with(task.kwargs, context)
+        function = definition.function
+        if self._hooks:
+            function = (wrap_async if definition.is_async else wrap)(function, self._hooks, context)
+        call = functools.partial(function, *args, **kwargs)
+        if definition.options.transactional:
+            run = self._transactional_async if definition.is_async else self._transactional
+            return functools.partial(run, call, task, context)
+        return functools.partial(_plain_async if definition.is_async else _plain, call, context)
+
+    def _transactional(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
+        database = self._database()
+        with _Attempt(task) as attempt, database.transaction() as transaction:
+            attempt.begun = True
+            with _joined(context, database, transaction):
+                result = call()
+            transaction.run(lambda: self._complete(task, result, attempt.started, context))
+        return COMMITTED
+
+    async def _transactional_async(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
+        database = self._database()
+        attempt = _Attempt(task)
+
+        async def run() -> None:
+            async with database.atransaction() as transaction:
+                attempt.begun = True
+                with _joined(context, database, transaction):
+                    result = await call()
+                attempt.returned = True
+                await transaction.arun(lambda: self._complete(task, result, attempt.started, context))
+
+        with attempt:
+            # Once the function has returned, a request to end it comes too late: what becomes of COMMIT counts.
+            await _uncancelled(own_task(carrying(run()), owner=context), lambda: attempt.returned)
+        return COMMITTED
+
+    def _complete(self, task: ClaimedTask, result: Any, started: float, context: TaskContext) -> Operation[None]:
+        """The last statement of the transaction: fenced, so that effects of an attempt that was lost are undone."""
+        text = encode_result(result, limit=self._max_result_bytes)
+        done = Completion(task.id, task.version, text, started, time.monotonic(), context.reported)
+        if (yield from complete_tasks([done], self._now())):
+            raise ClaimLost(task.task("").id, task.version)
+
+
+class _Attempt:
+    """What a transactional attempt has come to, and what its end means if it was not the function's own."""
+
+    def __init__(self, task: ClaimedTask) -> None:
+        self._task = task
+        self.started = time.monotonic()
+        self.begun = self.returned = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        task = self._task
+        if isinstance(error, ClaimLost) and (str(error.task_id), error.version) == (task.id, task.version):
+            log.warning("late write refused: task %s was no longer ours", task.id, extra={"task_id": task.id})
+            return True
+        if isinstance(error, DatabaseBusy | DatabaseUnavailable) and not self.begun:
+            log.warning(
+                "task %s is put off, its transaction cannot begin: %s", task.id, error, extra={"task_id": task.id}
+            )
+            raise Snooze(delay=PUT_OFF_SECONDS * random.uniform(0.5, 1.5)) from error
+        return False
+
+
+@contextmanager
+def _joined(context: TaskContext, database: Database, transaction: Transaction) -> Generator[None]:
+    """Run the function inside the transaction; what it leaves behind has no part in it any more."""
+    context.join(database, transaction.connection)
+    try:
+        with activate(context):
+            yield
+    finally:
+        context.join(None, None)
+
+
+async def _uncancelled(work: asyncio.Future[None], too_late: Callable[[], bool]) -> None:
+    """Wait for the end of the work, and pass a cancellation on to it unless it is too late for one."""
+    while True:
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if work.cancelled():
+                return work.result()  # raises the work's own, which shows where it comes from
+            if work.done():
+                raise
+            if not too_late():
+                work.cancel()
+
+
+def _plain(call: Callable[[], Any], context: TaskContext) -> Any:
+    with activate(context):
+        return call()
+
+
+async def _plain_async(call: Callable[[], Any], context: TaskContext) -> Any:
+    with activate(context):
+        return await call()

@@ -1,0 +1,67 @@
+"""What a worker's log says of the end of each attempt: failures always, successes where DEBUG is asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from tasklib.core.lifecycle import Ending, Event
+from tasklib.storage.operations.attempts import Completion, summary
+from tasklib.storage.rows import ClaimedTask
+
+log = logging.getLogger("tasklib.worker")
+
+
+class EndLog:
+    """Writes one line for an attempt: `task send_email 0190… failed in 0.2 s (attempt 1), …`."""
+
+    def __init__(self, worker_id: str) -> None:
+        self._worker_id = worker_id
+
+    @property
+    def tells_success(self) -> bool:
+        """Whether anybody wants to read of what went well; most don't, and it would cost each task."""
+        return log.isEnabledFor(logging.DEBUG)
+
+    def succeeded(self, ends: Iterable[tuple[ClaimedTask, Completion]]) -> None:
+        """Attempts that have returned."""
+        if self.tells_success:
+            for task, done in ends:
+                self._write(logging.DEBUG, task, f"succeeded{_took(done.started, done.ended)}")
+
+    def committed(self, task: ClaimedTask) -> None:
+        """An attempt that has ended in a transaction of its own, or lost it."""
+        self._write(logging.DEBUG, task, "has ended with its transaction")
+
+    def ended(self, task: ClaimedTask, ending: Ending) -> None:
+        """An attempt that has ended in any other way."""
+        # The error was redacted when it was told, before anything was cut from it.
+        reason = summary(ending.error) if ending.error else ""
+        level = logging.INFO if ending.error is None else logging.WARNING
+        words = _WORDS[ending.event].format(took=_took(ending.started, ending.ended), delay=ending.delay or 0.0)
+        self._write(level, task, f"{words}: {reason}" if reason else words)
+
+    def _write(self, level: int, task: ClaimedTask, words: str) -> None:
+        log.log(
+            level,
+            "task %s %s, attempt %d: %s",
+            task.name,
+            task.id,
+            task.attempts,
+            words,
+            extra={"task_id": task.id, "task_name": task.name, "attempt": task.attempts, "worker_id": self._worker_id},
+        )
+
+
+_WORDS = {
+    Event.RETRY_LATER: "failed{took} and will be tried again in {delay:.3g} s",
+    Event.GIVE_UP: "failed{took}, for good",
+    Event.BURY: "ended its process, and is buried",
+    Event.SNOOZE: "asked to run again in {delay:.3g} s",
+    Event.RELEASE: "was given back, to run elsewhere",
+    Event.CANCEL: "was cancelled{took}",
+}
+
+
+def _took(started: float | None, ended: float | None) -> str:
+    return "" if started is None or ended is None else f" after {ended - started:.3f} s"

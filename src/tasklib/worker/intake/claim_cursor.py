@@ -1,0 +1,36 @@
+"""Whether a claim goes on from where the last one left off, or looks at everything that is due.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tasklib.storage.operations.attempts import Position
+
+RESUME_SECONDS = 0.1
+"""How long claims go on before one looks at everything again: no longer than a task that is in hand may wait there."""
+LOOK_SHARE = 0.1
+"""Of the time of claims so much is spent on looking at everything: while somebody's old snapshot keeps vacuum from its
+work, a look passes over all that was claimed since, and takes longer and longer."""
+MAX_RESUME_SECONDS = 10.0
+
+
+class ClaimCursor:
+    """Where the last claim left off, and for how long that is good enough."""
+
+    def __init__(self) -> None:
+        self._last: Sequence[Position] = ()
+        self._until = 0.0
+
+    def after(self, names: Collection[str], now: float) -> Sequence[Position]:
+        """Where to go on, for a moment: something more urgent may have come in before it since."""
+        return self._last if now < self._until and all(place.name in names for place in self._last) else ()
+
+    def went_on(self, last: Sequence[Position]) -> None:
+        """A claim went on from there, and left off here."""
+        self._last = last
+
+    def looked(self, last: Sequence[Position], *, began: float, ended: float) -> None:
+        """A claim looked at everything, and left off here."""
+        self._last = last
+        seconds = max(RESUME_SECONDS, (ended - began) * (1 / LOOK_SHARE - 1))
+        self._until = ended + min(MAX_RESUME_SECONDS, seconds)

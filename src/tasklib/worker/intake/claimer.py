@@ -1,0 +1,285 @@
+"""Claiming: as much as fits in hand, at once when something new is due, and not at all when nothing is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from itertools import chain
+from uuid import UUID
+
+from tasklib.core.lifecycle import Ending
+from tasklib.core.limits import LocalLimits
+from tasklib.errors import TaskLibError
+from tasklib.storage.database import Database
+from tasklib.storage.operations import attempts, workers
+from tasklib.storage.operations.attempts import Claimed, Retries
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.intake.claim_cursor import ClaimCursor
+from tasklib.worker.intake.claim_size import ClaimSize
+from tasklib.worker.intake.held_tasks import HeldTasks
+from tasklib.worker.intake.wakeups import Wakeups
+from tasklib.worker.upkeep.finisher import Finisher
+
+CONTENDED_SECONDS = 0.002
+MAX_BACKOFF_SECONDS = 1.0
+IDLE_FOR_SECONDS = 30.0
+"""How long one declaration of idleness holds; it is renewed before that."""
+GOODBYE_SECONDS = 1.0
+"""How long to try to say that this instance is on call no more; unsaid, a call to it costs somebody's poll interval."""
+FLEET_LOOKS = 50
+"""How often in a second all workers that are idle and not on call look for work, together."""
+
+log = logging.getLogger("tasklib.worker")
+
+
+class Claimer:
+    """The loop that fills the hand until it is told to stop."""
+
+    def __init__(
+        self,
+        database: Database,
+        hand: HeldTasks,
+        finisher: Finisher,
+        size: ClaimSize,
+        *,
+        instance: UUID,
+        worker_id: str,
+        names: Callable[[], list[str]],
+        caps: Callable[[], Mapping[str, int]],
+        limits: LocalLimits,
+        lease_seconds: float,
+        poll_seconds: float,
+        may_claim: Callable[[], bool],
+        notices: Wakeups,
+        fleet: Callable[[], int],
+        retries: Callable[[], Retries],
+        now: Callable[[], datetime | None],
+    ) -> None:
+        self._database = database
+        self._hand = hand
+        self._finisher = finisher
+        self._size = size
+        self._instance = instance
+        self._worker_id = worker_id
+        self._names = names
+        self._caps = caps
+        self._limits = limits
+        self._lease = lease_seconds
+        self._poll = poll_seconds
+        self._may_claim = may_claim
+        self._notices = notices
+        self._fleet = fleet
+        self._retries = retries
+        self._now = now
+        self._woken = asyncio.Event()
+        self._stopping = False
+        self._on_call_until = 0.0
+        self._called = False
+        """Whether this instance was called, of all that wait: what it cannot take, nobody else has heard of."""
+        self._sated = False
+        """Whether everything is in hand that is due, and whatever becomes due will be announced."""
+        self._plain = database.dialect == "postgres"
+        """Whether the smaller statement may do; SQLite makes every statement ready in no time."""
+        self._keyed = True
+        """Whether the next claim looks at concurrency keys: the last one said that some may have a task to start."""
+        self._resumption = ClaimCursor()
+        self._astray = False
+        """Whether a claim may have taken tasks without our knowing."""
+        self._generation = 0
+        """In which this instance claims: what it sent in an earlier one, and gave up on, takes nothing any more."""
+        self.unregistered = False
+        """Set when a claim was refused because this instance was declared dead."""
+
+    def wake(self) -> None:
+        """Look for work now; from within the event loop."""
+        self._woken.set()
+
+    def make_room(self) -> None:
+        """More fits in hand; of no interest while there is nothing to put there."""
+        if not self._sated:
+            self._woken.set()
+
+    def hear(self, notice: str) -> None:
+        """Look for work, unless it is somebody else who was called."""
+        called, _, instance = notice.partition(":")
+        if called == "new" and instance:
+            if instance != str(self._instance):
+                return
+            self._called = True
+        self.wake()
+
+    def stop(self) -> None:
+        """End the loop soon."""
+        self._stopping = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Claim until stopped, or until this instance turns out to be declared dead."""
+        failures = 0
+        while not self._stopping and not self.unregistered:
+            self._hand.start_waiting()
+            wanted = self._wanted()
+            try:
+                # Before the next claim, which replaces what the database knows this instance to hold.
+                if self._astray:
+                    await self.release_strays()
+                if wanted == 0:
+                    await self._declare_busy()
+                    await self._sleep(self._poll)
+                    continue
+                self._woken.clear()
+                claimed = await self._take(wanted)
+                if failures:
+                    log.info("the database is back")
+                    failures = 0
+                await self._look_again(claimed)
+            except TaskLibError as error:
+                failures += 1
+                self._astray = True
+                if failures == 1:
+                    log.warning("cannot claim tasks, trying until the database is back: %s", error)
+                await self._sleep(min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 8)) * random.uniform(0.5, 1))
+        with suppress(TaskLibError, TimeoutError):
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self._declare_busy()
+
+    async def _take(self, wanted: int) -> Claimed:
+        """Claim once and let the tasks begin; what this instance was called for and cannot take, others hear of."""
+        called, self._called = self._called, False
+        claimed = await self.claim(wanted)
+        self._hand.buffer.extend(claimed.tasks)
+        self._beware(claimed)
+        full = len(claimed.tasks) == wanted
+        if claimed.tasks and (not full or self._on_call_until):
+            # They begin before the next statement is made ready, which takes longer than to start them.  A worker that
+            # is filled again and again has others to run meanwhile, and sends its next claim at once.
+            self._hand.start_waiting()
+            await asyncio.sleep(0)
+        if claimed.tasks:
+            await self._notices.listen()
+        if full:
+            self._called |= called
+            await self._declare_busy()
+        elif called and any(cap <= 0 for cap in self._caps().values()):
+            await self._database.arun(workers.wake_workers)
+        return claimed
+
+    async def claim(self, limit: int) -> Claimed:
+        """Claim up to `limit` tasks now."""
+        held = [(task.seq, task.version) for task in self._claims()]
+        names, caps, plain, keyed = self._names(), self._caps(), self._plain, self._keyed
+        began = time.monotonic()
+        after = self._resumption.after(names, began)
+        claimed = await self._database.arun(
+            lambda: attempts.claim_tasks(
+                instance=self._instance,
+                generation=self._generation,
+                worker_id=self._worker_id,
+                names=names,
+                limit=limit,
+                caps=caps,
+                plain=plain,
+                after=after,
+                keyed=keyed,
+                retries=self._retries(),
+                lease_seconds=self._lease,
+                held=held,
+                now=self._now(),
+            ),
+            # A claim whose answer was lost may have claimed: it is not sent again, its tasks are found and given back.
+            repeatable=False,
+        )
+        self._size.limited = claimed.limited
+        self._plain = claimed.plain and self._database.dialect == "postgres"
+        self._keyed = claimed.hinted
+        if after:
+            self._resumption.went_on(claimed.last)
+        else:
+            self._resumption.looked(claimed.last, began=began, ended=time.monotonic())
+        for task in claimed.tasks:
+            self._limits.started(task.name)
+        return claimed
+
+    def _claims(self) -> Iterator[ClaimedTask]:
+        """Everything this instance has to answer for: were it gone, others would have to run it again."""
+        return chain(self._hand.held(), self._finisher.unrecorded())
+
+    def _wanted(self) -> int:
+        if self._stopping or not self._may_claim():
+            return 0
+        return self._size.next_claim(len(self._hand.running), len(self._hand.buffer))
+
+    def _beware(self, claimed: Claimed) -> None:
+        """While tasks are about that lost their worker, only what can start now is held: were this worker lost as well,
+        whatever else it held would be under suspicion too."""
+        self._size.wary = any(task.lost_count for task in claimed.tasks)
+        if self._size.wary:
+            self._hand.start_waiting()
+            self._hand.give_back(self._finisher.add, keep=self._size.next_claim(len(self._hand.running), 0))
+
+    async def _look_again(self, claimed: Claimed) -> None:
+        """Wait for as long as there is nothing to claim."""
+        self.unregistered = not claimed.registered
+        if claimed.tasks and not (claimed.exhausted and self._on_call_until):
+            return
+        if claimed.contended:
+            await asyncio.sleep(random.uniform(0, CONTENDED_SECONDS))
+        elif not self._woken.is_set():
+            await self._wait_for_work(claimed)
+
+    async def _wait_for_work(self, claimed: Claimed) -> None:
+        """Sleep until something is due.  Who comes on call looks once more before that, so that a task inserted in
+        between is either seen or announced; who does not leaves it to those on call, and looks now and then."""
+        if time.monotonic() > self._on_call_until - self._poll and await self._come_on_call():
+            return
+        waits = [self._limits.next_in]
+        if self._on_call_until:
+            waits += [self._poll, claimed.next_due_in]
+        else:
+            waits += [max(self._poll, self._fleet() / FLEET_LOOKS * random.uniform(0.8, 1.2))]
+        self._sated = claimed.exhausted and bool(self._on_call_until) and not self._caps()
+        await self._sleep(max(0.0, min(wait for wait in waits if wait is not None)))
+        self._sated = False
+
+    async def _come_on_call(self) -> bool:
+        """Whether this instance hears of new tasks from now on; if it runs nothing either, it needs to hear nothing."""
+        names = self._names()
+        if await self._database.arun(lambda: workers.declare_idle(self._instance, names, IDLE_FOR_SECONDS)):
+            self._on_call_until = time.monotonic() + IDLE_FOR_SECONDS
+            await self._notices.listen()
+            return True
+        self._on_call_until = 0.0
+        if not self._hand.running:
+            self._notices.ignore()
+        return False
+
+    async def _declare_busy(self) -> None:
+        """Spare producers the price of waking a worker that has enough to do; what it was called for another hears."""
+        if self._on_call_until or self._called:
+            self._on_call_until, self._called = 0.0, False
+            names = self._names()
+            await self._database.arun(lambda: workers.declare_busy(self._instance, names))
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep until woken, at most this long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+        self._woken.clear()
+
+    async def release_strays(self) -> None:
+        """Give back tasks that a claim took although its answer never arrived, also if it still is on its way."""
+        known = {(task.id, task.version) for task in self._claims()}
+        strays = await self._database.arun(lambda: workers.find_strays(self._instance, known))
+        self._generation = strays.generation
+        for task_id, version in strays.tasks:
+            self._finisher.add(None, Ending.release(task_id, version))
+        await self._finisher.flush()
+        self._astray = False

@@ -1,0 +1,1 @@
+"""Child processes for tasks: started, fed, limited and ended."""

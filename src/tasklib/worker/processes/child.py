@@ -1,0 +1,307 @@
+"""One child process as its worker sees it: it is given tasks, and says how they end; it can be ended at any time.
+
+It runs one task at a time.  While tasks take next to no time, some more are sent ahead, so that neither process has to
+be woken for each.  When one takes longer than was thought, those behind it are called back and run elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tasklib.core.context import TaskContext
+from tasklib.core.lifecycle import Ending, Event
+from tasklib.errors import ProcessDied, ProcessNotReady
+from tasklib.storage.operations.attempts import Completion, summary
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.execution.call import COMMITTED
+from tasklib.worker.processes.framing import Pipe
+from tasklib.worker.processes.import_path import Address
+from tasklib.worker.processes.log_forwarding import show
+from tasklib.worker.processes.orphan_killer import OrphanKiller
+from tasklib.worker.processes.os_process import Death, OsProcess
+
+TERM_SECONDS = 1.0
+"""How long a child may take to end after SIGTERM, before it is killed."""
+LOAD_SECONDS = 60.0
+"""How long a child may take to import a task."""
+STOP_SECONDS = 5.0
+"""How long the shutdown hooks of an idle child may take."""
+LOADS = 3
+"""How many children may die of whatever before they have loaded a task, until that is the task's failure."""
+RECALL_SECONDS = 0.05
+"""How long one task may keep those that were sent behind it waiting."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """A task to run in a child."""
+
+    task: ClaimedTask
+    context: TaskContext
+    turn: Callable[[], None]
+    """Called when nothing is before it any more: from here on, also while it is loaded, it may do harm."""
+    begun: Callable[[], None]
+    """Called when its function is called, which may take a while: modules are imported first."""
+    over: Callable[[Any], None]
+    """Called once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
+    address: Address | None = None
+    memory_limit_mb: int | None = None
+    child: Child | None = None
+    """Where it is."""
+    withdraw: Callable[[Job], None] | None = None
+    """Ends it while it is nowhere yet."""
+    loads: int = 0
+    """How many children have begun to load it."""
+    is_loaded: bool = False
+    is_ending: bool = False
+
+    def end(self) -> None:
+        """End it, soon and surely."""
+        self.is_ending = True
+        if self.child is not None:
+            self.child.end(self)
+        elif self.withdraw is not None:
+            self.withdraw(self)
+
+
+class Child:
+    """A child process; `gone` is done when nothing of it is left in the process table."""
+
+    def __init__(
+        self,
+        introduction: Mapping[str, Any],
+        sweeper: OrphanKiller,
+        *,
+        freed: Callable[[Child], None],
+        returned: Callable[[Job], None],
+        ended: Callable[[Child], None],
+    ) -> None:
+        self.memory_limit_mb: int | None = introduction["memory_limit_mb"]
+        self.jobs: deque[Job] = deque()
+        """The task it runs, and those it was given ahead."""
+        self.tasks = 0
+        """How many tasks it has been given."""
+        self.leaving = False
+        """Whether it will be given no more."""
+        self.recalled = False
+        """Whether it was asked to return what it has not begun."""
+        self._known: set[str] = set()
+        self._asked = False
+        self._verdict: ProcessNotReady | None = None
+        self._freed = freed
+        self._returned = returned
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._recall_timer: asyncio.TimerHandle | None = None
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        work, theirs = socket.socketpair()
+        self._lifeline, their_lifeline = socket.socketpair()
+        self._lifeline.setblocking(False)
+        try:
+            ends = (theirs.fileno(), their_lifeline.fileno())
+            self._process = OsProcess("tasklib.worker.processes.child_main", ends, sweeper, self._died)
+        except OSError:  # no process can be had now
+            work.close()
+            self._lifeline.close()
+            raise
+        finally:
+            theirs.close()
+            their_lifeline.close()
+        self._pipe = Pipe(work, received=self._received, ended=self._cut)
+        self._pipe.send({**introduction, "python_path": os.environ.get("PYTHONPATH")})
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also that of its process group."""
+        return self._process.pid
+
+    def knows(self, name: str) -> bool:
+        """Whether it has loaded the task of this name."""
+        return name in self._known
+
+    def run(self, job: Job) -> None:
+        """Give it a task; ahead of its turn only one that it knows."""
+        job.child = self
+        self.tasks += 1
+        self.jobs.append(job)
+        if len(self.jobs) == 1:
+            self._begin(job)
+        elif self._recall_timer is None:
+            self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._look_back, self.jobs[0])
+        address = job.address
+        if address is not None and job.task.name in self._known:
+            address = address._replace(declaration=None)  # It may be long.
+        self._pipe.send([job.task.fields, job.task.claim, address])
+
+    def end(self, job: Job) -> None:
+        """End a task: one that runs with the process and all it has started, one that waits when it is back."""
+        if self.jobs and self.jobs[0] is job:
+            self.end_running()
+        else:
+            self._recall()
+
+    def end_running(self) -> None:
+        """End the process and all it has started: asked first, then killed."""
+        if not self._asked:
+            self._asked = self.leaving = True
+            self._say(b"e")
+            self._process.terminate()
+            self._after(TERM_SECONDS, self._process.kill)
+
+    def leave(self) -> None:
+        """Let it run the shutdown hooks and end, as soon as it has no task."""
+        self.leaving = True
+        if not self.jobs and not self._asked:
+            self._pipe.finish()
+            self._after(STOP_SECONDS, self._process.kill)
+
+    def _begin(self, job: Job) -> None:
+        """It is this job's turn."""
+        job.turn()
+        if job.is_ending:
+            self.end_running()
+        elif job.task.name in self._known:
+            job.is_loaded = True
+            job.begun()
+        else:
+            job.loads += 1
+            self._after(LOAD_SECONDS, self._overdue)
+
+    def _received(self, message: list[Any]) -> None:
+        if message[0] == "log":
+            show(message[1])
+            return
+        if not self.jobs:
+            return
+        job = self.jobs[0]
+        task = job.task
+        match message:
+            case ["done", text, started, ended]:
+                self._finish(Completion(task.id, task.version, text, started, ended, job.context.reported))
+            case ["ended", event, *rest]:
+                self._finish(Ending(task.id, task.version, Event(event), *rest))
+            case ["committed"]:
+                self._finish(COMMITTED)
+            case ["begun"]:
+                self._loaded(job)
+            case ["progress", task.id, fraction, text]:
+                job.context.progress(fraction, text)
+            case ["line", task.id, level, text]:
+                job.context.keep_line(level, text)
+            case ["returned", count]:
+                self._take_back(count)
+            case ["leaving"]:
+                self.leaving = True
+            case ["unloadable", text, never]:
+                self.leaving = True
+                self._finish(ProcessNotReady(f"could not load the task: {summary(text)}\n{text}", never=never))
+            case _:
+                pass  # a word about a task that has ended
+
+    def _loaded(self, job: Job) -> None:
+        self._known.add(job.task.name)
+        job.is_loaded = True
+        if not self._asked:
+            self._after(None)
+            job.begun()
+
+    def _finish(self, result: Any) -> None:
+        """The task has ended: the next one's turn has come, or the process is free, or ends."""
+        job = self.jobs.popleft()
+        job.child = None
+        if self.jobs:
+            self._begin(self.jobs[0])
+        elif self.leaving:
+            self.leave()
+        else:
+            self.recalled = False
+            self._freed(self)
+        job.over(result)
+
+    def _look_back(self, head: Job) -> None:
+        """Those that wait for the task that ran a moment ago have waited long enough."""
+        self._recall_timer = None
+        if len(self.jobs) < 2:
+            return
+        if self.jobs[0] is head:
+            self._recall()
+        else:
+            self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._look_back, self.jobs[0])
+
+    def _recall(self) -> None:
+        if not self.recalled:
+            self.recalled = True
+            self._say(b"r")
+
+    def _take_back(self, count: int) -> None:
+        """The last so many tasks were not begun, and will not be."""
+        back = [self.jobs.pop() for _ in range(count)]
+        for job in reversed(back):
+            job.child = None
+            if job.is_ending:
+                job.over(None)
+            else:
+                self._returned(job)
+
+    def _overdue(self) -> None:
+        self._verdict = ProcessNotReady(f"did not load the task within {LOAD_SECONDS:g} s")
+        self.end_running()
+
+    def _cut(self) -> None:
+        """It has closed its end of the pipe: it is ending, or of no use any more."""
+        self._process.look()
+        if not self.leaving:
+            self.leaving = True
+            self._after(TERM_SECONDS, self._process.kill)
+
+    def _died(self, death: Death) -> None:
+        """The first of its tasks has died with it; the others have not begun, unless we have ended it."""
+        self._pipe.drain()
+        self._pipe.close()
+        self._lifeline.close()
+        self._after(None)
+        if self._recall_timer is not None:
+            self._recall_timer.cancel()
+        jobs, self.jobs = list(self.jobs), deque()
+        self.leaving = True
+        self._ended(self)
+        for position, job in enumerate(jobs):
+            job.child = None
+            if job.is_ending:
+                job.over(None)
+            elif self._verdict is not None:
+                job.over(self._verdict)
+            elif self._asked:
+                # The one that was to end may have ended by itself, and the next one may have been hit instead.
+                job.over(Ending.release(job.task.id, job.task.version))
+            elif position == 0 and (job.is_loaded or job.loads >= LOADS):
+                job.over(self._cause(job, death))
+            else:
+                self._returned(job)
+        self.gone.set_result(None)
+
+    def _cause(self, job: Job, death: Death) -> ProcessDied | ProcessNotReady:
+        how = death.how
+        if death.reached(self.memory_limit_mb):
+            how = f"{how}: memory limit of {self.memory_limit_mb} MiB reached"
+        if not job.is_loaded:
+            return ProcessNotReady(f"{how} before it had loaded the task")
+        return ProcessDied(how, pid=self.pid, code=death.code)
+
+    def _say(self, word: bytes) -> None:
+        with suppress(OSError):
+            self._lifeline.send(word)
+
+    def _after(self, seconds: float | None, act: Callable[[], None] = lambda: None) -> None:
+        """Do something later, instead of what was to be done later until now."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self._loop.call_later(seconds, act)

@@ -1,0 +1,291 @@
+"""The main of a child process: it runs the tasks it is given, one at a time, and says how each ended.
+
+Started by `child.py` as `python -m tasklib.worker.processes.child_main`.  It ends when the worker hangs up, when the
+worker asks, and, whatever its code is doing, when the worker is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tasklib.core.base_exceptions import uncarried
+from tasklib.core.codec import encode_result
+from tasklib.core.config import Config
+from tasklib.core.context import TaskContext, WorkerState
+from tasklib.core.lifecycle import Ending
+from tasklib.core.middleware import tell_error
+from tasklib.core.redaction import Redactor
+from tasklib.definition import Definition, secrets_of
+from tasklib.errors import ConfigurationError, TaskDefinitionError
+from tasklib.storage import connect
+from tasklib.storage.operations.attempts import ERROR_CHARACTERS, bounded
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.execution.call import COMMITTED, Caller
+from tasklib.worker.execution.outcome import describe, ending_for
+from tasklib.worker.hooks import call_hooks
+from tasklib.worker.processes.exit import ENDED, die, die_with, leave
+from tasklib.worker.processes.framing import Channel
+from tasklib.worker.processes.import_path import Address, Loader
+from tasklib.worker.processes.limits import MemoryLimit
+from tasklib.worker.processes.log_forwarding import forward_logs
+
+if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
+    from tasklib.storage.database import Database
+
+REPORT_SECONDS = 0.1
+"""How often progress is passed on, at most."""
+CHECK_SECONDS = 1.0
+ASKED_SECONDS = 0.5
+"""How long a SIGTERM waits for the word of the worker that it is meant."""
+
+
+def main() -> None:
+    """Serve the worker at the other end of the two sockets given."""
+    work, control, worker = map(int, sys.argv[1:4])
+    die_with(worker)
+    channel = Channel(socket.socket(fileno=work))
+    lifeline = socket.socket(fileno=control)
+    os.set_inheritable(work, False)
+    os.set_inheritable(control, False)
+    for each in (channel, lifeline):
+        os.register_at_fork(after_in_child=each.close)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    introduction = channel.receive()
+    if introduction is None:
+        return
+    host = Host(channel, introduction)
+    threading.Thread(target=host.watch, args=(lifeline, worker), name="tasklib-lifeline", daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, host.on_sigterm)
+    host.serve()
+
+
+class Host:
+    """Runs tasks in this process."""
+
+    def __init__(self, channel: Channel, introduction: Mapping[str, Any]) -> None:
+        _restore_environment(introduction)
+        forward_logs(channel.send, introduction["log_levels"])
+        self._channel = channel
+        self._pid = os.getpid()
+        self._config = Config(**introduction["config"])
+        self._is_default: bool = introduction["is_default"]
+        self._worker_id: str = introduction["worker_id"]
+        self._memory = MemoryLimit(introduction["memory_limit_mb"])
+        self._loader = Loader(introduction["main"], introduction["modules"], introduction["queue"])
+        self._definitions: dict[str, Definition] = {}
+        self._queue: TaskQueue | None = None
+        self._database: Database | None = None
+        self._caller = self._make_caller()
+        self._state = WorkerState.hiding(Redactor(self._config.redact_keys))
+        self._runner: asyncio.Runner | None = None
+        self._context: TaskContext | None = None
+        self._coroutine: asyncio.Task[Any] | None = None
+        self._asked = threading.Event()
+        self._report: tuple[str, float, str | None] | None = None
+        self._reported = 0.0
+        self._passing_on = threading.Lock()
+        """Held while a report is sent: the thread that watches must not send one behind the answer."""
+
+    def serve(self) -> None:
+        """Run what is given until the worker hangs up; then run the shutdown hooks and return."""
+        while (message := self._channel.receive()) is not None:
+            answer = self._attempt(ClaimedTask(message[0], message[1]), Address(*message[2]))
+            if os.getpid() != self._pid:
+                os._exit(0)  # the function has forked, and returned in the copy too
+            self._pass_on()  # Before the answer: the last report is recorded together with the end.
+            if answer is not None:
+                self._channel.send(answer)
+            if self._asked.is_set():
+                leave()
+        self._close()
+
+    def watch(self, lifeline: socket.socket, worker: int) -> None:
+        """In a thread, while user code runs: notice that the work shall end, or that the worker is gone."""
+        while True:
+            lifeline.settimeout(REPORT_SECONDS if self._reported else CHECK_SECONDS)
+            try:
+                word = lifeline.recv(1)
+            except TimeoutError:
+                self._pass_on()
+                if os.getppid() != worker:
+                    die()
+                continue
+            except OSError:
+                word = b""
+            if not word:
+                die()
+            if word == b"r":
+                self._channel.send(["returned", self._channel.drop_waiting()])
+                continue
+            if self._context is not None:
+                self._context.ask_to_end()
+            self._asked.set()
+
+    def on_sigterm(self, *_: object) -> None:
+        """End the work, if it is the worker that wants it.
+
+        A service manager may signal every process of the service; then the worker decides how long its tasks go on.
+        """
+        if not self._asked.wait(ASKED_SECONDS):
+            return
+        if self._coroutine is None:
+            raise SystemExit(ENDED)
+        self._coroutine.get_loop().call_soon_threadsafe(self._coroutine.cancel)
+
+    def _attempt(self, task: ClaimedTask, address: Address) -> list[Any] | None:
+        """How the attempt ended, as the worker is told; None if the worker has ended it."""
+        definition = self._definitions.get(task.name)
+        if definition is None:
+            try:
+                definition = self._load(task.name, address)
+            except BaseException as error:  # noqa: BLE001  importing the program runs its code
+                self._memory.explain(error)
+                never = isinstance(error, TaskDefinitionError | ConfigurationError)
+                return None if self._asked.is_set() else ["unloadable", describe(error), never]
+            self._channel.send(["begun"])
+        started = time.monotonic()
+        context = self._context = TaskContext(
+            lambda: task.task(self._worker_id),
+            state=self._state,
+            worker_id=self._worker_id,
+            report=lambda fraction, message: self._note(task.id, fraction, message),
+            record=lambda level, text: self._channel.send(["line", task.id, level, text]),
+            secrets=lambda: secrets_of(definition),
+        )
+        try:
+            result = self._call(self._caller.prepare(definition, task, context), definition.is_async)
+            if result is COMMITTED:
+                return ["committed"]
+            text = encode_result(result, limit=self._config.max_result_bytes)
+            return ["done", text, started, time.monotonic()]
+        except BaseException as thrown:  # noqa: BLE001  whatever the user's function raised
+            if self._asked.is_set():
+                return None
+            raised = uncarried(thrown)
+            if self._memory.explain(raised):
+                self._channel.send(["leaving"])
+            if self._queue is not None:
+                tell_error(self._queue.error_hooks, context, raised)
+            ending = ending_for(task, definition.options, raised, self._config.backoff).redacted(context.hide.text)
+            return _told(ending.between(started, time.monotonic()))
+        finally:
+            self._context = None
+
+    def _call(self, call: Callable[[], Any], is_async: bool) -> Any:
+        """Make the call in variables of its own: here, or on the event loop that all coroutines of this child share."""
+        variables = contextvars.copy_context()
+        if not is_async:
+            return variables.run(call)
+        return self._loop().run(self._coroutine_of(call), context=variables)
+
+    async def _coroutine_of(self, call: Callable[[], Any]) -> Any:
+        self._coroutine = asyncio.current_task()
+        try:
+            return await call()
+        finally:
+            self._coroutine = None
+
+    def _load(self, name: str, address: Address) -> Definition:
+        if self._is_default:
+            _init_default(self._config)
+        definition, queue = self._loader.load(name, address)
+        if queue is not None and self._queue is None:
+            if queue.startup_hooks:
+                self._loop().run(call_hooks(queue.startup_hooks, self._state))
+            self._queue = queue
+            self._caller = self._make_caller()
+        self._definitions[name] = definition
+        return definition
+
+    def _make_caller(self) -> Caller:
+        return Caller(
+            self._connected,
+            hooks=() if self._queue is None else self._queue.middleware,
+            max_result_bytes=self._config.max_result_bytes,
+            now=self._now,
+        )
+
+    def _loop(self) -> asyncio.Runner:
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner
+
+    def _connected(self) -> Database:
+        """The queue's own database, so that what a task submits joins its transaction."""
+        queue = self._queue
+        if queue is not None and _same_database(queue.config, self._config):
+            return queue.database
+        if self._database is None:
+            self._database = connect(self._config)
+        return self._database
+
+    def _now(self) -> Any:
+        return None if self._queue is None else self._queue.clock.now()
+
+    def _note(self, task_id: str, fraction: float, message: str | None) -> None:
+        """Pass progress on, at once or, if that was done a moment ago, soon."""
+        self._report = (task_id, fraction, message)
+        if time.monotonic() - self._reported >= REPORT_SECONDS:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        with self._passing_on:
+            report, self._report = self._report, None
+            if report is not None:
+                self._reported = time.monotonic()
+                self._channel.send(["progress", *report])
+
+    def _close(self) -> None:
+        queue = self._queue
+        if queue is not None and queue.shutdown_hooks:
+            self._loop().run(call_hooks(reversed(queue.shutdown_hooks), self._state))
+        if self._runner is not None:
+            self._runner.close()
+        for each in (queue, self._database):
+            if each is not None:
+                each.close()
+
+
+def _restore_environment(introduction: Mapping[str, Any]) -> None:
+    """Look like the worker's process to the program that is imported."""
+    sys.path[:] = introduction["sys_path"]
+    sys.argv[:] = introduction["sys_argv"]
+    if introduction["python_path"] is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = introduction["python_path"]
+
+
+def _init_default(config: Config) -> None:
+    """Set up the default queue as the worker's program has; the program may do it again when it is imported."""
+    from tasklib.errors import NotInitialized
+    from tasklib.queue import default
+
+    try:
+        default.default_queue()
+    except NotInitialized:
+        default.init(config)
+
+
+def _same_database(one: Config, other: Config) -> bool:
+    return (one.database_url, one.db_schema) == (other.database_url, other.db_schema)
+
+
+def _told(ending: Ending) -> list[Any]:
+    error = None if ending.error is None else bounded(ending.error, ERROR_CHARACTERS)
+    return ["ended", ending.event.value, ending.delay, error, ending.outcome, ending.started, ending.ended]
+
+
+if __name__ == "__main__":
+    main()

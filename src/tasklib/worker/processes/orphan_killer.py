@@ -1,0 +1,113 @@
+"""A small process that outlives its worker by a moment, to end what the worker's child processes leave behind.
+
+A worker that is killed can end nothing any more.  Its children notice by themselves, but not while native code holds
+them, and what they have started themselves would stay.  The sweeper knows every process group of the worker's children;
+when its pipe is cut, it kills them.  It runs as a file of its own that imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from contextlib import suppress
+
+TYPE_CHECKING = False  # importing typing would cost more than the rest
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+CHECK_SECONDS = 0.5
+"""How often the sweeper looks whether its worker still lives, should a copy of the worker keep the pipe open."""
+KILL_SECONDS = 5.0
+
+
+class OrphanKiller:
+    """The worker's side: tells the sweeper which process groups there are, and replaces it when it is gone."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._pipe = -1
+        self._process: Popen[bytes] | None = None
+
+    def watch(self, group: int) -> None:
+        """End this process group with the worker."""
+        self._groups.add(group)
+        if self._pipe < 0:
+            self._start()
+        else:
+            self._tell(f"+{group}\n")
+
+    def forget(self, group: int) -> None:
+        """This process group has ended."""
+        self._groups.discard(group)
+        if self._pipe >= 0:
+            self._tell(f"-{group}\n")
+
+    def close(self) -> None:
+        """End the sweeper; process groups still watched are killed."""
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if self._groups:
+            from subprocess import TimeoutExpired
+
+            with suppress(TimeoutExpired):
+                process.wait(KILL_SECONDS)
+        process.kill()
+        process.wait()
+
+    def _start(self) -> None:
+        from subprocess import DEVNULL, Popen
+
+        reading, writing = os.pipe()
+        command = [sys.executable, "-I", "-S", __file__, str(os.getpid())]
+        try:
+            self._process = Popen(command, stdin=reading, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
+        finally:
+            os.close(reading)
+        os.set_blocking(writing, False)
+        self._pipe = writing
+        self._tell("".join(f"+{each}\n" for each in sorted(self._groups)))
+
+    def _tell(self, text: str) -> None:
+        try:
+            os.write(self._pipe, text.encode())
+        except OSError:  # somebody has killed it, or stopped it until its pipe was full
+            groups, self._groups = self._groups, set()
+            self.close()
+            self._groups = groups
+            if groups:
+                self._start()
+
+
+def main() -> None:
+    """Keep the list, and kill what is on it when the worker is gone."""
+    worker = int(sys.argv[1])
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # A service manager may signal every process of the service: the worker decides when all this ends.
+        signal.signal(number, signal.SIG_IGN)
+    groups: set[int] = set()
+    heard = b""
+    while True:
+        readable, _, _ = select.select([0], [], [], CHECK_SECONDS)
+        if not readable:
+            if os.getppid() != worker:
+                break
+            continue
+        data = os.read(0, 65536)
+        if not data:
+            break
+        *lines, heard = (heard + data).split(b"\n")
+        for line in lines:
+            (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
+    for group in groups:
+        with suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Several worker processes under one command, restarted when they die."""

@@ -1,0 +1,199 @@
+"""Keeping worker processes alive in the eyes of others, from the supervisor, where no user code runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+from tasklib.core.config import Config
+from tasklib.errors import TaskLibError
+from tasklib.storage import connect
+from tasklib.storage.database import Database
+from tasklib.storage.operations import workers
+from tasklib.worker.supervisor.channel import Channel, Message
+from tasklib.worker.upkeep.heartbeat import Heartbeat
+
+RENEW = 1 / 3
+"""The part of a lease that an event loop may be silent before its leases are renewed for it, as it does itself."""
+
+log = logging.getLogger("tasklib.worker")
+
+
+def introduce(config: Config, database: Database) -> dict[str, Any] | None:
+    """What a supervisor must know to reach the database of a worker process; None if it cannot."""
+    if config.is_sqlite:
+        path = getattr(database, "path", None)
+        if path is None:
+            return None
+        # The file as it was found: the program may have changed its folder since.
+        config = config.with_(database_url=f"sqlite:///{quote(str(path))}")
+    return dataclasses.asdict(config.with_(auto_migrate=False))
+
+
+class Databases:
+    """The databases that worker processes work on, each opened once."""
+
+    def __init__(self) -> None:
+        self._opened: dict[Config, Database] = {}
+
+    def of(self, introduction: dict[str, Any]) -> tuple[Config, Database]:
+        """The database a worker process has introduced."""
+        config = Config(**introduction)
+        if config not in self._opened:
+            self._opened[config] = connect(config)
+        return config, self._opened[config]
+
+    def close(self) -> None:
+        """Close every connection."""
+        for database in self._opened.values():
+            database.close()
+
+
+class HeartbeatProxy:
+    """Looks after the heartbeat and the leases of one worker process, whichever instance it lives as."""
+
+    def __init__(self, link: Channel, databases: Databases, *, may_beat: Callable[[], bool]) -> None:
+        self._link = link
+        self._databases = databases
+        self._may_beat = may_beat
+        self._database: Database | None = None
+        self._config: Config | None = None
+        self._pulse: _Pulse | None = None
+        self._lease = float("inf")
+        self._ticked = time.monotonic()
+        self.instance: UUID | None = None
+        """As whom the process lives now; its last word counts when it has died."""
+        self.worker_info: dict[str, Any] | None = None
+        """How the process said it was, last."""
+        self._running: set[int] = set()
+
+    def heard(self, message: Message) -> None:
+        """Take note of what the process said."""
+        match message["kind"]:
+            case "hello":
+                self._ticked = time.monotonic()
+                self._lease = message["lease"]
+                if message["config"] is not None:
+                    self._config, self._database = self._databases.of(message["config"])
+            case "tick":
+                self._ticked = time.monotonic()
+                self.worker_info = message["worker_info"]
+                self._live_as(None if message["instance"] is None else UUID(message["instance"]))
+            case _:
+                pass
+
+    @property
+    def silence(self) -> float:
+        """The part of its lease that the event loop of the process has been silent; 0 before its first word."""
+        return (time.monotonic() - self._ticked) / self._lease
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the process works, and its heartbeat reaches the database."""
+        if self._database is None:
+            return self.instance is not None
+        return self._pulse is not None and self._pulse.silence < 2 / 3
+
+    def stop(self) -> None:
+        """Beat no more."""
+        if self._pulse is not None:
+            self._pulse.cease()
+            self._pulse = None
+
+    def has_died(self, running: set[int]) -> None:
+        """The process has ended while it ran the tasks with these numbers."""
+        self.stop()
+        self._running = running
+
+    def recover(self) -> None:
+        """Let what it ran be run again, as a failed attempt, and what it only held as if nothing had been.  Blocks."""
+        self._after_death(
+            lambda database, config, gone: database.run(
+                lambda: workers.recover_from(gone, config.backoff, None, guilty=self._running)
+            ),
+            "took back %d tasks of worker process instance %s",
+        )
+
+    def release(self) -> None:
+        """The process was ended because everything stops: give back what it ran, at no cost.  Blocks."""
+        self._after_death(
+            lambda database, config, gone: database.run(lambda: workers.release_held(gone, None)),
+            "gave back %d tasks of worker process instance %s",
+        )
+
+    def _after_death(self, act: Callable[[Database, Config, UUID], int], text: str) -> None:
+        if self.instance is None or self._database is None or self._config is None:
+            return
+        try:
+            if count := act(self._database, self._config, self.instance):
+                log.warning(text, count, self.instance)
+        except TaskLibError as error:
+            log.warning("the tasks of instance %s are recovered when its heartbeat is missed: %s", self.instance, error)
+
+    def _live_as(self, instance: UUID | None) -> None:
+        if instance == self.instance:
+            return
+        self.stop()
+        self.instance = instance
+        if instance is not None and self._database is not None and self._config is not None:
+            self._pulse = _Pulse(self, self._link, self._config, self._database, instance, self._may_beat)
+            self._pulse.start()
+
+
+class _Pulse(Heartbeat):
+    """Beats for an instance of another process, and tells it of every beat."""
+
+    def __init__(
+        self,
+        keeper: HeartbeatProxy,
+        link: Channel,
+        config: Config,
+        database: Database,
+        instance: UUID,
+        may_beat: Callable[[], bool],
+    ) -> None:
+        super().__init__(
+            database,
+            instance,
+            interval_seconds=config.heartbeat_interval_seconds,
+            timeout_seconds=config.worker_timeout_seconds,
+            now=lambda: None,
+            declared_dead=lambda: None,
+            worker_info=lambda: keeper.worker_info,
+        )
+        self._keeper = keeper
+        self._link = link
+        self._may_beat = may_beat
+        self._lease = config.lock_timeout_seconds
+        self._thread = threading.Thread(target=self._run, name=f"tasklib-keeper-{instance}", daemon=True)
+
+    def cease(self) -> None:
+        """Stop without waiting."""
+        self._stopped.set()
+
+    def _rest(self) -> bool:
+        while not super()._rest():
+            if self._may_beat():
+                return False
+        return True
+
+    def _beat(self) -> None:
+        super()._beat()
+        if self._keeper.silence > RENEW:
+            try:
+                self._database.run(lambda: workers.renew_held(self.instance, self._lease, None))
+            except TaskLibError as error:
+                log.warning("cannot renew the leases of a worker process whose event loop is blocked: %s", error)
+
+    def _arrived(self, asked: float, *, known: bool, unbroken_since: float = 0.0) -> None:
+        # Whether it was declared dead is for the process to say: it may just be signing off.
+        super()._arrived(asked, known=True, unbroken_since=unbroken_since)
+        self._link.send("beat", instance=str(self.instance), asked=asked, known=known, since=self._held_since)
+        if not known:
+            self._stopped.set()

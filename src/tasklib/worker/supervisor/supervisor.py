@@ -1,0 +1,236 @@
+"""Running worker processes: each is replaced when it dies, kept alive in the eyes of others, and all stop together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasklib.errors import ConfigurationError
+from tasklib.worker.signals import STOPS
+from tasklib.worker.supervisor.heartbeat_proxy import Databases
+from tasklib.worker.supervisor.probe import serve_probe
+from tasklib.worker.supervisor.worker_process import WorkerProcess, in_thread
+
+CHECK_SECONDS = 0.25
+"""How often worker processes are looked at."""
+MARGIN_SECONDS = 0.5
+"""How long after the grace a worker process may take to end by itself."""
+CLEANUP_SECONDS = 0.5
+"""How long the tasks of a process that was ended by force may take to be given back."""
+CLOSE_SECONDS = 0.2
+EXIT_SECONDS = 5.0
+"""How long a process whose work is done may take to end; threads of user code that never end keep it from that."""
+STEADY_SECONDS = 10.0
+"""A process that lived this long is replaced at once; one that did not, after a pause that doubles each time."""
+
+log = logging.getLogger("tasklib.worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorSettings:
+    """What a supervisor runs, and how."""
+
+    command: tuple[str, ...]
+    """Runs one worker process, which must call `tasklib.worker.supervisor.worker_main.run_worker_process`."""
+    processes: int = 1
+    grace_seconds: float = 30.0
+    """How long running tasks may go on after the supervisor was told to stop."""
+    probe_host: str = "127.0.0.1"
+    probe_port: int | None = None
+    """Where `/livez` and `/readyz` answer over HTTP; nowhere if None."""
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    def __post_init__(self) -> None:
+        if self.processes < 1:
+            raise ConfigurationError(f"processes must be a whole number, 1 or more, got {self.processes!r}")
+
+
+class Supervisor:
+    """Runs until told to stop; imports no user code."""
+
+    def __init__(self, settings: SupervisorSettings) -> None:
+        self.settings = settings
+        self.databases = Databases()
+        self.anyone_started = asyncio.Event()
+        """Set once a worker process has imported what it shall work on: the others can, too."""
+        self.stopping = asyncio.Event()
+        self.deadline = float("inf")
+        """When what has not ended by itself is ended."""
+        self._seats = [_Seat(self, number) for number in range(1, settings.processes + 1)]
+        self._code = 0
+        self._born = time.monotonic()
+
+    def run(self) -> int:
+        """Run the worker processes until a signal ends them all; returns the exit code."""
+        return asyncio.run(self._run())
+
+    def stop(self) -> None:
+        """Let every worker process drain and end; called a second time, end now."""
+        now = self.stopping.is_set()
+        grace = 0.0 if now else self.settings.grace_seconds
+        if self._code == 0:
+            log.info("stopping%s", " now" if now else f"; running tasks may take {grace:g} s")
+        self.deadline = min(self.deadline, time.monotonic() + grace + MARGIN_SECONDS)
+        self.stopping.set()
+        for member in self._members():
+            member.stop(now=now)
+
+    def give_up(self, code: int) -> None:
+        """The first worker process could not start and has said why; nobody else could: end as it did."""
+        if code <= 0:
+            how = f"was ended by {signal.Signals(-code).name}" if code else "ended without an error"
+            log.error("the first worker process %s before it had loaded its tasks", how)
+        self._code = code if code > 0 else 128 - code if code else 1
+        self.stop()
+
+    def status(self) -> dict[str, Any]:
+        """How the worker processes are."""
+        return {
+            "ready": not self.stopping.is_set() and all(seat.is_ready for seat in self._seats),
+            "stopping": self.stopping.is_set(),
+            "uptime_seconds": round(time.monotonic() - self._born, 3),
+            "processes": [seat.status() for seat in self._seats],
+        }
+
+    async def _run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in STOPS:
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGCHLD, self._collect)
+        settings = self.settings
+        async with serve_probe(settings.probe_host, settings.probe_port, self.status):
+            await asyncio.gather(*(seat.fill() for seat in self._seats))
+        await in_thread(self.databases.close, CLOSE_SECONDS)
+        return self._code
+
+    def _collect(self) -> None:
+        for member in self._members():
+            member.collect()
+
+    def _members(self) -> Iterator[WorkerProcess]:
+        return (seat.member for seat in self._seats if seat.member is not None)
+
+
+class _Seat:
+    """One of the places: never empty for long until the supervisor stops."""
+
+    def __init__(self, supervisor: Supervisor, number: int) -> None:
+        self._supervisor = supervisor
+        self._number = number
+        self._restarts = 0
+        self._short_lives = 0
+        self._false_starts = 0
+        self.member: WorkerProcess | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a worker process sits here and is heard by the database."""
+        return self.member is not None and self.member.is_alive and self.member.keeper.is_heard
+
+    def status(self) -> dict[str, Any]:
+        """Who sits here."""
+        member = self.member
+        return {
+            "pid": None if member is None else member.pid,
+            "ready": self.is_ready,
+            "restarts": self._restarts,
+        }
+
+    async def fill(self) -> None:
+        """Seat one worker process after the other."""
+        supervisor = self._supervisor
+        if self._number > 1:
+            # If the first cannot start, its error is told once.
+            await _first(supervisor.anyone_started, supervisor.stopping)
+        while not supervisor.stopping.is_set():
+            settings = supervisor.settings
+            member = self.member = WorkerProcess(
+                settings.command,
+                settings.environment,
+                supervisor.databases,
+                restarts=self._restarts,
+                started=supervisor.anyone_started.set,
+            )
+            await self._attend(member)
+            await self._bury(member)
+            if supervisor.stopping.is_set():
+                return
+            if not member.has_started and not supervisor.anyone_started.is_set():
+                supervisor.give_up(member.ended.result())
+                return
+            self._restarts += 1
+            await _first(supervisor.stopping, timeout=self._pause(member))
+
+    async def _attend(self, member: WorkerProcess) -> None:
+        """Look after the process until it has ended."""
+        supervisor = self._supervisor
+        killed = False
+        ending_since: float | None = None
+        while member.is_alive:
+            await asyncio.wait(
+                {member.ended}, timeout=min(CHECK_SECONDS, max(0, supervisor.deadline - time.monotonic()))
+            )
+            now = time.monotonic()
+            if member.has_started:
+                supervisor.anyone_started.set()
+            if member.is_ending and ending_since is None:
+                ending_since = now
+            if killed or not member.is_alive:
+                continue
+            if now >= supervisor.deadline or (ending_since is not None and now > ending_since + EXIT_SECONDS):
+                member.kill()
+                killed = True
+            elif member.keeper.silence > 1 and not member.is_ending:
+                log.error(
+                    "the event loop of worker process %d has been silent for longer than its lease; the process is "
+                    "ended, and where it hangs is written below",
+                    member.pid,
+                )
+                member.dump_and_kill()
+                killed = True
+
+    async def _bury(self, member: WorkerProcess) -> None:
+        """Let what it ran go on elsewhere, and say how it ended."""
+        stopping = self._supervisor.stopping.is_set()
+        code = member.ended.result()
+        expected = stopping or not self._supervisor.anyone_started.is_set()
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        log.log(logging.DEBUG if expected else logging.ERROR, "worker process %d %s", member.pid, how)
+        if stopping:
+            await in_thread(member.keeper.release, CLEANUP_SECONDS)
+        else:
+            await in_thread(member.keeper.recover, CLEANUP_SECONDS)
+
+    def _pause(self, member: WorkerProcess) -> float:
+        """How long the seat stays empty: not at all at first, then longer each time a process does not live long."""
+        if time.monotonic() - member.born > STEADY_SECONDS:
+            self._short_lives = self._false_starts = 0
+            return 0.0
+        # A process that never came to work is broken; one that did was likely killed by a task.
+        if member.has_worked:
+            self._short_lives, self._false_starts = self._short_lives + 1, 0
+            return _pause(self._short_lives, base=0.02, cap=1.0)
+        self._false_starts += 1
+        pause = _pause(self._false_starts, base=0.5, cap=30.0)
+        if pause > 1:
+            log.error("worker processes do not start; trying again in %.0f s", pause)
+        return pause
+
+
+def _pause(times: int, *, base: float, cap: float) -> float:
+    return min(cap, base * 2.0 ** min(times - 1, 20)) * random.uniform(0.5, 1)
+
+
+async def _first(*events: asyncio.Event, timeout: float | None = None) -> None:
+    """Return when one of the events is set, or after the timeout."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()

@@ -1,0 +1,146 @@
+"""A worker process as its supervisor sees it: started, listened to, looked after, and ended with all its children."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from tasklib.worker.supervisor.channel import VARIABLE, Channel
+from tasklib.worker.supervisor.heartbeat_proxy import Databases, HeartbeatProxy
+
+DUMP_SECONDS = 1.0
+"""How long a process whose event loop is blocked may take to write where it stands, before it is killed."""
+
+log = logging.getLogger("tasklib.worker")
+
+
+class WorkerProcess:
+    """One worker process, from its start to its end."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        databases: Databases,
+        *,
+        restarts: int,
+        started: Callable[[], None],
+    ) -> None:
+        self._link, theirs = Channel.pair()
+        with theirs:
+            # A session of its own: the terminal's Ctrl-C reaches only the supervisor, and one signal its children too.
+            self._process = subprocess.Popen(
+                command,
+                env={**environment, VARIABLE: f"{theirs.fileno()}:{self._link.running.descriptor}:{restarts}"},
+                pass_fds=[theirs.fileno(), self._link.running.descriptor],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self.keeper = HeartbeatProxy(self._link, databases, may_beat=lambda: self.is_alive and not self.is_paused)
+        self.born = time.monotonic()
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """The exit code, or minus the signal that ended it."""
+        self.has_started = False
+        """Whether it has imported what it shall work on."""
+        self.has_worked = False
+        """Whether it was ever known to the database."""
+        self.is_ending = False
+        """Whether its work is done and only its exit remains."""
+        self.is_paused = False
+        """Whether somebody has stopped it with SIGSTOP: it does nothing, and others shall take over."""
+        self._started = started
+        asyncio.get_running_loop().add_reader(self._link.fileno(), self._listen)
+        log.debug("worker process %d started", self.pid)
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also that of its group."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return not self.ended.done()
+
+    def collect(self) -> None:
+        """Look what has become of it; called after SIGCHLD."""
+        while self.is_alive:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                pid, status = self.pid, 0
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                self.is_paused = os.WIFSTOPPED(status)
+                log.warning("worker process %d was %s", pid, "stopped" if self.is_paused else "continued")
+            else:
+                self._has_ended(os.waitstatus_to_exitcode(status))
+
+    def stop(self, *, now: bool) -> None:
+        """Ask it to drain and end, or to end now.
+
+        Not by a second signal: a service manager may signal every process of a service, which is one more already.
+        """
+        if self.is_alive:
+            self._link.send("stop", now=now)
+            os.kill(self.pid, signal.SIGTERM)  # for a process that does not listen yet
+
+    def dump_and_kill(self) -> None:
+        """End it, after it has said where it hangs."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGABRT)
+        asyncio.get_running_loop().call_later(DUMP_SECONDS, self.kill)
+
+    def kill(self) -> None:
+        """End it and every process of its group at once."""
+        if self.is_alive:
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _has_ended(self, code: int) -> None:
+        self._process.returncode = code  # Popen did not wait for it, and would complain.
+        # Children it left behind must not go on with tasks that are about to run elsewhere.
+        self._kill_group()
+        self._listen()
+        self.keeper.has_died(self._link.running.read())
+        asyncio.get_running_loop().remove_reader(self._link.fileno())
+        self._link.close()
+        self.ended.set_result(code)
+
+    def _listen(self) -> None:
+        for message in self._link.receive():
+            self.has_started = True
+            self._started()
+            self.is_ending = self.is_ending or message["kind"] == "ending"
+            self.keeper.heard(message)
+            self.has_worked = self.has_worked or self.keeper.instance is not None
+        if self._link.is_cut:
+            asyncio.get_running_loop().remove_reader(self._link.fileno())
+
+
+async def in_thread(work: Callable[[], None], timeout: float | None = None) -> None:
+    """Do blocking work in a thread that never keeps this process alive; returns when done, or after the timeout."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=run, name="tasklib-supervisor", daemon=True).start()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(done.wait(), timeout)

@@ -1,0 +1,170 @@
+"""Recording how attempts ended: a lone one at once, many together, each fenced by its version."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+
+from tasklib.core.lifecycle import Ending
+from tasklib.core.own_tasks import own_task
+from tasklib.core.task import LogLine
+from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
+from tasklib.storage.database import Database
+from tasklib.storage.operations import attempts
+from tasklib.storage.operations.attempts import Completion
+from tasklib.storage.rows import ClaimedTask
+
+BATCH = 500
+Lines = dict[tuple[str, int], list[LogLine]]
+"""What attempts, by id and version, have logged."""
+Ends = Sequence[tuple[ClaimedTask | None, Completion | Ending]]
+"""How attempts ended, each with its task if that was in hand."""
+MAX_BACKOFF_SECONDS = 1.0
+
+log = logging.getLogger("tasklib.worker")
+
+
+class Finisher:
+    """Writes endings while the worker goes on; what arrives during one write shares the next.
+
+    `recorded` is called with each batch that is written, and the ids in it that the database refused.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now: Callable[[], datetime | None],
+        recorded: Callable[[Ends, Collection[str]], None],
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._recorded = recorded
+        self._completions: list[tuple[ClaimedTask | None, Completion]] = []
+        self._endings: list[tuple[ClaimedTask | None, Ending]] = []
+        self._on_its_way: Ends = ()
+        self._lines: Lines = {}
+        self._writing: asyncio.Task[None] | None = None
+        self._again = asyncio.Event()
+        self._gave_up = False
+
+    def add(self, task: ClaimedTask | None, ending: Completion | Ending | None, lines: Lines | None = None) -> None:
+        """Record an ending soon, and before it what the attempt has logged; None if its ending is recorded already."""
+        if lines:
+            self._lines.update(lines)
+        if isinstance(ending, Completion):
+            self._completions.append((task, ending))
+        elif ending is not None:
+            self._endings.append((task, ending))
+        self._begin_writing()
+
+    def add_completions(self, completed: Sequence[tuple[ClaimedTask, Completion]], lines: Lines) -> None:
+        """Record many at once."""
+        self._lines.update(lines)
+        self._completions.extend(completed)
+        self._begin_writing()
+
+    def unrecorded(self) -> Iterator[ClaimedTask]:
+        """Tasks whose work has ended and whose end is not in the database yet: they are still ours to answer for."""
+        for batch in (self._on_its_way, self._completions, self._endings):
+            for task, _ in batch:
+                if task is not None:
+                    yield task
+
+    def _begin_writing(self) -> None:
+        if self._writing is None or self._writing.done():
+            self._writing = own_task(self._write())
+
+    async def flush(self) -> None:
+        """Wait until everything added so far is recorded or refused; what failed is tried again now."""
+        self._again.set()
+        while self._writing is not None and not (self._writing.done() and self._is_idle):
+            # A program that ends around its worker has cancelled the writing too: repeating it is harmless.
+            self._begin_writing()
+            await asyncio.wait({self._writing})
+            if not self._writing.cancelled():
+                self._writing.result()
+
+    def give_up(self) -> None:
+        """Try no longer to record what is left: others take it back."""
+        self._gave_up = True
+        if self._writing is not None:
+            self._writing.cancel()
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._gave_up or not (self._completions or self._endings or self._lines or self._on_its_way)
+
+    async def _write(self) -> None:
+        while self._completions or self._endings or self._lines or self._on_its_way:
+            if self._on_its_way:
+                await self._persist_next()
+            if self._lines:
+                await self._persist_lines()
+            if self._completions:
+                self._on_its_way, self._completions = self._completions[:BATCH], self._completions[BATCH:]
+                await self._persist_next()
+            if self._endings:
+                self._on_its_way, self._endings = self._endings[:BATCH], self._endings[BATCH:]
+                await self._persist_next()
+
+    async def _persist_next(self) -> None:
+        """Write what is on its way; it stays there if the writing is cancelled, for whoever flushes."""
+        try:
+            await self._persist(self._on_its_way)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._on_its_way = ()
+            raise
+        self._on_its_way = ()
+
+    async def _persist_lines(self) -> None:
+        """Write what was logged last; it is worth one try, the endings are worth as many as it takes."""
+        lines, self._lines = self._lines, {}
+        try:
+            await self._database.arun(lambda: attempts.append_log(lines, self._now()))
+        except TaskLibError as error:
+            log.warning("the last lines of %d tasks are lost: %s", len(lines), error)
+
+    async def _persist(self, batch: Ends) -> None:
+        """Write one batch, however long the database is away: repeating is harmless, because every row is fenced."""
+        failures = 0
+        while True:
+            try:
+                refused = await self._send(batch, again=failures > 0)
+                for task_id in refused:
+                    log.warning("late write refused: task %s was no longer ours", task_id, extra={"task_id": task_id})
+                self._recorded(batch, refused)
+                return
+            except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("cannot record %d endings, trying until the database is back: %s", len(batch), error)
+                await self._pause(random.uniform(0.5, 1) * min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 7)))
+            except TaskLibError:
+                if len(batch) == 1:
+                    task_id = batch[0][1].task_id
+                    log.exception("cannot record the end of task %s; its lease will run out", task_id)
+                    self._recorded(batch, {task_id})
+                    return
+                # One bad row must not take the others with it.
+                for position in range(len(batch)):
+                    await self._persist(batch[position : position + 1])
+                return
+
+    async def _pause(self, seconds: float) -> None:
+        self._again.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._again.wait()
+
+    async def _send(self, batch: Ends, *, again: bool) -> set[str]:
+        completions = [ending for _, ending in batch if isinstance(ending, Completion)]
+        if completions:
+            return await self._database.arun(lambda: attempts.complete_tasks(completions, self._now(), again=again))
+        endings = [ending for _, ending in batch if isinstance(ending, Ending)]
+        return await self._database.arun(lambda: attempts.end_attempts(endings, self._now(), again=again))

@@ -1,0 +1,91 @@
+"""Taking over from workers that are gone.  Any worker does it, and the HTTP service for its own; there is no leader."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from tasklib.core.config import Config
+from tasklib.core.liveness import LOOKS, Watch
+from tasklib.storage.database import Database
+from tasklib.storage.operations import workers
+from tasklib.worker.upkeep.service import Periodic
+
+SWEEPS = 2
+"""About this many workers of a fleet look for passed leases in each interval; looking by all of them is not needed."""
+ORPHANS_EVERY = 10
+"""Every so many intervals, on average over the fleet, one looks at a part of the table for tasks that nobody holds."""
+LEASE_PATIENCE = 0.5
+"""The part of a lease for which one that has passed is observed: whoever is alive renews three times in a lease, and so
+does it once more in this time, also after an outage or a step of the database's clock."""
+SHORTEST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 60.0
+
+log = logging.getLogger("tasklib.worker")
+
+
+class Recovery(Periodic):
+    """Finds the tasks of dead workers, and those whose lease has passed, and lets them run again.
+
+    In two phases: each look at the heartbeats tells its `Watch`, and only whom that has found silent for long enough is
+    recovered from, if nothing has moved since.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        config: Config,
+        *,
+        may_judge: Callable[[], bool] = lambda: True,
+        now: Callable[[], datetime | None],
+        moment: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`may_judge` is whether the own heartbeat has held; who has none relies on its looks alone."""
+        super().__init__()
+        self.interval = min(config.worker_timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
+        self._database = database
+        self._backoff = config.backoff
+        self._lease_patience = max(config.worker_timeout_seconds, LEASE_PATIENCE * config.lock_timeout_seconds)
+        self._may_judge = may_judge
+        self._now = now
+        self._moment = moment
+        self._watch = Watch()
+        self.fleet = 1
+        """How many workers are alive, as far as this one has looked."""
+        self._orphans_before: int | None = None
+
+    async def first_sweep(self) -> None:
+        """Take back orphans: tasks nobody known holds, whose lease has passed.  Needs no judgement of others."""
+        await self._recover_orphans()
+
+    def pause(self) -> float:
+        """Seconds until the next look, which is due when somebody's silence may be proven."""
+        usual = super().pause()
+        return max(SHORTEST_PAUSE_SECONDS, self._watch.next_look_in(self._moment(), usual))
+
+    async def step(self) -> None:
+        """Look once, and recover from those whose silence is proven by now."""
+        leases = self._watch.has_leases or random.random() < SWEEPS / self.fleet
+        patience = self._lease_patience if leases else None
+        asked = self._moment()
+        seen = await self._database.arun(lambda: workers.look_for_silent(self._now(), lease_patience=patience))
+        silent = self._watch.note(seen, asked=asked, answered=self._moment())
+        self.fleet = max(1, sum(each.version is None and not each.is_overdue for each in seen))
+        # Asked only now: the look itself may have spanned an outage.
+        if silent and self._may_judge():
+            self._report(await self._database.arun(lambda: workers.recover_silent(silent, self._backoff, self._now())))
+        if random.random() < 1 / (ORPHANS_EVERY * self.fleet):
+            await self._recover_orphans()
+
+    async def _recover_orphans(self) -> None:
+        before = self._orphans_before
+        recovery = await self._database.arun(lambda: workers.recover_orphans(self._backoff, self._now(), before=before))
+        self._orphans_before = recovery.before
+        self._report(recovery)
+
+    def _report(self, recovery: workers.Recovery) -> None:
+        if recovery.tasks:
+            log.warning("recovered %d tasks from workers that are gone", recovery.tasks)

@@ -1,0 +1,103 @@
+"""Running schedules: every worker watches the clock, and the database lets one of them take each tick."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from tasklib.core.own_tasks import own_task
+from tasklib.core.schedule import Plan
+from tasklib.storage.database import Database
+from tasklib.storage.operations import schedules
+from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.operations.schedules import MakeTask
+
+LOOK_SECONDS = 15.0
+"""How long the scheduler sleeps at most: a schedule made elsewhere, of which no notification came, is seen then."""
+UNSURE_SECONDS = 1.0
+
+log = logging.getLogger("tasklib.worker")
+
+
+class Scheduler:
+    """Sleeps until the next tick, and makes its task."""
+
+    def __init__(
+        self,
+        database: Database,
+        make: MakeTask,
+        *,
+        plans: Iterable[Plan],
+        known_tasks: Iterable[str],
+        now: Callable[[], datetime | None],
+    ) -> None:
+        self._database = database
+        self._make = make
+        self._plans = list(plans)
+        self._known_tasks = list(known_tasks)
+        self._now = now
+        self._changed = asyncio.Event()
+        self._looked = 0.0
+        self._later: asyncio.TimerHandle | None = None
+        self._loop: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Declare what the code declares, then run until stopped."""
+        self._loop = own_task(self._run())
+
+    def changed(self, *, surely: bool) -> None:
+        """Look again: now if a schedule was made or changed, and if that is not sure, not more than once a second."""
+        wait = 0.0 if surely else self._looked + UNSURE_SECONDS - time.monotonic()
+        if wait <= 0:
+            self._changed.set()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(wait, self._look_later)
+
+    def _look_later(self) -> None:
+        self._later = None
+        self._changed.set()
+
+    async def stop(self) -> None:
+        """End between two ticks."""
+        if self._later is not None:
+            self._later.cancel()
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    async def _run(self) -> None:
+        failing, declared = False, False
+        while True:
+            try:
+                if not declared:
+                    await self._declare()
+                    declared = True
+                self._looked = time.monotonic()
+                made = await self._database.arun(lambda: schedules.fire_schedules(self._make, self._now()))
+                if made:
+                    log.info("schedules made %d tasks", made)
+                wait = await self._database.arun(lambda: schedules.next_tick(self._now()))
+                failing = False
+            except Exception as error:  # noqa: BLE001  whatever it is, ticks go on when it is over
+                if not failing:
+                    log.warning("cannot run schedules, trying until it works: %s", error)
+                failing, wait = True, random.uniform(0.5, 2)
+            await self._sleep(LOOK_SECONDS if wait is None else min(max(wait, 0.0), LOOK_SECONDS))
+
+    async def _declare(self) -> None:
+        declared_at = await self._database.arun(lambda: read_clock(self._now()))
+        await self._database.arun(
+            lambda: schedules.declare_schedules(self._plans, self._known_tasks, declared_at, self._now())
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        self._changed.clear()

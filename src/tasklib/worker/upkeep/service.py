@@ -1,0 +1,67 @@
+"""The base of the worker's background duties: a step repeated until stopped, quiet about an absent database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from tasklib.core.own_tasks import own_task
+from tasklib.errors import TaskLibError
+
+log = logging.getLogger("tasklib.worker")
+
+
+class Service(Protocol):
+    """A background duty of the worker."""
+
+    def start(self) -> None:
+        """Begin."""
+        ...
+
+    async def stop(self) -> None:
+        """End, and return when it has."""
+        ...
+
+
+class Periodic(ABC):
+    """Repeats `step` every `interval` seconds, give or take a fifth, so that many workers do not do it in step."""
+
+    interval: float
+
+    def __init__(self) -> None:
+        self._loop: asyncio.Task[None] | None = None
+        self._failing = False
+
+    def start(self) -> None:
+        """Begin; the first step comes after one interval."""
+        self._loop = own_task(self._repeat())
+
+    async def stop(self) -> None:
+        """End between two steps."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    @abstractmethod
+    async def step(self) -> None:
+        """Do the duty once."""
+
+    def pause(self) -> float:
+        """Seconds until the next step."""
+        return self.interval * random.uniform(0.8, 1.2)
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(self.pause())
+            try:
+                await self.step()
+                self._failing = False
+            except TaskLibError as error:
+                if not self._failing:
+                    log.warning("%s failed, trying until it works: %s", type(self).__name__, error)
+                self._failing = True
+            except Exception:
+                log.exception("%s failed", type(self).__name__)
