@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+from tasklib.core.controls import KeyLimit, Limit, Pause
 from tasklib.core.explain import Reason
 from tasklib.core.schedule import Plan, Schedule
-from tasklib.core.task import Attempt, LogLine, Task, WorkerInfo
+from tasklib.core.task import Attempt, ErrorGroup, LogLine, Task, WorkerInfo
 from tasklib.doctor import Finding
 from tasklib.service.service import TypeInfo
 from tasklib.storage.operations.access.tokens import Token
-from tasklib.storage.operations.controls import Limit, Pause
-from tasklib.storage.operations.errors import ErrorGroup
-from tasklib.storage.operations.keys import KeyLimit
 from tools.problems import ROOT, Problem, report
 
 PAGE = ROOT / "docs/reference/json.md"

@@ -8,9 +8,9 @@ import pytest
 
 from tasklib import ConfigurationError
 from tasklib.core.lifecycle import Ending, Phase
+from tasklib.core.task import ErrorGroup
 from tasklib.service.service import QueueService
 from tasklib.storage.operations import attempts
-from tasklib.storage.operations.errors import ErrorGroup
 from tests.fixtures.queues import Face, Instance
 
 ERROR = """Traceback (most recent call last):

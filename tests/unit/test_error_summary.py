@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasklib.storage.operations.attempts import SUMMARY_CHARACTERS, summary
+from tasklib.core.error_text import SUMMARY_CHARACTERS, summary
 from tasklib.worker.execution.outcome import describe
 
 

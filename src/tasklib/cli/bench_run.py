@@ -13,7 +13,7 @@ from statistics import median
 
 from tasklib.core.config import Config
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations.scratch import drop_schema
+from tasklib.service.administration import Administration
 
 AT_ONCE = 100
 CONCURRENCY = 100
@@ -178,7 +178,7 @@ async def _own_place(config: Config) -> AsyncGenerator[TaskQueue]:
         yield queue
     finally:
         if not own.is_sqlite:
-            await queue.database.arun(drop_schema)
+            await Administration(queue).adrop_schema()
         await queue.aclose()
         if own.is_sqlite:
             _remove(own.database_url.removeprefix("sqlite:///"))

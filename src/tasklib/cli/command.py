@@ -82,7 +82,7 @@ class Cli:
         return Config(database_url="sqlite:///:memory:")
 
     @cached_property
-    def manage(self) -> QueueService:
+    def service(self) -> QueueService:
         """The service behind every command."""
         from tasklib.queue import TaskQueue
         from tasklib.service.service import QueueService
@@ -91,15 +91,12 @@ class Cli:
 
     def now(self) -> datetime:
         """What time it is for the database: ages are told by the clock by which they came about."""
-        from tasklib.storage.operations.clock import read_clock
-
-        queue = self.manage.queue
-        return queue.database.run(lambda: read_clock(queue.clock.now()))
+        return self.service.administration.now()
 
     def close(self) -> None:
         """Close the database if it was opened."""
-        if "manage" in self.__dict__:
-            self.manage.queue.close()
+        if "service" in self.__dict__:
+            self.service.queue.close()
 
 
 def command(

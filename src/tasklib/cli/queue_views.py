@@ -12,11 +12,10 @@ from tasklib.cli.views import DETAIL, STYLES, WIDE, compact
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from tasklib.core.controls import KeyLimit, Limit, Pause
     from tasklib.core.schedule import Schedule
     from tasklib.core.task import WorkerInfo
     from tasklib.service.service import Overview, TypeInfo
-    from tasklib.storage.operations.controls import Limit, Pause
-    from tasklib.storage.operations.keys import KeyLimit
 
 NUMBERS: Final = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
 URGENT: Final = ("pending", "running", "retrying", "failed")

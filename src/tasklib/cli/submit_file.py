@@ -80,7 +80,7 @@ def _submit(
             break
         if not dry_run:
             try:
-                ids = cli.manage.queue.submit_new(new)
+                ids = cli.service.queue.submit_new(new)
             except StorageError:
                 raise
             except TaskLibError as error:
@@ -103,7 +103,7 @@ def _check(
     for line, read in chunk:
         try:
             name, payload, own = read()
-            new.append(cli.manage.queue.new_by_name(name, payload, **{**options, **own}))
+            new.append(cli.service.queue.new_by_name(name, payload, **{**options, **own}))
         except (TaskLibError, CommandFailed) as error:
             problems.append({"line": line, "error": str(error)})
     return new, problems

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from tasklib.cli import times
 from tasklib.cli.output import Cell, Column, Output, shortened
+from tasklib.core.error_text import summary
 from tasklib.core.explain import Explanation
 from tasklib.core.lifecycle import phase_of
 from tasklib.core.short_id import shorten
 from tasklib.core.task import Attempt, Task, TaskState
-from tasklib.storage.operations.attempts import summary
 
 STYLES: Final[Mapping[str, str]] = {
     "pending": "cyan",

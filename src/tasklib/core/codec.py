@@ -371,3 +371,8 @@ def _written_out(match: re.Match[str]) -> str:
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 60
 _short.maxlevel = 3
+
+
+def number(value: float | None) -> float | None:
+    """A number of seconds, whole where it is whole: the column is a float, and 30 should not read 30.0."""
+    return int(value) if value is not None and value == int(value) else value

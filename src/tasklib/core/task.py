@@ -295,6 +295,24 @@ class TaskFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Tasks of one name that failed for good in the same way."""
+
+    id: str
+    """Short and the same everywhere: made of name and fingerprint."""
+    name: str
+    fingerprint: str | None
+    """The exception, and the function in which it was raised; None if nothing was noted."""
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    example: UUID
+    """The task that failed last."""
+    message: str
+    """What its error said."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A worker instance as it last reported itself."""
 

@@ -9,37 +9,36 @@ from tasklib.core.clock import Clock
 from tasklib.core.config import Config, redact_url
 from tasklib.doctor.finding import Fault, Finding, Patience
 from tasklib.doctor.judging import judge
-from tasklib.doctor.looking import look
 from tasklib.errors import ForeignTable, SchemaError, SchemaMismatch, SchemaTooNew, StorageError
 from tasklib.queue import TaskQueue
-from tasklib.storage.sqlite.database import OLDEST, SqliteDatabase
-from tasklib.storage.sqlite.files import find_replaced, has_write_ahead_log
+from tasklib.service.evidence import OLDEST_SQLITE, Evidence, is_sqlite_too_old, lends_sessions
 
 
 def examine(config: Config, patience: Patience | None = None, *, clock: Clock | None = None) -> list[Finding]:
     """Everything that is wrong with the queue of these settings; an empty list is a clean bill of health."""
-    if config.is_sqlite and sqlite3.sqlite_version_info < OLDEST:
+    if config.is_sqlite and is_sqlite_too_old():
         return [_old_sqlite()]
     # It migrates nothing, and gets through whatever stands between it and the server.
     with TaskQueue(config.with_(auto_migrate=False, prepare_statements=False), clock=clock) as queue:
-        replaced = _replaced(queue)
+        evidence = Evidence(queue)
+        replaced = _replaced(evidence)
         if replaced is not None:
             return [replaced]
         try:
-            seen = queue.database.run(lambda: look(queue.database.dialect, queue.clock.now()))
+            seen = evidence.look()
         except SchemaMismatch as error:
             return [Finding(Fault.SCHEMA_MISMATCH, str(error), "use the tasklib that made the tables, or start over")]
         except SchemaError as error:
             return [Finding(Fault.SCHEMA_BEHIND, str(error), _remedy_of(error))]
         except StorageError as error:
-            if not _has_log(queue):
+            if not evidence.has_write_ahead_log():
                 return [_not_wal(error)]
             raise
     return [*_judge_way(config), *judge(seen, patience or Patience())]
 
 
 def _old_sqlite() -> Finding:
-    text = f"this Python links SQLite {sqlite3.sqlite_version}, which is older than {'.'.join(map(str, OLDEST))}"
+    text = f"this Python links SQLite {sqlite3.sqlite_version}, which is older than {OLDEST_SQLITE}"
     return Finding(Fault.OLD_SQLITE, text, "use a newer Python, or a system with a newer SQLite")
 
 
@@ -53,13 +52,9 @@ def _remedy_of(error: SchemaError) -> str:
             return "tasklib migrate"
 
 
-def _has_log(queue: TaskQueue) -> bool:
-    return not isinstance(queue.database, SqliteDatabase) or has_write_ahead_log(queue.database.path)
-
-
-def _replaced(queue: TaskQueue) -> Finding | None:
+def _replaced(evidence: Evidence) -> Finding | None:
     """Looked at before the file is opened, which would make a new one where the old one was deleted."""
-    found = find_replaced(queue.database.path) if isinstance(queue.database, SqliteDatabase) else None
+    found = evidence.replaced_file()
     if found is None:
         return None
     process, is_there = found
@@ -77,8 +72,6 @@ def _judge_way(config: Config) -> Iterator[Finding]:
     """What a pooler on the way to the server breaks, where nobody has told the queue of it."""
     if config.is_sqlite:
         return
-    from tasklib.storage.postgres.pooler import lends_sessions
-
     if not lends_sessions(config.database_url, config.connect_timeout_seconds):
         return
     where = f"{redact_url(config.database_url)} is a pooler in transaction mode, such as PgBouncer"

@@ -7,9 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tasklib.doctor.finding import Fault, Finding, Patience
-from tasklib.doctor.looking import Seen
-from tasklib.storage.migrate import parts
-from tasklib.storage.statement import Row
+from tasklib.service.evidence import Row, Seen
 
 
 def judge(seen: Seen, patience: Patience) -> Iterator[Finding]:
@@ -79,10 +77,9 @@ def _judge_schedules(seen: Seen, patience: Patience) -> Iterator[Finding]:
 
 def _judge_parts(seen: Seen) -> Iterator[Finding]:
     faults = {"index": Fault.MISSING_INDEX, "trigger": Fault.MISSING_TRIGGER}
-    for part in parts(seen.dialect):
-        if part.name not in seen.parts:
-            text = f"the {part.kind} {part.name} is missing, invalid or switched off"
-            yield Finding(faults[part.kind], text, f"make it again as in the migration {part.migration}.sql")
+    for part in seen.missing:
+        text = f"the {part.kind} {part.name} is missing, invalid or switched off"
+        yield Finding(faults[part.kind], text, f"make it again as in the migration {part.migration}.sql")
 
 
 def _judge_clock(server: Row, local: float, patience: Patience) -> Iterator[Finding]:

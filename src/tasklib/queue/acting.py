@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Unpack
 
-from tasklib.core.task import Task, TaskState
+from tasklib.core.task import ErrorGroup, Task, TaskState
 from tasklib.errors import ConfigurationError, require_aware, seconds_of
 from tasklib.queue.arguments import (
     Filters,
@@ -22,7 +22,6 @@ from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import actions, errors
 from tasklib.storage.operations.clock import start_of_age
-from tasklib.storage.operations.errors import ErrorGroup
 from tasklib.storage.statement import Operation
 
 LIVE_STATES: Final = (TaskState.PENDING, TaskState.RUNNING, "retrying")

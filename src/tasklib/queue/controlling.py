@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.core.codec import shown
+from tasklib.core.controls import KeyLimit, Limit, Pause
 from tasklib.definition import KEY_RULE, is_key
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import SLOWEST_RATE, check_whole, is_rate
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import controls, keys
-from tasklib.storage.operations.controls import Limit, Pause
-from tasklib.storage.operations.keys import KeyLimit
 from tasklib.storage.statement import Operation
 
 

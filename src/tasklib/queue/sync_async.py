@@ -40,23 +40,37 @@ S = TypeVar("S", bound=HasDatabase)
 class operation(Generic[S, P, T]):  # noqa: N801  a decorator
     """Turns a generator method into a blocking method; `.twin` is the awaiting form."""
 
+    repeatable = True
+
     def __init__(self, function: Callable[Concatenate[S, P], Operation[T]]) -> None:
         self._function = function
         self.__doc__ = function.__doc__
-        self.twin: _Twin[S, P, T] = _Twin(function)
+        self.twin: _Twin[S, P, T] = _Twin(function, repeatable=self.repeatable)
 
     @overload
     def __get__(self, instance: None, owner: type[S]) -> Callable[Concatenate[S, P], T]: ...
     @overload
     def __get__(self, instance: S, owner: type[S]) -> Callable[P, T]: ...
     def __get__(self, instance: S | None, owner: type[S]) -> Any:
-        function = self._function
+        function, repeatable = self._function, self.repeatable
 
         @functools.wraps(function)
         def blocking(target: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            return target.database.run(lambda: function(target, *args, **kwargs))
+            return target.database.run(lambda: function(target, *args, **kwargs), repeatable=repeatable)
 
         return blocking if instance is None else functools.partial(blocking, instance)
+
+
+class single_try(operation[S, P, T]):  # noqa: N801  a decorator
+    """An operation that is not tried again after a lost answer: the second try would do it a second time."""
+
+    repeatable = False
+
+
+def as_operation(method: Callable[P, T]) -> Callable[P, Operation[T]]:
+    """The operation behind a blocking method of an object, to be run as a part of another operation."""
+    assert isinstance(method, functools.partial)
+    return functools.partial(method.func.__wrapped__, *method.args)  # type: ignore[attr-defined]
 
 
 def require_asyncio() -> None:
@@ -73,8 +87,9 @@ def require_asyncio() -> None:
 class _Twin(Generic[S, P, T]):
     """The awaiting form of an operation."""
 
-    def __init__(self, function: Callable[Concatenate[S, P], Operation[T]]) -> None:
+    def __init__(self, function: Callable[Concatenate[S, P], Operation[T]], *, repeatable: bool) -> None:
         self._function = function
+        self._repeatable = repeatable
         self.__doc__ = function.__doc__
 
     @overload
@@ -82,11 +97,11 @@ class _Twin(Generic[S, P, T]):
     @overload
     def __get__(self, instance: S, owner: type[S]) -> Callable[P, Awaitable[T]]: ...
     def __get__(self, instance: S | None, owner: type[S]) -> Any:
-        function = self._function
+        function, repeatable = self._function, self._repeatable
 
         @functools.wraps(function)
         async def awaiting(target: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
             require_asyncio()
-            return await target.database.arun(lambda: function(target, *args, **kwargs))
+            return await target.database.arun(lambda: function(target, *args, **kwargs), repeatable=repeatable)
 
         return awaiting if instance is None else functools.partial(awaiting, instance)

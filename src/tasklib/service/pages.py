@@ -12,10 +12,10 @@ from uuid import UUID
 from tasklib.core.short_id import readings
 from tasklib.core.task import QueueStats, Task, TaskFilter, TaskState
 from tasklib.errors import ConfigurationError, TaskNotFound
-from tasklib.queue import Id, TaskQueue, require_id
+from tasklib.queue import Id, require_id
 from tasklib.queue.sync_async import operation
+from tasklib.service.base import ServicePart
 from tasklib.service.preview import preview, without_unknown_secrets
-from tasklib.storage.database import Database
 from tasklib.storage.operations import lists, tasks
 from tasklib.storage.operations.actions import STEP
 from tasklib.storage.operations.scan import JUDGED, NEAR, NEWEST, PAGE, WHOLE, Keep, Start, walk_tasks
@@ -47,17 +47,8 @@ class Listing:
     """Where the next page begins: give it as `start`; None if this is the last one."""
 
 
-class Lists:
+class TaskPages(ServicePart):
     """Reads the tasks of one queue."""
-
-    def __init__(self, queue: TaskQueue) -> None:
-        self.queue = queue
-        self.redactor = queue.redactor
-
-    @property
-    def database(self) -> Database:
-        """Where the tasks are kept."""
-        return self.queue.database
 
     @operation
     def page(self, which: TaskFilter, *, limit: int = 50, before: Id | None = None) -> Operation[Page]:

@@ -13,21 +13,22 @@ from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
+from tasklib.core.controls import Pause
+from tasklib.core.error_text import summary
 from tasklib.core.explain import Explanation
 from tasklib.core.explain import explain as explain_evidence
 from tasklib.core.redaction import MaskLeft
-from tasklib.core.task import QueueStats, Task, TaskFilter, TaskId, TaskState
+from tasklib.core.task import ErrorGroup, QueueStats, Task, TaskFilter, TaskId, TaskState
 from tasklib.errors import InvalidArguments
-from tasklib.queue import Id, require_id
+from tasklib.queue import Id, TaskQueue, require_id
 from tasklib.queue.sync_async import operation
 from tasklib.service.actions import Action, act_on_all, act_on_one, count_all, possible
-from tasklib.service.pages import Lists, required
+from tasklib.service.administration import Administration
+from tasklib.service.pages import TaskPages, required
+from tasklib.service.tokens import Tokens
 from tasklib.storage.operations import actions, controls, errors, lists, statistics, tasks, workers
 from tasklib.storage.operations.actions import Told
-from tasklib.storage.operations.attempts import summary
 from tasklib.storage.operations.clock import start_of_age
-from tasklib.storage.operations.controls import Pause
-from tasklib.storage.operations.errors import ErrorGroup
 from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.operations.statistics import Depth, Work
 from tasklib.storage.statement import Operation
@@ -70,8 +71,13 @@ class Series:
     """When each began, in seconds since 1970; None where nothing was done, or nobody looked."""
 
 
-class QueueService(Lists):
+class QueueService(TaskPages):
     """Reads and acts on the tasks of one queue."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        super().__init__(queue)
+        self.administration = Administration(queue)
+        self.tokens = Tokens(queue)
 
     @operation
     def get(self, task_id: Id) -> Operation[Task]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from tasklib.core.codec import dumps, loads, loads_start
+from tasklib.core.codec import dumps, loads, loads_start, number
 from tasklib.core.task import DEFAULT_RETRIES, Attempt, LogLine, Task, TaskState, WorkerInfo
 from tasklib.storage.statement import Row
 
@@ -264,11 +264,6 @@ def worker_from_row(row: Row) -> WorkerInfo:
         retention=info.get("retention", ""),
         limits=info.get("limits", {}),
     )
-
-
-def number(value: float | None) -> float | None:
-    """A number of seconds, whole where it is whole: the column is a float, and 30 should not read 30.0."""
-    return int(value) if value is not None and value == int(value) else value
 
 
 def required_moment(value: datetime | str | float) -> datetime:

@@ -93,8 +93,8 @@ def priority(
     if selection.all_matching == bool(selection.ids):
         raise CommandFailed("which tasks? Give either their ids, or --all-matching with options", Exit.USAGE)
     if selection.ids:
-        ids = [cli.manage.find_id(task_id) for task_id in selection.ids]
-        count = len([cli.manage.queue.set_priority(task_id, number) for task_id in ids])
+        ids = [cli.service.find_id(task_id) for task_id in selection.ids]
+        count = len([cli.service.queue.set_priority(task_id, number) for task_id in ids])
     else:
         count = _prioritize_matching(cli, number, selection)
     verb = "Would get" if selection.dry_run else "Got"
@@ -142,10 +142,10 @@ def cleanup(
     from tasklib.core.task import TaskFilter
 
     age, ended = values.duration_or_moment(older_than), _ended(state or ["completed"])
-    names = [None] if name is None else [each.name for each in each_name(cli.manage, TaskFilter(name=name))]
+    names = [None] if name is None else [each.name for each in each_name(cli.service, TaskFilter(name=name))]
 
     def clean_up(told: Callable[[int], None] | None = None, *, dry_run: bool = False) -> int:
-        return sum(cli.manage.cleanup(age, ended, name=each, dry_run=dry_run, told=told) for each in names)
+        return sum(cli.service.cleanup(age, ended, name=each, dry_run=dry_run, told=told) for each in names)
 
     if dry_run:
         count = clean_up(dry_run=True)
@@ -200,7 +200,7 @@ def _act_on_each(cli: Cli, action: Action, ids: list[str]) -> None:
     refused: list[dict[str, str]] = []
     for task_id in ids:
         try:
-            done.append(cli.manage.act(action, cli.manage.find_id(task_id)))
+            done.append(cli.service.act(action, cli.service.find_id(task_id)))
         except StorageError:
             raise
         except TaskLibError as error:
@@ -218,14 +218,14 @@ def _act_on_each(cli: Cli, action: Action, ids: list[str]) -> None:
 
 
 def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, dry_run: bool) -> None:
-    filters = each_name(cli.manage, which)
-    matching = sum(cli.manage.act_on_matching(action, each, dry_run=True) for each in filters)
+    filters = each_name(cli.service, which)
+    matching = sum(cli.service.act_on_matching(action, each, dry_run=True) for each in filters)
     if matching and not dry_run and not yes and not cli.out.confirm(f"{action.capitalize()} {counted(matching)}?"):
         raise CommandFailed("nothing was changed")
     count = matching
     if matching and not dry_run:
         with cli.out.progress(f"{DOING[action]} tasks", matching) as told:
-            count = _in_turn(filters, lambda each, told: cli.manage.act_on_matching(action, each, told=told), told)
+            count = _in_turn(filters, lambda each, told: cli.service.act_on_matching(action, each, told=told), told)
 
     def say() -> None:
         if not matching:
@@ -239,8 +239,8 @@ def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, 
 def _prioritize_matching(cli: Cli, number: int, selection: Selection) -> int:
     from tasklib.service.actions import Action
 
-    filters = each_name(cli.manage, selection.filter)
-    prioritize = partial(cli.manage.act_on_matching, Action.PRIORITIZE, priority=number)
+    filters = each_name(cli.service, selection.filter)
+    prioritize = partial(cli.service.act_on_matching, Action.PRIORITIZE, priority=number)
     count = sum(prioritize(each, dry_run=True) for each in filters)
     if selection.dry_run or not count:
         return count

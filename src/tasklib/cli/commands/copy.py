@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,20 +11,8 @@ from tasklib.cli.common_options import one_of
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.person import person
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tasklib.queue import TaskQueue
-
 GROUP = "Set-up"
-MOVED = "copied by tasklib copy"
-"""Why the source is paused."""
-DECIDED = (
-    *("task", "cron", "every", "tz", "kwargs", "misfire", "overlap", "jitter"),
-    *("starts_at", "ends_at", "options", "secrets"),
-)
-"""What somebody has decided about a schedule, beside its name."""
-
+DUTIES = ("producer", "worker", "viewer", "admin")
 app = typer.Typer()
 
 
@@ -50,80 +38,25 @@ def copy(
     or after a failure: what was copied before is left as it is.
     """
     from tasklib.queue import TaskQueue
+    from tasklib.service.administration import Administration
 
     with TaskQueue(source) as old, TaskQueue(target) as new:
         alive = [worker.worker_id for worker in old.workers() if worker.alive]
         if alive and not force:
             names = ", ".join(alive)
             raise CommandFailed(f"workers are alive on the source ({names}): stop them, or copy by --force")
-        if not old.is_paused():
-            old.pause(by=person(), reason=MOVED)
         with cli.out.progress("Copying", old.count()) as progress:
-            seen, copied, unreadable = _copy_tasks(old, new, progress)
-        others = {
-            "schedules": _copy_schedules(old, new),
-            "pauses": _copy_pauses(old, new),
-            "limits": _copy_limits(old, new),
-        }
+            found = Administration(old).copy_to(new, by=person(), progress=progress)
 
     def say() -> None:
-        known = f"; {seen - copied:,} were there already" if seen > copied else ""
-        cli.out.line(f"Copied {copied:,} of {seen:,} tasks{known}.")
-        if unreadable:
-            cli.out.line(f"Left behind, because they cannot be read: {', '.join(unreadable)}", "yellow")
-        cli.out.line(f"Schedules: {others['schedules']}, pauses: {others['pauses']}, limits: {others['limits']}.")
+        known = f"; {found.seen - found.copied:,} were there already" if found.seen > found.copied else ""
+        cli.out.line(f"Copied {found.copied:,} of {found.seen:,} tasks{known}.")
+        if found.unreadable:
+            cli.out.line(f"Left behind, because they cannot be read: {', '.join(found.unreadable)}", "yellow")
+        cli.out.line(f"Schedules: {found.schedules}, pauses: {found.pauses}, limits: {found.limits}.")
         cli.out.line("The source is paused; start workers on the target.")
 
-    cli.out.answer({"seen": seen, "copied": copied, "unreadable": unreadable, **others}, say)
-
-
-def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None]) -> tuple[int, int, list[str]]:
-    from tasklib.storage.operations import copy
-
-    seen = copied = after = 0
-    unreadable: list[str] = []
-    while True:
-        found = old.database.run(lambda after=after: copy.export_tasks(after, None))  # type: ignore[misc]
-        if found.last == after:
-            return seen, copied, unreadable
-        unreadable += found.unreadable
-        copied += new.database.run(lambda rows=found.rows: copy.import_tasks(rows, None))  # type: ignore[misc]
-        seen, after = seen + len(found.rows), found.last
-        progress(seen)
-
-
-def _copy_schedules(old: TaskQueue, new: TaskQueue) -> int:
-    from tasklib.core.schedule import BrokenPlan
-
-    found = old.schedules()
-    for schedule in found:
-        plan = schedule.plan
-        if isinstance(plan, BrokenPlan):
-            continue  # nobody could run it there either
-        new.add_schedule(plan.name, **{name: getattr(plan, name) for name in DECIDED})
-        if schedule.paused_at is not None:
-            new.pause_schedule(plan.name, by=schedule.paused_by)
-    return len(found)
-
-
-def _copy_pauses(old: TaskQueue, new: TaskQueue) -> int:
-    # Not the one that keeps the source still: the target is to work.
-    found = [pause for pause in old.pauses() if pause.reason != MOVED]
-    for pause in found:
-        new.pause(pause.name, by=pause.by, reason=pause.reason)
-    return len(found)
-
-
-def _copy_limits(old: TaskQueue, new: TaskQueue) -> int:
-    limits, key_limits = old.limits(), old.key_limits()
-    for limit in limits:
-        if limit.rate is not None:
-            new.set_rate_limit(limit.rate, limit.name)
-        if limit.max_running is not None:
-            new.set_concurrency_limit(limit.max_running, limit.name)
-    for key_limit in key_limits:
-        new.set_key_limit(key_limit.max_running, key_limit.key, key_limit.name)
-    return len(limits) + len(key_limits)
+    cli.out.answer(found, say)
 
 
 @command(
@@ -140,9 +73,9 @@ def grants(
     duty: Annotated[
         str,
         typer.Argument(
-            metavar="producer|worker|viewer|admin",
+            metavar="|".join(DUTIES),
             help="What the role is for.",
-            autocompletion=one_of("producer", "worker", "viewer", "admin"),
+            autocompletion=one_of(*DUTIES),
         ),
     ],
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role that exists in PostgreSQL.")],
@@ -155,15 +88,9 @@ def grants(
     """
     if cli.config.is_sqlite:
         raise CommandFailed("SQLite has no roles: whoever may write the file may do everything", Exit.USAGE)
-    from tasklib.storage.postgres.database import PostgresDatabase
-    from tasklib.storage.postgres.grants import Duty
-
-    if duty not in set(Duty):
-        raise CommandFailed(f"a role is for one of {', '.join(Duty)}; got {duty!r}", Exit.USAGE)
-    database = cli.manage.queue.database
-    assert isinstance(database, PostgresDatabase)
-    database.migrate()
-    statements = database.grant(Duty(duty), role, apply=apply)
+    if duty not in DUTIES:
+        raise CommandFailed(f"a role is for one of {', '.join(DUTIES)}; got {duty!r}", Exit.USAGE)
+    statements = cli.service.administration.grant(duty, role, apply=apply)
     data: dict[str, Any] = {"duty": duty, "role": role, "applied": apply, "statements": statements}
 
     def say() -> None:

@@ -39,7 +39,7 @@ def migrate(
         _check(cli)
         applied: list[str] = []
     else:
-        applied = list(cli.manage.queue.migrate())
+        applied = list(cli.service.queue.migrate())
 
     def say() -> None:
         for name in applied:

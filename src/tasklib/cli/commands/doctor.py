@@ -55,12 +55,12 @@ def top(
     """
     from tasklib.cli.top import live, show
 
-    seen = look(cli.manage)
+    seen = look(cli.service)
     if once or cli.out.as_json or not cli.out.is_terminal:
         cli.out.answer(seen, lambda: show(cli.out, seen))
     else:
         with suppress(KeyboardInterrupt):
-            live(lambda: look(cli.manage), interval)
+            live(lambda: look(cli.service), interval)
 
 
 def look(manage: QueueService) -> dict[str, Any]:

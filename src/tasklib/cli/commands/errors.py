@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tasklib.cli.output import Output
-    from tasklib.storage.operations.errors import ErrorGroup
+    from tasklib.core.task import ErrorGroup
 
 GROUP = "Tasks"
 
@@ -34,7 +34,7 @@ def errors(
 
     Every task counts that failed for good or was buried. The id of a group is what redrive takes.
     """
-    groups = cli.manage.errors(name, limit=limit)
+    groups = cli.service.errors(name, limit=limit)
 
     def say() -> None:
         if groups:
@@ -59,7 +59,7 @@ def redrive(
 
     Their attempts start again at zero. With --rate they come due one after the other.
     """
-    count = cli.manage.queue.redrive(group, rate=rate, dry_run=dry_run)
+    count = cli.service.queue.redrive(group, rate=rate, dry_run=dry_run)
     verb = "Would start" if dry_run else "Started"
     pace = f", {rate:g} per second" if rate else ""
     data = {"action": "redrive", "group": group, "dry_run": dry_run, "count": count}

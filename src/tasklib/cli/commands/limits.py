@@ -122,7 +122,7 @@ def key_limit(
 def _changing(cli: Cli) -> TaskQueue:
     """The queue, whose database is made if it is missing: there will be something to keep in it."""
     cli.creates = True
-    return cli.manage.queue
+    return cli.service.queue
 
 
 def _count(text: str) -> int | None:
@@ -134,7 +134,7 @@ def _count(text: str) -> int | None:
 
 
 def _say_limits(cli: Cli) -> None:
-    limits, key_limits = cli.manage.queue.limits(), cli.manage.queue.key_limits()
+    limits, key_limits = cli.service.queue.limits(), cli.service.queue.key_limits()
 
     def say() -> None:
         from tasklib.cli.queue_views import show_key_limits, show_limits

@@ -22,7 +22,7 @@ PausedName = Annotated[
 @command(app, "stats", group=GROUP, examples="tasklib stats\ntasklib stats --json")
 def stats(cli: Cli) -> None:
     """Count the tasks by where they stand."""
-    overview = cli.manage.overview()
+    overview = cli.service.overview()
 
     def say() -> None:
         from tasklib.cli.queue_views import show_overview
@@ -44,7 +44,7 @@ def types(cli: Cli) -> None:
 
     That is every name that is stored or that a worker knows.
     """
-    found = cli.manage.types()
+    found = cli.service.types()
 
     def say() -> None:
         from tasklib.cli.queue_views import show_types
@@ -78,16 +78,16 @@ def pause(
 
     It is stored, so it holds across restarts and machines. Running tasks finish.
     """
-    cli.manage.queue.pause(name, by=person(), reason=reason)
+    cli.service.queue.pause(name, by=person(), reason=reason)
     _say_pauses(cli)
 
 
 @command(app, "resume", group=GROUP, creates=True, examples="tasklib resume\ntasklib resume send_email")
 def resume(cli: Cli, name: PausedName = None) -> None:
     """Start tasks again that were paused."""
-    resumed = cli.manage.queue.resume(name)
+    resumed = cli.service.queue.resume(name)
     what = f"Tasks named {name}" if name else "Tasks of any name"
-    left = cli.manage.queue.pauses()
+    left = cli.service.queue.pauses()
 
     def say() -> None:
         from tasklib.cli.queue_views import show_pauses
@@ -99,7 +99,7 @@ def resume(cli: Cli, name: PausedName = None) -> None:
 
 
 def _say_pauses(cli: Cli) -> None:
-    pauses = cli.manage.queue.pauses()
+    pauses = cli.service.queue.pauses()
 
     def say() -> None:
         from tasklib.cli.queue_views import show_pauses

@@ -79,7 +79,7 @@ def schedules(cli: Cli, what: What, added: Added) -> None:
         raise CommandFailed(f"no such action: {what.action!r}; there are {', '.join(ACTIONS)}", Exit.USAGE)
     cli.creates = what.action == "add"
     if what.action == "list":
-        _say_all(cli, list(cli.manage.queue.schedules()))
+        _say_all(cli, list(cli.service.queue.schedules()))
     elif what.name is None:
         raise CommandFailed(f"which schedule? Give its name: tasklib schedules {what.action} NAME", Exit.USAGE)
     else:
@@ -87,7 +87,7 @@ def schedules(cli: Cli, what: What, added: Added) -> None:
 
 
 def _act(cli: Cli, action: str, name: str, added: Added) -> None:
-    queue = cli.manage.queue
+    queue = cli.service.queue
     match action:
         case "add":
             _say_one(cli, _add(queue, name, added))
@@ -119,8 +119,8 @@ def _known(answer: Any, name: str) -> Any:
 
 
 def _hidden(cli: Cli, schedule: Schedule) -> Schedule:
-    cli.manage.queue.learn_secrets()
-    return cli.manage.redactor.schedule(schedule)
+    cli.service.queue.learn_secrets()
+    return cli.service.redactor.schedule(schedule)
 
 
 def _say_all(cli: Cli, found: list[Schedule]) -> None:

@@ -65,10 +65,10 @@ def serve(
     """
     import asyncio
 
-    queue, names = cli.manage.queue, allow_host or []
+    queue, names = cli.service.queue, allow_host or []
     proxies = [check_address(each) for each in trusted_proxy or ()]
     others = _who_else_gets_in(host, names, proxies)
-    if others is not None and not has_tokens(queue):
+    if others is not None and not cli.service.tokens.any_exists():
         raise CommandFailed(
             f"{others}, and there is no token to tell them apart; make one first: tasklib token create me --role admin",
             Exit.USAGE,
@@ -114,13 +114,6 @@ def check_address(text: str) -> str:
         raise CommandFailed(
             f"--trusted-proxy is an address or a network such as 127.0.0.1 or 10.0.0.0/8, got {text!r}", Exit.USAGE
         ) from None
-
-
-def has_tokens(queue: TaskQueue) -> bool:
-    """Whether a token was ever made."""
-    from tasklib.storage.operations.access import tokens
-
-    return queue.database.run(tokens.any_token)
 
 
 def listen(host: str, port: int) -> socket.socket:

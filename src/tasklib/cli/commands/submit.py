@@ -73,7 +73,7 @@ def _use_tasks_of(cli: Cli, module: str) -> None:
     from tasklib.cli.discovery import find_queue
     from tasklib.service.service import QueueService
 
-    cli.manage = QueueService(find_queue([module], cli.given_url, cli.url))
+    cli.service = QueueService(find_queue([module], cli.given_url, cli.url))
 
 
 def _submit_one(cli: Cli, what: What, options: dict[str, Any], waiting: Waiting, *, dry_run: bool) -> None:
@@ -83,7 +83,7 @@ def _submit_one(cli: Cli, what: What, options: dict[str, Any], waiting: Waiting,
         )
     if dry_run:
         raise CommandFailed("--dry-run goes with --file", Exit.USAGE)
-    task_id = cli.manage.queue.enqueue(what.name, what.read_payload(), **options)
+    task_id = cli.service.queue.enqueue(what.name, what.read_payload(), **options)
     unknown = _unknown(cli, what.name)
     if waiting.waits:
         _wait(cli, what.name, task_id, waiting.wait_timeout, unknown)
@@ -104,7 +104,7 @@ def _submit_file(cli: Cli, file: str, source: FromFile, what: What, options: dic
 
 def _unknown(cli: Cli, name: str) -> Unknown | None:
     """What to tell the person if no live worker knows the name: a slip of the pen, or a worker yet to be started."""
-    live = [worker for worker in cli.manage.queue.workers() if worker.alive]
+    live = [worker for worker in cli.service.queue.workers() if worker.alive]
     known = sorted({each for worker in live for each in worker.names})
     if name in known:
         return None
@@ -140,9 +140,9 @@ def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None, unknown: Un
     if unknown and seconds is None:
         cli.out.note(unknown.text)
     try:
-        finished = cli.manage.queue.wait(task_id, seconds)
-        cli.manage.queue.learn_secrets()
-        task: Task = cli.manage.redactor.task(finished)
+        finished = cli.service.queue.wait(task_id, seconds)
+        cli.service.queue.learn_secrets()
+        task: Task = cli.service.redactor.task(finished)
     except WaitTimeout as error:
         raise CommandFailed(f"{error}; {unknown.text}" if unknown else str(error), Exit.TIMEOUT) from error
     data = {"id": task_id, "name": name, "created": task_id.created, "task": task}

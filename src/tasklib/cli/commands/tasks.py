@@ -42,7 +42,7 @@ def list_tasks(
 ) -> None:
     """List tasks, newest first."""
     which = task_filter(state, name, tag, search)
-    page = page_of(cli.manage, which, limit, None if before is None else str(cli.manage.find_id(before)))
+    page = page_of(cli.service, which, limit, None if before is None else str(cli.service.find_id(before)))
 
     def say() -> None:
         from tasklib.cli.views import show_tasks
@@ -68,7 +68,7 @@ def list_tasks(
 )
 def show(cli: Cli, task_id: TaskId) -> None:
     """Show everything about one task: input, attempts, result and error."""
-    task = cli.manage.get(cli.manage.find_id(task_id))
+    task = cli.service.get(cli.service.find_id(task_id))
 
     def say() -> None:
         from tasklib.cli.views import show_task
@@ -81,7 +81,7 @@ def show(cli: Cli, task_id: TaskId) -> None:
 @command(app, "explain", group=GROUP, examples="tasklib explain 0199f1e2-7c3a-7000-8000-000000000000")
 def explain(cli: Cli, task_id: TaskId) -> None:
     """Say why a task is not running, and what to do about it."""
-    explanation = cli.manage.explain(cli.manage.find_id(task_id))
+    explanation = cli.service.explain(cli.service.find_id(task_id))
 
     def say() -> None:
         from tasklib.cli.views import show_explanation

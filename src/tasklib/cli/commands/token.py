@@ -15,7 +15,7 @@ from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.output import Column
 
 if TYPE_CHECKING:
-    from tasklib.storage.operations.access.tokens import Token
+    from tasklib.service.tokens import Token
 
 GROUP = "Service"
 
@@ -88,15 +88,11 @@ def token(
 
 def _create(cli: Cli, name: str, role: RoleName, expires: str | None) -> None:
     from tasklib.definition import check_name
-    from tasklib.storage.operations.access import tokens
+    from tasklib.service.tokens import Role
 
-    queue = cli.manage.queue
     check_name(name, what="a token's name")
     until = None if expires is None else values.duration_or_moment(expires)
-    made = queue.database.run(
-        lambda: tokens.create_token(name, tokens.Role(role), expires_at=until, now=queue.clock.now()),
-        repeatable=False,
-    )
+    made = cli.service.tokens.create(name, Role(role), expires_at=until)
 
     def say() -> None:
         cli.out.line(made.secret)
@@ -107,10 +103,7 @@ def _create(cli: Cli, name: str, role: RoleName, expires: str | None) -> None:
 
 
 def _list(cli: Cli) -> None:
-    from tasklib.storage.operations.access import tokens
-
-    queue = cli.manage.queue
-    found = queue.database.run(lambda: tokens.list_tokens(queue.clock.now()))
+    found = cli.service.tokens.all()
 
     def say() -> None:
         if found:
@@ -139,13 +132,11 @@ def _show(cli: Cli, found: Sequence[Token]) -> None:
 
 
 def _revoke(cli: Cli, name: str) -> None:
-    from tasklib.storage.operations.access import tokens
+    from tasklib.service.tokens import short_form
 
-    queue = cli.manage.queue
-    revoked = queue.database.run(lambda: tokens.revoke_tokens(name, queue.clock.now()))
+    revoked = cli.service.tokens.revoke_named(name)
     if not revoked:
-        shown = f"{name[: tokens.SHOWN_CHARACTERS]}…" if name.startswith(tokens.PREFIX) else repr(name)
-        raise CommandFailed(f"there is no token {shown} to revoke; see: tasklib token list")
+        raise CommandFailed(f"there is no token {short_form(name)} to revoke; see: tasklib token list")
 
     def say() -> None:
         for each in revoked:

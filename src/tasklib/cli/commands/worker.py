@@ -54,7 +54,7 @@ def worker(cli: Cli, work: Work) -> None:
 @command(app, "workers", group=GROUP, examples="tasklib workers")
 def workers(cli: Cli) -> None:
     """Show the workers: what they run, and when they were last heard."""
-    found = cli.manage.queue.workers()
+    found = cli.service.queue.workers()
 
     def say() -> None:
         from tasklib.cli.queue_views import show_workers

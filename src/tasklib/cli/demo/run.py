@@ -23,7 +23,7 @@ from tasklib.cli.demo.workload import Producer, Run, arranged
 from tasklib.core.config import Config, redact_url
 from tasklib.core.task import Task
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations.access.audit import list_audit
+from tasklib.service.audit import AuditLog
 from tasklib.worker import Worker, WorkerSettings
 
 WAVE_SECONDS = 0.25
@@ -70,7 +70,7 @@ def _announce(cli: Cli, address: str | None, *, browser: bool) -> None:
 
 async def _changes_by_hand(queue: TaskQueue) -> int:
     """How often somebody has changed something on the dashboard: what the books cannot know."""
-    return len(await queue.database.arun(lambda: list_audit(limit=1000)))
+    return len(await AuditLog(queue).apage(limit=1000))
 
 
 async def _work(cli: Cli, queue: TaskQueue, books: Books, run: Run, seconds: float | None, address: str | None) -> None:

@@ -14,8 +14,8 @@ from tasklib.cli.demo.workload import Run
 from tasklib.cli.output import Output, safe, shortened
 from tasklib.cli.views import STYLES
 from tasklib.core.config import redact_url
+from tasklib.core.error_text import summary
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations.attempts import summary
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

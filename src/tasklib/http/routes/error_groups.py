@@ -10,6 +10,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 
+from tasklib.core.task import ErrorGroup
 from tasklib.http.errors import Refused, problems
 from tasklib.http.live.cache import Fresh
 from tasklib.http.schemas.fields import Answer, Input, Name, check_number
@@ -19,7 +20,7 @@ from tasklib.http.service import Queue, Service
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import lists
 from tasklib.storage.operations.error_times import HOURS, count_errors_by_hour
-from tasklib.storage.operations.errors import MOST_GROUPS, ErrorGroup
+from tasklib.storage.operations.errors import MOST_GROUPS
 
 router = APIRouter(prefix="/api/errors", tags=["errors"], route_class=AuditedRoute)
 

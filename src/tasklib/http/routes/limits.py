@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from tasklib.core.codec import number
 from tasklib.http.errors import problems
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.fields import Answer, Input, Key, Name, Text, Whole, check_number
@@ -16,7 +17,6 @@ from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.http.service import Queue
 from tasklib.queue import TaskQueue
 from tasklib.queue.arguments import SLOWEST_RATE, is_rate
-from tasklib.storage.rows import number
 
 router = APIRouter(prefix="/api", tags=["control"], route_class=AuditedRoute)
 

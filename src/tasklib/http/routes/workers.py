@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Request
 
-from tasklib.core.codec import encode_result
+from tasklib.core.codec import encode_result, number
 from tasklib.core.lifecycle import Ending
 from tasklib.core.task import Task
 from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseFull, DatabaseUnavailable, ResultError, TaskNotFound
@@ -44,7 +44,6 @@ from tasklib.storage.operations.attempts import Claimed, Retries
 from tasklib.storage.operations.http_workers import Ended, Known, Remote
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.rows import ClaimedTask as Row
-from tasklib.storage.rows import number
 from tasklib.storage.statement import Operation, T
 from tasklib.worker.upkeep.metrics import Metrics, flush
 from tasklib.worker.upkeep.recovery import Recovery

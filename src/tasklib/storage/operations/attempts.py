@@ -10,15 +10,13 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tasklib.core.codec import dumps, loads
+from tasklib.core.error_text import ERROR_CHARACTERS, bounded, summary
 from tasklib.core.fingerprint import fingerprint
 from tasklib.core.lifecycle import EFFECTS, Ending
 from tasklib.core.task import DEFAULT_RETRIES, LogLine
 from tasklib.storage.operations.keys import NOBODYS_TURN, settle_turn, take_turn
 from tasklib.storage.rows import BrokenTask, ClaimedTask, claimed_from_text
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement, recall
-
-SUMMARY_CHARACTERS = 500
-ERROR_CHARACTERS = 100_000
 
 
 class Position(NamedTuple):
@@ -302,26 +300,6 @@ def _ending(ending: Ending, moment: float) -> dict[str, Any]:
         "progress": None if ending.progress is None else ending.progress[0],
         "message": None if ending.progress is None else ending.progress[1],
     }
-
-
-def summary(error: str) -> str:
-    """The line of a traceback that names the exception: the first one after the last frame, or of a group's own."""
-    lines = error.strip().splitlines()
-    if lines and lines[0].startswith("+ Exception Group Traceback"):
-        lines = [line.removeprefix("  | ") for line in lines if line.startswith("  | ")]
-    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
-    after = lines[frames[-1] + 1 :] if frames else lines
-    named = (line for line in after if line[:1].strip() and not line.startswith("Traceback (most recent call last)"))
-    return bounded(next(named, ""), SUMMARY_CHARACTERS)
-
-
-def bounded(text: str, limit: int) -> str:
-    """The text without what no database keeps, its middle cut out if it is too long."""
-    clean = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
-    if len(clean) <= limit:
-        return clean
-    half = (limit - 20) // 2
-    return f"{clean[:half]}\n… cut …\n{clean[-half:]}"
 
 
 def _refused(asked: Iterable[str], rows: Sequence[Row]) -> set[str]:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from tasklib.core.controls import Limit, Pause
 from tasklib.storage.rows import moment
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 EVERYTHING = ""
 """The name under which the whole queue is paused."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Something that is paused, by whom, since when and why; `name` is None for the whole queue."""
-
-    name: str | None
-    since: datetime
-    by: str | None
-    reason: str | None
 
 
 def pause(name: str | None, *, by: str | None, reason: str | None, now: datetime | None) -> Operation[None]:
@@ -42,19 +32,6 @@ def list_pauses() -> Operation[list[Pause]]:
         assert since is not None
         pauses.append(Pause(row["name"] or None, since, row["paused_by"], row["reason"]))
     return pauses
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """Limits in force across all workers; `name` is None for the whole queue."""
-
-    name: str | None
-    rate: float | None
-    """Tasks that may start in a second."""
-    max_running: int | None
-    """Tasks that may run at once."""
-    tokens: float | None
-    """Tasks that may start right now without waiting."""
 
 
 def set_rate(name: str | None, tasks_per_second: float | None, now: datetime | None) -> Operation[None]:

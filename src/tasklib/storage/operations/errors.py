@@ -4,37 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.task import TaskFilter, TaskState
+from tasklib.core.error_text import summary
+from tasklib.core.task import ErrorGroup, TaskFilter, TaskState
 from tasklib.storage.operations.actions import in_steps, without_taken_keys
-from tasklib.storage.operations.attempts import summary
 from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement
 
 MOST_GROUPS = 1000
 """Groups that are looked through for one by its id."""
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorGroup:
-    """Tasks of one name that failed for good in the same way."""
-
-    id: str
-    """Short and the same everywhere: made of name and fingerprint."""
-    name: str
-    fingerprint: str | None
-    """The exception, and the function in which it was raised; None if nothing was noted."""
-    count: int
-    first_seen: datetime
-    last_seen: datetime
-    example: UUID
-    """The task that failed last."""
-    message: str
-    """What its error said."""
 
 
 def list_errors(name: str | None, limit: int) -> Operation[list[ErrorGroup]]:

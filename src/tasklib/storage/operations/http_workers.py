@@ -13,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from tasklib.core.codec import dumps, loads
+from tasklib.core.error_text import ERROR_CHARACTERS, bounded
 from tasklib.core.lifecycle import Ending
 from tasklib.core.retry import Backoff
 from tasklib.core.task import Task, TaskState
@@ -262,7 +263,7 @@ def report_for(
 
 def _end(task: Task, ending: Ending, owner: str, now: datetime | None) -> Operation[Ended]:
     if not _is_current(task, ending.version):
-        same_error = ending.error is None or task.error == attempts.bounded(ending.error, attempts.ERROR_CHARACTERS)
+        same_error = ending.error is None or task.error == bounded(ending.error, ERROR_CHARACTERS)
         if same_error and (yield from attempts.is_recorded(*attempts.ended_as(ending))):
             return Ended(task, now=False)
         raise ClaimLost(task.id, ending.version, task.state)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from tasklib.core.codec import dumps
+from tasklib.core.controls import KeyLimit
 from tasklib.storage.operations.controls import EVERYTHING, list_limits
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
@@ -16,18 +17,6 @@ KEYS_AT_ONCE: Final = 32
 
 REPLACEMENT: Final = "\ufffd"
 """In place of bytes that are no text, which SQLite may hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyLimit:
-    """How many tasks of a concurrency key may run at once."""
-
-    key: str | None
-    """None for every key without a limit of its own."""
-    max_running: int
-    """0 is unlimited."""
-    name: str | None = None
-    """The tasks meant, if it is not all of a key together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from tasklib.core.error_text import summary
 from tasklib.core.lifecycle import Ending, Event
-from tasklib.storage.operations.attempts import Completion, summary
+from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 
 log = logging.getLogger("tasklib.worker")

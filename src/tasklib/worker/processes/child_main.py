@@ -21,13 +21,13 @@ from tasklib.core.base_exceptions import uncarried
 from tasklib.core.codec import encode_result
 from tasklib.core.config import Config
 from tasklib.core.context import TaskContext, WorkerState
+from tasklib.core.error_text import ERROR_CHARACTERS, bounded
 from tasklib.core.lifecycle import Ending
 from tasklib.core.middleware import tell_error
 from tasklib.core.redaction import Redactor
 from tasklib.definition import Definition, secrets_of
 from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.storage import connect
-from tasklib.storage.operations.attempts import ERROR_CHARACTERS, bounded
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED, Caller
 from tasklib.worker.execution.outcome import describe, ending_for

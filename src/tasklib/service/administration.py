@@ -1,0 +1,135 @@
+"""What is done to a queue as a whole: its clock, its tables, the rights of PostgreSQL roles, copying it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from tasklib.core.schedule import BrokenPlan
+from tasklib.queue import TaskQueue
+from tasklib.queue.sync_async import operation
+from tasklib.service.base import ServicePart
+from tasklib.storage.operations import copy
+from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.operations.scratch import drop_schema
+from tasklib.storage.statement import Operation
+
+COPIED: Final = "copied by tasklib copy"
+"""Why the source of a copy is paused."""
+DECIDED: Final = (
+    *("task", "cron", "every", "tz", "kwargs", "misfire", "overlap", "jitter"),
+    *("starts_at", "ends_at", "options", "secrets"),
+)
+"""What somebody has decided about a schedule, beside its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy has found and stored."""
+
+    seen: int
+    copied: int
+    """Fewer than were seen if some were there already."""
+    unreadable: Sequence[str]
+    """The ids of tasks that cannot be read, and so stay behind."""
+    schedules: int
+    pauses: int
+    limits: int
+
+
+class Administration(ServicePart):
+    """One queue as a whole."""
+
+    @operation
+    def now(self) -> Operation[datetime]:
+        """What time it is for the database: ages are told by the clock by which they came about."""
+        return (yield from read_clock(self.queue.clock.now()))
+
+    anow = now.twin
+
+    @operation
+    def drop_schema(self) -> Operation[None]:
+        """Remove the whole PostgreSQL schema with everything in it; only for one that the caller has made."""
+        yield from drop_schema()
+
+    adrop_schema = drop_schema.twin
+
+    def grant(self, duty: str, role: str, *, apply: bool) -> list[str]:
+        """The statements that give a PostgreSQL role what its duty needs; with `apply` they are run, all or none."""
+        from tasklib.storage.postgres.database import PostgresDatabase
+        from tasklib.storage.postgres.grants import Duty
+
+        database = self.database
+        assert isinstance(database, PostgresDatabase)
+        database.migrate()
+        return database.grant(Duty(duty), role, apply=apply)
+
+    def copy_to(self, target: TaskQueue, *, by: str, progress: Callable[[int], None]) -> Copied:
+        """Pause this queue and store everything in it in another one too; what is there already is left as it is.
+
+        `progress` is called with how many tasks were looked at so far.
+        """
+        if not self.queue.is_paused():
+            self.queue.pause(by=by, reason=COPIED)
+        tasks = _copy_tasks(self.queue, target, progress)
+        return Copied(
+            tasks.seen,
+            tasks.copied,
+            tasks.unreadable,
+            schedules=_copy_schedules(self.queue, target),
+            pauses=_copy_pauses(self.queue, target),
+            limits=_copy_limits(self.queue, target),
+        )
+
+
+@dataclass(slots=True)
+class _Tasks:
+    seen: int = 0
+    copied: int = 0
+    unreadable: list[str] = field(default_factory=list[str])
+
+
+def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None]) -> _Tasks:
+    tasks, after = _Tasks(), 0
+    while True:
+        found = old.database.run(lambda after=after: copy.export_tasks(after, None))  # type: ignore[misc]
+        if found.last == after:
+            return tasks
+        tasks.unreadable += found.unreadable
+        tasks.copied += new.database.run(lambda rows=found.rows: copy.import_tasks(rows, None))  # type: ignore[misc]
+        tasks.seen, after = tasks.seen + len(found.rows), found.last
+        progress(tasks.seen)
+
+
+def _copy_schedules(old: TaskQueue, new: TaskQueue) -> int:
+    found = old.schedules()
+    for schedule in found:
+        plan = schedule.plan
+        if isinstance(plan, BrokenPlan):
+            continue  # nobody could run it there either
+        new.add_schedule(plan.name, **{name: getattr(plan, name) for name in DECIDED})
+        if schedule.paused_at is not None:
+            new.pause_schedule(plan.name, by=schedule.paused_by)
+    return len(found)
+
+
+def _copy_pauses(old: TaskQueue, new: TaskQueue) -> int:
+    # Not the one that keeps the source still: the target is to work.
+    found = [pause for pause in old.pauses() if pause.reason != COPIED]
+    for pause in found:
+        new.pause(pause.name, by=pause.by, reason=pause.reason)
+    return len(found)
+
+
+def _copy_limits(old: TaskQueue, new: TaskQueue) -> int:
+    limits, key_limits = old.limits(), old.key_limits()
+    for limit in limits:
+        if limit.rate is not None:
+            new.set_rate_limit(limit.rate, limit.name)
+        if limit.max_running is not None:
+            new.set_concurrency_limit(limit.max_running, limit.name)
+    for key_limit in key_limits:
+        new.set_key_limit(key_limit.max_running, key_limit.key, key_limit.name)
+    return len(limits) + len(key_limits)

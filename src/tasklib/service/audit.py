@@ -1,0 +1,31 @@
+"""The audit log: who changed what, when and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasklib.queue.sync_async import operation, single_try
+from tasklib.service.base import ServicePart
+from tasklib.storage.operations.access import audit
+from tasklib.storage.operations.access.audit import AuditEntry, StoredEntry
+from tasklib.storage.statement import Operation
+
+__all__ = ["AuditEntry", "AuditLog", "StoredEntry"]
+
+
+class AuditLog(ServicePart):
+    """The log of one queue."""
+
+    @operation
+    def page(self, *, limit: int, before: int | None = None) -> Operation[Sequence[StoredEntry]]:
+        """Entries, the newest first; `before` is the `seq` of the last entry of the page before."""
+        return (yield from audit.list_audit(limit=limit, before=before))
+
+    apage = page.twin
+
+    @single_try
+    def write(self, entry: AuditEntry) -> Operation[None]:
+        """Add an entry for what changes nothing that is stored, such as signing in."""
+        yield from audit.write_audit([entry], self.queue.clock.now())
+
+    awrite = write.twin

@@ -1,0 +1,93 @@
+"""What the doctor judges: everything about a queue that can be wrong, looked at without changing anything."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from tasklib.core.controls import Limit, Pause
+from tasklib.core.schedule import Schedule
+from tasklib.core.task import WorkerInfo
+from tasklib.queue.sync_async import operation
+from tasklib.service.base import ServicePart
+from tasklib.storage.migrate import Part, parts
+from tasklib.storage.operations import controls, schedules, workers
+from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.sqlite.database import OLDEST, SqliteDatabase
+from tasklib.storage.sqlite.files import find_replaced, has_write_ahead_log
+from tasklib.storage.statement import Operation, Statement
+
+Row = Mapping[str, Any]
+
+OLDEST_SQLITE: Final = ".".join(map(str, OLDEST))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything that was looked at."""
+
+    now: datetime
+    waiting: Sequence[Row]
+    workers: Sequence[WorkerInfo]
+    pauses: Sequence[Pause]
+    limits: Sequence[Limit]
+    schedules: Sequence[Schedule]
+    orphans: int
+    missing: Sequence[Part]
+    """The indexes and triggers of the task table that are not there or not in use."""
+    server: Row | None
+    """How a PostgreSQL server and its table are set; None for a file."""
+    local_clock: float
+    """This machine's clock at the moment the server was asked for its own."""
+
+
+class Evidence(ServicePart):
+    """Looks at one queue."""
+
+    @operation
+    def look(self) -> Operation[Seen]:
+        """See everything as it is, through one connection."""
+        now, dialect = self.queue.clock.now(), self.database.dialect
+        clock = yield from read_clock(now)
+        before = time.time()
+        server = (yield Statement("look_at_server"))[0] if dialect == "postgres" else None
+        local = (before + time.time()) / 2
+        used = {row["name"] for row in (yield Statement("look_at_parts"))}
+        return Seen(
+            now=clock,
+            waiting=(yield Statement("look_at_waiting", {"now": now})),
+            workers=(yield from workers.list_workers(now)),
+            pauses=(yield from controls.list_pauses()),
+            limits=(yield from controls.list_limits(now)),
+            schedules=(yield from schedules.list_schedules()),
+            orphans=(yield Statement("look_for_orphans", {"now": now}))[0]["count"],
+            missing=[part for part in parts(dialect) if part.name not in used],
+            server=server,
+            local_clock=local,
+        )
+
+    alook = look.twin
+
+    def replaced_file(self) -> tuple[str, bool] | None:
+        """The process that uses a SQLite file which has its name no longer, and whether another file has it."""
+        return find_replaced(self.database.path) if isinstance(self.database, SqliteDatabase) else None
+
+    def has_write_ahead_log(self) -> bool:
+        """False for a SQLite file that is kept in another way."""
+        return not isinstance(self.database, SqliteDatabase) or has_write_ahead_log(self.database.path)
+
+
+def is_sqlite_too_old() -> bool:
+    """Whether the SQLite of this Python is older than OLDEST_SQLITE."""
+    return sqlite3.sqlite_version_info < OLDEST
+
+
+def lends_sessions(url: str, timeout_seconds: float) -> bool:
+    """Whether a pooler in transaction mode stands between this machine and the PostgreSQL server of the URL."""
+    from tasklib.storage.postgres import pooler
+
+    return pooler.lends_sessions(url, timeout_seconds)

@@ -1,0 +1,69 @@
+"""Tokens of the HTTP service: make, list, use and revoke them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from tasklib.queue.sync_async import operation, single_try
+from tasklib.service.base import ServicePart
+from tasklib.storage.operations.access import tokens
+from tasklib.storage.operations.access.tokens import NewToken, Role, Token
+from tasklib.storage.statement import Operation
+
+__all__ = ["NewToken", "Role", "Token", "Tokens", "short_form"]
+
+
+def short_form(which: str) -> str:
+    """How a message names a token that was asked for: never by its whole secret."""
+    return f"{which[: tokens.SHOWN_CHARACTERS]}…" if which.startswith(tokens.PREFIX) else repr(which)
+
+
+class Tokens(ServicePart):
+    """The tokens of one queue."""
+
+    @single_try
+    def create(self, name: str, role: Role, *, expires_at: datetime | timedelta | None = None) -> Operation[NewToken]:
+        """Make a token, good until a moment, or for so long by the database's clock."""
+        return (yield from tokens.create_token(name, role, expires_at=expires_at, now=self.queue.clock.now()))
+
+    acreate = create.twin
+
+    @operation
+    def all(self) -> Operation[Sequence[Token]]:
+        """Every token, the newest first, also those that are refused by now."""
+        return (yield from tokens.list_tokens(self.queue.clock.now()))
+
+    aall = all.twin
+
+    @operation
+    def use(self, secret: str) -> Operation[Token | None]:
+        """The valid token with this secret, or None; notes that it was used."""
+        return (yield from tokens.use_token(tokens.hashed(secret), self.queue.clock.now()))
+
+    ause = use.twin
+
+    @operation
+    def any_exists(self) -> Operation[bool]:
+        """Whether a token was ever made, also one that is no longer valid."""
+        return (yield from tokens.any_token())
+
+    aany_exists = any_exists.twin
+
+    @operation
+    def revoke_named(self, which: str) -> Operation[Sequence[Token]]:
+        """Refuse every token of a name from now on, or the one of an id, of its first characters or of its whole text.
+
+        Returns those it was.
+        """
+        return (yield from tokens.revoke_tokens(which, self.queue.clock.now()))
+
+    arevoke_named = revoke_named.twin
+
+    @operation
+    def revoke(self, token_id: UUID) -> Operation[Token | None]:
+        """Refuse the token of this id from now on; None if there is none, or it was revoked before."""
+        return (yield from tokens.revoke_token(token_id, self.queue.clock.now()))
+
+    arevoke = revoke.twin
