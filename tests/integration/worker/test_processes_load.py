@@ -90,6 +90,38 @@ def test_files_in_the_current_folder_are_not_taken_for_pythons_modules(folder: F
     assert folder.printed("bin/main.py") == ["[True, '__mp_main__', 42]"]
 
 
+def test_a_task_that_changes_the_folder_does_not_move_the_database_of_child_processes(folder: Folder) -> None:
+    folder.write(
+        "main.py",
+        """
+        import os
+        from tasklib import TaskContext, TaskQueue
+
+        queue = TaskQueue("sqlite:///relative.db")
+
+        @queue.task
+        def go(folder: str) -> None:
+            os.chdir(folder)
+            apart.submit()
+
+        @queue.task(isolation="process", transactional=True, max_retries=0)
+        def apart(ctx: TaskContext) -> str:
+            queue.enqueue("elsewhere")
+            return os.getcwd()
+
+        if __name__ == "__main__":
+            start = os.getcwd()
+            os.mkdir("other")
+            go.submit("other")
+            queue.process_batch()
+            (task,) = queue.list(name="apart")
+            print(task.error or task.result["value"] == start, queue.count(), os.listdir(), queue.config.database_url)
+        """,
+    )
+
+    assert folder.printed("main.py") == ["True 3 [] sqlite:///relative.db"]
+
+
 def test_a_script_that_works_whenever_it_is_imported_is_told_what_to_do(folder: Folder) -> None:
     folder.write(
         "main.py",

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tasklib.core.base_exceptions import uncarried
@@ -258,7 +259,10 @@ class Host:
 
 
 def _restore_environment(introduction: Mapping[str, Any]) -> None:
-    """Look like the worker's process to the program that is imported."""
+    """Look like the worker's process, as it was when it started, to the program that is imported."""
+    if introduction["folder"] is not None:
+        with suppress(OSError):  # removed meanwhile
+            os.chdir(introduction["folder"])
     sys.path[:] = introduction["sys_path"]
     sys.argv[:] = introduction["sys_argv"]
     if introduction["python_path"] is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 from tasklib.core.lifecycle import Ending
@@ -35,6 +36,7 @@ class ChildPool:
         self._queue = queue
         self._settings = settings
         self._worker_id = worker_id
+        self._folder = _current_folder()
         self._sweeper = OrphanKiller()
         self._children: set[Child] = set()
         self._idle: list[Child] = []
@@ -163,6 +165,7 @@ class ChildPool:
         """What a child process must know to look like this one to the tasks."""
         return {
             **surroundings(self._queue, self._settings.modules),
+            "folder": self._folder,
             "config": dataclasses.asdict(self._queue.config),
             "is_default": self._is_default and not self._is_in_memory,
             "worker_id": self._worker_id,
@@ -219,3 +222,12 @@ class ChildPool:
             return default_queue().registry is self._queue.registry
         except NotInitialized:
             return False
+
+
+def _current_folder() -> str | None:
+    """Where the worker starts.  Children start there too, wherever a task of the worker's has gone with `os.chdir`:
+    the program that they import may name its database, and other files, from there."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # somebody has removed it
+        return None
