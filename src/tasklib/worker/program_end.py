@@ -10,10 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
+
+REST_SECONDS = 5.0
+"""How long asyncio tasks that outlive the worker may take to end after they are cancelled."""
+
+log = logging.getLogger("tasklib.worker")
 
 _lock = threading.Lock()
 _registered = False
@@ -64,12 +70,16 @@ class StopAtEnd:
 
 
 def run_in_thread(main: Coroutine[Any, Any, None]) -> None:
-    """`asyncio.run`, which may also end while the program does: the thread that it wants for that cannot start then."""
+    """`asyncio.run`, which always ends: it waits for no asyncio task that refuses to, and it may end while the program
+    does, although the thread that it wants for that cannot start then."""
     done = False
 
     async def work() -> None:
         nonlocal done
-        await main
+        try:
+            await main
+        finally:
+            await _end_the_rest()
         done = True
 
     try:
@@ -77,6 +87,17 @@ def run_in_thread(main: Coroutine[Any, Any, None]) -> None:
     except RuntimeError:
         if not (done and _ending):
             raise
+
+
+async def _end_the_rest() -> None:
+    """Cancel what is left on this event loop, and forget what does not end for that: asyncio would wait for ever."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    refusing = (await asyncio.wait(rest, timeout=REST_SECONDS))[1] if rest else ()
+    for task in refusing:
+        log.error("%r was cancelled and does not end; it is left behind", task.get_coro())
+        asyncio.tasks._unregister_task(task)  # noqa: SLF001  documented for those who extend asyncio
 
 
 def _register() -> None:

@@ -250,7 +250,8 @@ class Worker:
                 await self._drain(claimer, limit)
             signed_off = True
         except (TimeoutError, TaskLibError) as error:
-            log.error("stopping without the database: what this worker ran is taken back by others: %s", error)  # noqa: TRY400
+            reason = str(error) or f"it has not answered for {LAST_WORDS_SECONDS:g} s"
+            log.error("stopping without the database: what this worker ran is taken back by others: %s", reason)  # noqa: TRY400
             signed_off = False
             if self._stopping:
                 self._finisher.give_up()

@@ -22,6 +22,35 @@ from tests.fixtures.waiting import aeventually, eventually
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
+STUBBORN = """
+import asyncio, sys
+from tasklib import TaskQueue
+
+queue = TaskQueue(sys.argv[1])
+left = []
+
+async def endless():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+@queue.task
+async def stubborn():
+    print("begun", flush=True)
+    await endless()
+
+@queue.task
+async def leaves_one_behind():
+    left.append(asyncio.create_task(endless()))
+    print("begun", flush=True)
+
+queue.enqueue(sys.argv[2])
+queue.run(grace_seconds=0.1)
+"""
+
+
 @pytest.fixture
 def queue() -> Iterator[TaskQueue]:
     with TaskQueue("sqlite:///:memory:") as queue:
@@ -93,6 +122,31 @@ app = Starlette(routes=[Route("/", hello)], lifespan=lifespan)
 server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="info"))
 server.run()
 """
+
+
+def test_a_coroutine_that_swallows_its_cancellation_keeps_no_program_alive(tmp_path: Path) -> None:
+    names = ["stubborn", "leaves_one_behind"]
+    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in names]
+    commands = [[sys.executable, "-c", STUBBORN, url, name] for url, name in zip(urls, names, strict=True)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    programs = [subprocess.Popen(command, **pipes) for command in commands]
+    for program in programs:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "begun\n"
+        program.send_signal(signal.SIGTERM)
+    try:
+        said = [program.communicate(timeout=60)[1] for program in programs]
+    finally:
+        for program in programs:
+            program.kill()
+
+    assert [program.returncode for program in programs] == [0, 0], said
+    with TaskQueue(urls[0]) as queue:
+        (task,) = queue.list()
+        assert (task.state.value, task.attempts, queue.workers()) == ("pending", 0, [])
+    assert f"task stubborn {task.id} does not end; its coroutine is abandoned" in said[0]
+    assert "endless" in said[1]
+    assert "does not end; it is left behind" in said[1]
 
 
 def test_a_web_server_with_a_worker_in_it_stops_when_told(tmp_path: Path) -> None:

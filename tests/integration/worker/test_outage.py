@@ -98,7 +98,9 @@ async def test_a_worker_that_starts_while_the_database_is_away_begins_when_it_is
         await aeventually(lambda: ran.is_set())
 
 
-async def test_a_worker_told_to_stop_while_the_database_is_away_stops_in_time(queue: TaskQueue, cut: Cut):
+async def test_a_worker_told_to_stop_while_the_database_is_away_stops_in_time(
+    queue: TaskQueue, cut: Cut, caplog: pytest.LogCaptureFixture
+):
     started = asyncio.Event()
 
     async def job(payload: Any) -> None:
@@ -111,6 +113,8 @@ async def test_a_worker_told_to_stop_while_the_database_is_away_stops_in_time(qu
         await aeventually(lambda: started.is_set())
         cut.is_away = True
 
+    assert "stopping without the database" in caplog.text
+    assert "taken back by others: it has not answered for 5 s" in caplog.text
     cut.is_away = False
     # Nobody has signed off, so others find out.
     assert [worker.alive for worker in await queue.aworkers()] == [False]

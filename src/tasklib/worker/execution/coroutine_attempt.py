@@ -68,7 +68,7 @@ class CoroutineAttempt(Execution):
     async def go_on(self) -> None:
         """Run the rest in this asyncio task, and tell how it ended."""
         try:
-            result = await _rest(self._coroutine, self._variables, self._waited)
+            result = await self._rest(self._coroutine, self._variables, self._waited)
         except GeneratorExit:
             raise  # The event loop is gone, and with it whoever could be told; the function's own comes as Carried.
         except BaseException as error:  # noqa: BLE001  whatever the user's function raised
@@ -77,6 +77,30 @@ class CoroutineAttempt(Execution):
             self._report(self._raised(error))
         else:
             self._report(self._returned(result))
+
+    @coroutine
+    def _rest(self, running: Any, variables: contextvars.Context, waited: Any) -> Generator[Any, Any, Any]:
+        """Everything after the first step of a coroutine, in its own context variables."""
+        while True:
+            sent = thrown = None
+            try:
+                sent = yield waited
+            except GeneratorExit:
+                variables.run(running.close)
+                raise
+            except BaseException as error:  # whatever it is, the coroutine gets it
+                if self._reported and isinstance(error, asyncio.CancelledError):
+                    # It was abandoned because it swallows these: once more would keep the program from ending.
+                    with suppress(RuntimeError):
+                        variables.run(running.close)
+                    raise
+                thrown = error
+            try:
+                waited = variables.run(running.send, sent) if thrown is None else variables.run(running.throw, thrown)
+            except StopIteration as stop:
+                return stop.value
+            except GeneratorExit as error:
+                raise carry(error) from None
 
     def wait_in(self, lane: asyncio.Task[None]) -> None:
         """The coroutine waits: the lane is its own from now on, and its time is watched."""
@@ -206,26 +230,6 @@ class Lanes:
             await execution.go_on()
         else:
             execution.tell(ended)
-
-
-@coroutine
-def _rest(running: Any, variables: contextvars.Context, waited: Any) -> Generator[Any, Any, Any]:
-    """Everything after the first step of a coroutine, in its own context variables."""
-    while True:
-        sent = thrown = None
-        try:
-            sent = yield waited
-        except GeneratorExit:
-            variables.run(running.close)
-            raise
-        except BaseException as error:  # noqa: BLE001  whatever it is, the coroutine gets it
-            thrown = error
-        try:
-            waited = variables.run(running.send, sent) if thrown is None else variables.run(running.throw, thrown)
-        except StopIteration as stop:
-            return stop.value
-        except GeneratorExit as error:
-            raise carry(error) from None
 
 
 async def _await(awaited: Any) -> Any:
