@@ -125,3 +125,22 @@ async def test_inside_another_program_a_task_cannot_cancel_its_worker_but_the_pr
         given_back = await queue.aget(running)
         assert given_back is not None
         assert (given_back.state.value, given_back.attempts) == ("pending", 0)
+
+
+@pytest.mark.backends("postgres-newest")
+def test_the_error_of_a_transactional_coroutine_that_has_also_cancelled_itself_is_kept(database_url: str) -> None:
+    with TaskQueue(database_url) as queue:
+
+        @queue.task(transactional=True, max_retries=0)
+        async def cancelled() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()  # reaches it while its transaction is undone
+            raise ValueError("its own")
+
+        task_id = cancelled.submit()
+        queue.process_batch()
+        task = queue.get(task_id)
+
+    assert task is not None
+    assert (task.state.value, (task.error or "").splitlines()[-1]) == ("failed", "ValueError: its own")

@@ -81,7 +81,7 @@ class Caller:
         async def run() -> None:
             async with database.atransaction() as transaction:
                 attempt.begun = True
-                with _joined(context, database, transaction):
+                with _joined(context, database, transaction), attempt.noting():
                     result = await call()
                 attempt.returned = True
                 await transaction.arun(lambda: self._complete(task, result, attempt.started, context))
@@ -106,14 +106,26 @@ class _Attempt:
         self._task = task
         self.started = time.monotonic()
         self.begun = self.returned = False
+        self._raised: Exception | None = None
 
     def __enter__(self) -> Self:
         return self
+
+    @contextmanager
+    def noting(self) -> Generator[None]:
+        """Around the function: what it raises is how it ended, also if undoing the transaction is broken off."""
+        try:
+            yield
+        except Exception as error:
+            self._raised = error
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         task = self._task
+        if isinstance(error, asyncio.CancelledError) and self._raised is not None:
+            raise self._raised from None
         if isinstance(error, ClaimLost) and (str(error.task_id), error.version) == (task.id, task.version):
             log.warning("late write refused: task %s was no longer ours", task.id, extra={"task_id": task.id})
             return True
@@ -142,8 +154,6 @@ async def _uncancelled(work: asyncio.Future[None], too_late: Callable[[], bool])
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            if work.cancelled():
-                return work.result()  # raises the work's own, which shows where it comes from
             if work.done():
                 raise
             if not too_late():
