@@ -1,4 +1,4 @@
--- The task table, its indexes, the wake-up trigger and the side tables of a worker.
+-- Every table of the queue, with its indexes and triggers: tasks and workers, limits, schedules, the HTTP service, statistics.
 -- min_compatible: 1
 
 -- One row per task and everything about it.  Every column has a default, so that
@@ -162,10 +162,18 @@ CREATE UNLOGGED TABLE {schema}.tasklib_idle (
 
 -- What people have switched: one row per task name, and one named '' for everything.
 CREATE TABLE {schema}.tasklib_controls (
-    name      text COLLATE "C" NOT NULL PRIMARY KEY,
-    paused_at timestamptz,
-    paused_by text,
-    reason    text
+    name        text COLLATE "C" NOT NULL PRIMARY KEY,
+    paused_at   timestamptz,
+    paused_by   text,
+    reason      text,
+    -- Tasks that may start in a second; the bucket below holds one second's worth, and at least one.
+    rate        double precision CHECK (rate > 0),
+    tokens      double precision,
+    refilled_at timestamptz,
+    -- Tasks that may run at once.
+    max_running integer CHECK (max_running > 0),
+    -- Grows whenever a limited task is claimed: a claim that has not seen the claim before it counts nothing and gives way.
+    version     integer NOT NULL DEFAULT 0
 );
 
 -- Call one waiting instance of each kind; one that is filled by what it finds calls the next.
@@ -192,3 +200,221 @@ $$;
 
 CREATE TRIGGER tasks_wake AFTER INSERT ON {schema}.tasks
     FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_wake();
+
+-- How many tasks of a concurrency key may run at once, and under the empty key of every other; 0 is unlimited.  With a
+-- name those of this name alone.  A task stands under one limit: of its name if there is one, then of its key.
+CREATE TABLE {schema}.tasklib_key_limits (
+    name        text    COLLATE "C" NOT NULL DEFAULT '',
+    key         text    COLLATE "C" NOT NULL,
+    max_running integer NOT NULL CHECK (max_running >= 0),
+    PRIMARY KEY (name, key)
+);
+
+-- Where a task with a concurrency key may be able to start: the keys that are worth a look, in the order of their
+-- turns.  A hint is written by the transaction that made a task wait (under its name, for when it is due) or freed a
+-- slot (under the empty name), so that none is lost; who looks at a key takes all its hints away, and leaves one behind
+-- if another task could start.  Nobody waits for anybody: hints are only ever inserted and deleted.
+CREATE TABLE {schema}.tasklib_hints (
+    id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    key      text        COLLATE "C" NOT NULL,
+    name     text        COLLATE "C" NOT NULL,
+    priority integer     NOT NULL,
+    ready_at timestamptz NOT NULL
+) WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX tasklib_hints_turn ON {schema}.tasklib_hints (name, priority DESC, ready_at, id);
+CREATE INDEX tasklib_hints_key ON {schema}.tasklib_hints (key);
+
+-- It runs as the owner of the tables: who may store a task needs no right to read others', nor to write hints.
+CREATE FUNCTION {schema}.tasklib_hint() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        IF OLD.slot_key IS NOT NULL AND (TG_OP = 'DELETE' OR NEW.slot_key IS DISTINCT FROM OLD.slot_key) THEN
+            INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at) VALUES (OLD.slot_key, '', 0, now());
+        END IF;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        -- One hint is enough for tasks of one transaction that wait for the same: they become visible together.
+        IF NEW.concurrency_key IS NOT NULL AND NEW.due_at IS NOT NULL AND coalesce((
+            SELECT t.xmin <> pg_current_xact_id()::xid
+            FROM {schema}.tasks AS t
+            WHERE t.concurrency_key = NEW.concurrency_key AND t.name = NEW.name AND t.priority = NEW.priority
+                AND t.due_at = NEW.due_at AND t.seq < NEW.seq
+            ORDER BY t.seq DESC LIMIT 1
+        ), true) THEN
+            INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at)
+            VALUES (NEW.concurrency_key, NEW.name, NEW.priority, NEW.due_at);
+        END IF;
+    END IF;
+    IF EXISTS (SELECT FROM {schema}.tasklib_idle WHERE until > now()) THEN
+        PERFORM {schema}.tasklib_call(TG_TABLE_SCHEMA);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- Nobody hangs it on a table of their own.
+REVOKE EXECUTE ON FUNCTION {schema}.tasklib_hint() FROM PUBLIC;
+
+-- The conditions spare tasks without a key the call.
+CREATE TRIGGER tasks_hint_insert AFTER INSERT ON {schema}.tasks
+    FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL) EXECUTE FUNCTION {schema}.tasklib_hint();
+CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks
+    FOR EACH ROW WHEN (
+        (NEW.concurrency_key IS NOT NULL OR OLD.concurrency_key IS NOT NULL) AND (
+            OLD.slot_key IS DISTINCT FROM NEW.slot_key OR OLD.due_at IS DISTINCT FROM NEW.due_at
+            OR OLD.concurrency_key IS DISTINCT FROM NEW.concurrency_key OR OLD.priority <> NEW.priority
+            OR OLD.name <> NEW.name
+        )
+    ) EXECUTE FUNCTION {schema}.tasklib_hint();
+CREATE TRIGGER tasks_hint_delete AFTER DELETE ON {schema}.tasks
+    FOR EACH ROW WHEN (OLD.slot_key IS NOT NULL) EXECUTE FUNCTION {schema}.tasklib_hint();
+
+-- Repeated tasks: one row per schedule, moved from tick to tick by compare-and-set.
+CREATE TABLE {schema}.tasklib_schedules (
+    name         text        COLLATE "C" NOT NULL PRIMARY KEY,
+    -- What a person decided, as one document: task, cron or every, tz, kwargs, misfire, overlap, jitter, options.
+    plan         jsonb       NOT NULL,
+    next_run_at  timestamptz,
+    last_run_at  timestamptz,
+    last_task_id uuid,
+    paused_at    timestamptz,
+    paused_by    text,
+    -- Declared in code by a worker that started at this moment; NULL for one made at run time.
+    declared_at  timestamptz,
+    -- Why its last tick could not be fired, and until when nobody tries again; others go on meanwhile.
+    error        text,
+    held_until   timestamptz,
+    -- Grows with every change; a tick is fired only under the version it was read with.
+    version      integer     NOT NULL DEFAULT 0,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    updated_at   timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT tasklib_schedules_times_real CHECK (
+        least(next_run_at, last_run_at, paused_at, declared_at, held_until, created_at, updated_at) >= '0001-01-02 00:00:00+00'
+        AND greatest(next_run_at, last_run_at, paused_at, declared_at, held_until, created_at, updated_at)
+            < '9999-12-31 00:00:00+00'
+    )
+) WITH (fillfactor = 50);
+
+-- What the HTTP service keeps: tokens, the audit log, and the answers of requests that may be sent again.
+CREATE TABLE {schema}.tasklib_tokens (
+    id           uuid        NOT NULL PRIMARY KEY,
+    name         text        NOT NULL,
+    role         text        NOT NULL CHECK (role IN ('producer', 'worker', 'viewer', 'operator', 'admin')),
+    -- SHA-256 of the secret, in hexadecimal; the secret itself is nowhere.
+    hash         text        COLLATE "C" NOT NULL UNIQUE,
+    begins       text        NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    expires_at   timestamptz,
+    last_used_at timestamptz,
+    revoked_at   timestamptz
+);
+
+-- Written once, never changed.
+CREATE TABLE {schema}.tasklib_audit (
+    seq        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at         timestamptz NOT NULL DEFAULT now(),
+    actor      text        NOT NULL,
+    role       text        NOT NULL,
+    action     text        NOT NULL,
+    target     text,
+    detail     jsonb       NOT NULL DEFAULT '{}',
+    remote     text,
+    request_id text
+);
+
+CREATE TABLE {schema}.tasklib_idempotency (
+    key         text        COLLATE "C" NOT NULL PRIMARY KEY,
+    -- SHA-256 of the request: the same key with another request is an error.
+    fingerprint text        NOT NULL,
+    answer      jsonb,
+    created_at  timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX tasklib_idempotency_age ON {schema}.tasklib_idempotency (created_at);
+
+-- What was done, by minute (seconds since 1970): every worker adds rows now and then, merged later into one for each
+-- minute and, after a day, for each hour.  Readers add up whatever there is.
+CREATE TABLE {schema}.tasklib_metrics (
+    at      bigint  NOT NULL,
+    name    text    COLLATE "C" NOT NULL,
+    outcome text    COLLATE "C" NOT NULL,
+    count   bigint  NOT NULL,
+    -- How long tasks waited after they were due, and how long they ran: {bucket: number}, see core/histogram.py.
+    waits   jsonb   NOT NULL DEFAULT '{}',
+    runs    jsonb   NOT NULL DEFAULT '{}',
+    fresh   boolean NOT NULL DEFAULT true
+);
+CREATE INDEX tasklib_metrics_at ON {schema}.tasklib_metrics (at);
+
+-- How many tasks waited and ran, looked at once a minute.
+CREATE TABLE {schema}.tasklib_depths (
+    at       bigint NOT NULL,
+    name     text   COLLATE "C" NOT NULL,
+    due      bigint NOT NULL,
+    delayed  bigint NOT NULL,
+    retrying bigint NOT NULL,
+    running  bigint NOT NULL,
+    PRIMARY KEY (at, name)
+);
+
+-- How many rows of each name there are up to a position (`seq`).  Rows after it are counted when somebody asks, and what
+-- is deleted before it is noted by a trigger, so that inserting, claiming and finishing pay nothing for it.
+CREATE TABLE {schema}.tasklib_totals (
+    name  text   COLLATE "C" NOT NULL PRIMARY KEY,
+    count bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- The position, and the next one: taken when every transaction that could still add rows before it has ended.
+CREATE TABLE {schema}.tasklib_counted (
+    only_row  boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (only_row),
+    seq       bigint  NOT NULL DEFAULT 0,
+    next_seq  bigint,
+    next_xid  xid8,
+    folded_at timestamptz,
+    kept_at   timestamptz
+) WITH (fillfactor = 50);
+INSERT INTO {schema}.tasklib_counted DEFAULT VALUES;
+
+-- What is known of each 10,000 positions up to that one: no task there is older, newer or of another name.  Lists leave
+-- out what cannot hold a match.  No names: too many to be kept.
+CREATE TABLE {schema}.tasklib_stretches (
+    number bigint      NOT NULL PRIMARY KEY,
+    oldest timestamptz NOT NULL,
+    newest timestamptz NOT NULL,
+    names  jsonb
+) WITH (fillfactor = 50);
+
+-- Chores that one worker at a time does: whose turn lasts until when, and how far it has come.
+CREATE TABLE {schema}.tasklib_chores (
+    name     text        COLLATE "C" NOT NULL PRIMARY KEY,
+    until    timestamptz NOT NULL,
+    position bigint      NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
+CREATE TABLE {schema}.tasklib_deleted (
+    name text     COLLATE "C" NOT NULL,
+    seqs bigint[] NOT NULL
+);
+
+CREATE FUNCTION {schema}.tasklib_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'DELETE' THEN
+        DELETE FROM {schema}.tasklib_totals;
+        DELETE FROM {schema}.tasklib_stretches;
+        DELETE FROM {schema}.tasklib_deleted;
+        INSERT INTO {schema}.tasklib_counted DEFAULT VALUES
+        ON CONFLICT (only_row) DO UPDATE SET seq = 0, next_seq = NULL, next_xid = NULL;
+    ELSE
+        INSERT INTO {schema}.tasklib_deleted (name, seqs) SELECT g.name, array_agg(g.seq) FROM gone AS g GROUP BY g.name;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
+-- Nothing of ours changes these: when somebody does by hand, everything is counted anew.
+CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON {schema}.tasks
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
+CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();

@@ -1,4 +1,4 @@
--- The task table, its indexes and the side tables of a worker.
+-- Every table of the queue, with its indexes and triggers: tasks and workers, limits, schedules, the HTTP service, statistics.
 -- min_compatible: 1
 
 -- One row per task and everything about it.  Every column has a default, so that
@@ -166,8 +166,182 @@ CREATE TABLE tasklib_claims (
 
 -- What people have switched: one row per task name, and one named '' for everything.
 CREATE TABLE tasklib_controls (
-    name      TEXT NOT NULL PRIMARY KEY,
-    paused_at TEXT,
-    paused_by TEXT,
-    reason    TEXT
+    name        TEXT NOT NULL PRIMARY KEY,
+    paused_at   TEXT,
+    paused_by   TEXT,
+    reason      TEXT,
+    -- Tasks that may start in a second; the bucket below holds one second's worth, and at least one.
+    rate        REAL CHECK (rate > 0),
+    tokens      REAL,
+    refilled_at TEXT,
+    -- Tasks that may run at once.
+    max_running INTEGER CHECK (max_running > 0)
+) WITHOUT ROWID;
+
+-- How many tasks of a concurrency key may run at once, and under the empty key of every other; 0 is unlimited.  With a
+-- name those of this name alone.  A task stands under one limit: of its name if there is one, then of its key.
+CREATE TABLE tasklib_key_limits (
+    name        TEXT    NOT NULL DEFAULT '',
+    key         TEXT    NOT NULL,
+    max_running INTEGER NOT NULL CHECK (max_running >= 0),
+    PRIMARY KEY (name, key)
+) WITHOUT ROWID;
+
+-- Where a task with a concurrency key may be able to start, as on PostgreSQL.  Nobody reads while another writes, so
+-- equal hints need not be kept apart.
+CREATE TABLE tasklib_hints (
+    id       INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    key      TEXT    NOT NULL,
+    name     TEXT    NOT NULL,
+    priority INTEGER NOT NULL,
+    ready_at TEXT    NOT NULL,
+    UNIQUE (key, name, priority, ready_at)
+);
+CREATE INDEX tasklib_hints_turn ON tasklib_hints (name, priority DESC, ready_at, id);
+
+CREATE TRIGGER tasks_hint_insert AFTER INSERT ON tasks
+WHEN NEW.concurrency_key IS NOT NULL AND NEW.due_at IS NOT NULL
+BEGIN
+    INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
+    VALUES (NEW.concurrency_key, NEW.name, NEW.priority, NEW.due_at);
+END;
+CREATE TRIGGER tasks_hint_wait AFTER UPDATE ON tasks
+WHEN NEW.concurrency_key IS NOT NULL AND NEW.due_at IS NOT NULL AND (
+    OLD.due_at IS NOT NEW.due_at OR OLD.concurrency_key IS NOT NEW.concurrency_key OR OLD.priority <> NEW.priority
+    OR OLD.name <> NEW.name
+)
+BEGIN
+    INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
+    VALUES (NEW.concurrency_key, NEW.name, NEW.priority, NEW.due_at);
+END;
+CREATE TRIGGER tasks_hint_free AFTER UPDATE ON tasks
+WHEN OLD.slot_key IS NOT NULL AND NEW.slot_key IS NOT OLD.slot_key
+BEGIN
+    INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at) VALUES (OLD.slot_key, '', 0, '');
+END;
+CREATE TRIGGER tasks_hint_delete AFTER DELETE ON tasks
+WHEN OLD.slot_key IS NOT NULL
+BEGIN
+    INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at) VALUES (OLD.slot_key, '', 0, '');
+END;
+
+-- Repeated tasks: one row per schedule, moved from tick to tick by compare-and-set.
+CREATE TABLE tasklib_schedules (
+    name         TEXT    NOT NULL PRIMARY KEY,
+    -- What a person decided, as one document: task, cron or every, tz, kwargs, misfire, overlap, jitter, options.
+    plan         TEXT    NOT NULL CHECK (json_valid(plan)),
+    next_run_at  TEXT,
+    last_run_at  TEXT,
+    last_task_id TEXT,
+    paused_at    TEXT,
+    paused_by    TEXT,
+    -- Declared in code by a worker that started at this moment; NULL for one made at run time.
+    declared_at  TEXT,
+    -- Why its last tick could not be fired, and until when nobody tries again; others go on meanwhile.
+    error        TEXT,
+    held_until   TEXT,
+    -- Grows with every change; a tick is fired only under the version it was read with.
+    version      INTEGER NOT NULL DEFAULT 0,
+    created_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
+) STRICT, WITHOUT ROWID;
+
+-- What the HTTP service keeps: tokens, the audit log, and the answers of requests that may be sent again.
+CREATE TABLE tasklib_tokens (
+    id           TEXT NOT NULL PRIMARY KEY,
+    name         TEXT NOT NULL,
+    role         TEXT NOT NULL CHECK (role IN ('producer', 'worker', 'viewer', 'operator', 'admin')),
+    -- SHA-256 of the secret, in hexadecimal; the secret itself is nowhere.
+    hash         TEXT NOT NULL UNIQUE,
+    begins       TEXT NOT NULL,
+    created_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    expires_at   TEXT,
+    last_used_at TEXT,
+    revoked_at   TEXT
+);
+
+-- Written once, never changed.
+CREATE TABLE tasklib_audit (
+    seq        INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    at         TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    actor      TEXT    NOT NULL,
+    role       TEXT    NOT NULL,
+    action     TEXT    NOT NULL,
+    target     TEXT,
+    detail     TEXT    NOT NULL DEFAULT '{}' CHECK (json_valid(detail)),
+    remote     TEXT,
+    request_id TEXT
+);
+
+CREATE TABLE tasklib_idempotency (
+    key         TEXT NOT NULL PRIMARY KEY,
+    -- SHA-256 of the request: the same key with another request is an error.
+    fingerprint TEXT NOT NULL,
+    answer      TEXT CHECK (answer IS NULL OR json_valid(answer)),
+    created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
+) WITHOUT ROWID;
+CREATE INDEX tasklib_idempotency_age ON tasklib_idempotency (created_at);
+
+-- What was done, by minute (seconds since 1970), as on PostgreSQL.
+CREATE TABLE tasklib_metrics (
+    at      INTEGER NOT NULL,
+    name    TEXT    NOT NULL,
+    outcome TEXT    NOT NULL,
+    count   INTEGER NOT NULL,
+    waits   TEXT    NOT NULL DEFAULT '{}',
+    runs    TEXT    NOT NULL DEFAULT '{}',
+    fresh   INTEGER NOT NULL DEFAULT 1
+);
+CREATE INDEX tasklib_metrics_at ON tasklib_metrics (at);
+
+CREATE TABLE tasklib_depths (
+    at       INTEGER NOT NULL,
+    name     TEXT    NOT NULL,
+    due      INTEGER NOT NULL,
+    delayed  INTEGER NOT NULL,
+    retrying INTEGER NOT NULL,
+    running  INTEGER NOT NULL,
+    PRIMARY KEY (at, name)
+) WITHOUT ROWID;
+
+-- How many rows of each name there are up to a position, as on PostgreSQL.  There is one writer, so the trigger can
+-- correct the number itself, and no transaction can add a row before the position.
+CREATE TABLE tasklib_totals (
+    name  TEXT    NOT NULL PRIMARY KEY,
+    count INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE tasklib_counted (
+    only_row  INTEGER NOT NULL DEFAULT 1 PRIMARY KEY CHECK (only_row = 1),
+    seq       INTEGER NOT NULL DEFAULT 0,
+    folded_at TEXT,
+    kept_at   TEXT
+);
+INSERT INTO tasklib_counted DEFAULT VALUES;
+
+CREATE TRIGGER tasks_deleted AFTER DELETE ON tasks WHEN old.seq <= (SELECT seq FROM tasklib_counted)
+BEGIN
+    UPDATE tasklib_totals SET count = count - 1 WHERE name = old.name;
+END;
+
+-- What is known of each 10,000 positions up to that one, as on PostgreSQL.
+CREATE TABLE tasklib_stretches (
+    number INTEGER NOT NULL PRIMARY KEY,
+    oldest TEXT    NOT NULL,
+    newest TEXT    NOT NULL,
+    names  TEXT
+);
+
+CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON tasks WHEN (SELECT seq FROM tasklib_counted) > 0
+BEGIN
+    DELETE FROM tasklib_totals;
+    DELETE FROM tasklib_stretches;
+    UPDATE tasklib_counted SET seq = 0;
+END;
+
+-- Chores that one worker at a time does: whose turn lasts until when, and how far it has come.
+CREATE TABLE tasklib_chores (
+    name     TEXT    NOT NULL PRIMARY KEY,
+    until    TEXT    NOT NULL,
+    position INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
