@@ -27,7 +27,7 @@ from bench.http_create import serving
 from bench.report import middle, show
 from bench.server import durable_server, fresh_schema
 from tasklib import TaskQueue
-from tasklib.storage.operations.statistics import keep_books
+from tasklib.storage.operations.statistics import keep_statistics
 
 SCHEMA = "bench"
 PROMISED_MS = 50.0
@@ -120,7 +120,7 @@ def fill(url: str, waiting: int, finished: int) -> None:
         connection.execute("VACUUM ANALYZE tasks")
     with TaskQueue(f"{url}?schema={SCHEMA}") as queue:
         for _ in range(TURNS):
-            queue.database.run(lambda: keep_books(None, fold_every=timedelta(0)))
+            queue.database.run(lambda: keep_statistics(None, fold_every=timedelta(0)))
 
 
 def measure(port: int, rounds: int) -> dict[str, tuple[list[float], str]]:

@@ -63,6 +63,7 @@ def dump_postgres(migrations: list[str]) -> str:
             "--schema-only",
             "--no-owner",
             "--no-privileges",
+            "--no-comments",
             f"--schema={SCHEMA}",
             f"--dbname={server.url}",
         ]

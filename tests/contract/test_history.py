@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 from tasklib.core.lifecycle import Ending
@@ -115,3 +116,18 @@ def test_a_retry_by_hand_keeps_the_record(queue: Face, worker: Instance):
     worker.give_up(worker.take(task_id), error="E: after")
 
     assert [each.error for each in queue.read(task_id).history] == ["E: before", "E: after"]
+
+
+def test_other_programs_read_past_attempts_and_log_lines_by_the_names_of_their_fields(queue: Face, worker: Instance):
+    task = queue.enqueue("job") and worker.take()
+    worker.log(task, "hello")
+    worker.fail(task, delay=0, error="OSError: gone")
+
+    (row,) = queue.sql("SELECT history -> 0 ->> 'outcome' AS outcome, history -> 0 ->> 'error' AS error FROM tasks")
+    assert row == {"outcome": "failed", "error": "OSError: gone"}
+    (row,) = queue.sql("SELECT history, log FROM tasks")
+    stored = {name: json.loads(text) if isinstance(text, str) else text for name, text in row.items()}
+    assert [set(each) for each in stored["history"]] == [
+        {"number", "started_at", "ended_at", "worker_id", "outcome", "error"}
+    ]
+    assert [set(each) for each in stored["log"]] == [{"attempt", "elapsed", "level", "text"}]

@@ -28,7 +28,7 @@ def fold(queue: Face, times: int = 4) -> None:
     """Count on; on PostgreSQL it takes some turns until all who could add rows before a position have ended."""
     for _ in range(times):
         queue.advance(5)
-        queue.do(lambda: statistics.keep_books(queue.plain.clock.now()))
+        queue.do(lambda: statistics.keep_statistics(queue.plain.clock.now()))
 
 
 def really(queue: Face) -> Counter[tuple[str, str]]:
@@ -171,10 +171,10 @@ def read(queue: Face, *, step: int = MINUTE, name: str | None = None) -> list[Wo
 
 def tidy(queue: Face) -> None:
     """Keep the books as if it had been long ago."""
-    queue.sql("UPDATE tasklib_counted SET kept_at = NULL, folded_at = NULL")
-    queue.do(lambda: statistics.keep_books(queue.now))
+    queue.sql("UPDATE tasklib_stats_position SET merged_at = NULL, counted_at = NULL")
+    queue.do(lambda: statistics.keep_statistics(queue.now))
 
 
 def rows(queue: Face) -> int:
-    count: int = queue.sql("SELECT count(*) AS count FROM tasklib_metrics")[0]["count"]
+    count: int = queue.sql("SELECT count(*) AS count FROM tasklib_stats_outcomes")[0]["count"]
     return count

@@ -16,6 +16,7 @@ from tasklib.storage import migrate
 from tasklib.storage.operations import statistics
 from tasklib.storage.statement import Operation, Row, Statement
 from tests.fixtures.queues import Face, open_queue
+from tests.integration.test_schema import with_future
 
 Both = pytest.mark.backends("sqlite-file", "postgres-newest")
 Postgres = pytest.mark.backends("postgres-newest")
@@ -63,11 +64,9 @@ def test_a_healthy_queue_has_no_findings(queue: Face) -> None:
 
 @Both
 def test_a_schema_that_is_behind(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    every = migrate.migrations
-    monkeypatch.setattr(migrate, "migrations", lambda dialect: every(dialect)[:-1])
     with open_queue(database_url) as old:
         old.pauses()
-    monkeypatch.undo()
+    with_future(monkeypatch)
     with open_queue(database_url) as fresh:
         (found,) = examined(fresh)
         assert (found.code, found.remedy) == ("schema-behind", "tasklib migrate")
@@ -246,5 +245,5 @@ def doctor_says(program: str, url: str) -> tuple[int, list[dict[str, str]]]:
 
 @Both
 def test_keeping_the_books_leaves_nothing_to_find(queue: Face) -> None:
-    queue.do(lambda: statistics.keep_books(queue.now))
+    queue.do(lambda: statistics.keep_statistics(queue.now))
     assert codes(queue) == set()

@@ -191,3 +191,27 @@ def test_two_schemas_in_one_database_do_not_hear_each_other(newest_postgres_url:
         stop()
 
         assert sum(event.startswith("new") for event in heard) == 1
+
+
+PLAIN_COLUMNS = """
+    id name state started_at created_at updated_at expires_at timeout_seconds progress progress_message priority tags
+    error worker_id instance host pid heartbeat_at concurrency paused_at paused_by reason refilled_at key next_run_at
+    last_run_at last_task_id role last_used_at revoked_at at seq actor action target detail request_id answer outcome
+    count due delayed retrying running only_row version applied_at
+"""
+# Columns whose names say everything; in one table or another some have a comment all the same.
+
+
+def test_every_table_and_every_column_that_does_not_explain_itself_has_a_comment(
+    newest_postgres_url: str, admin: psycopg.Connection
+):
+    TaskQueue(newest_postgres_url).migrate()
+
+    without = admin.execute(
+        "SELECT c.relname, a.attname FROM pg_class AS c"
+        " LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+        " WHERE c.relnamespace = current_schema::regnamespace AND c.relkind = 'r' AND ("
+        "obj_description(c.oid) IS NULL OR col_description(c.oid, a.attnum) IS NULL AND NOT a.attname = ANY (%s))",
+        (PLAIN_COLUMNS.split(),),
+    ).fetchall()
+    assert without == []

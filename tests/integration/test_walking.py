@@ -115,8 +115,8 @@ def test_what_waits_is_found_by_its_index_however_old_it_is(queue: Face) -> None
 @pytest.fixture
 def books(queue: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour later thirty more tasks; the books know of every stretch of ten positions."""
-    monkeypatch.setattr(block_index, "STRETCH", 10)
-    monkeypatch.setattr(statistics, "STRETCH", 10)
+    monkeypatch.setattr(block_index, "BLOCK_SIZE", 10)
+    monkeypatch.setattr(statistics, "BLOCK_SIZE", 10)
     queue.advance(3600)
     queue.plain.submit_new([queue.plain.new_by_name("late", {}) for _ in range(30)])
     fold(queue)
@@ -127,8 +127,8 @@ def fold(queue: Face) -> None:
 
     def has_caught_up() -> bool:
         queue.advance(5)
-        queue.do(lambda: statistics.keep_books(queue.now))
-        (row,) = queue.sql("SELECT seq, (SELECT max(seq) FROM tasks) AS newest FROM tasklib_counted")
+        queue.do(lambda: statistics.keep_statistics(queue.now))
+        (row,) = queue.sql("SELECT seq, (SELECT max(seq) FROM tasks) AS newest FROM tasklib_stats_position")
         return bool(row["seq"] == row["newest"])
 
     eventually(has_caught_up)
@@ -158,16 +158,16 @@ def test_tasks_that_are_renamed_by_hand_are_found_and_counted_by_their_new_name(
         page, _ = walk(queue, TaskFilter(name="done"), limit=100, bounds=SURVEY)
         assert len(page.tasks) == 60
         fold(queue)
-    totals = {row["name"]: row["count"] for row in queue.sql("SELECT name, count FROM tasklib_totals")}
+    totals = {row["name"]: row["count"] for row in queue.sql("SELECT name, count FROM tasklib_stats_totals")}
     assert totals == {"done": 60, "late": 30}
 
 
 @pytest.mark.usefixtures("books")
-def test_the_books_forget_stretches_below_the_oldest_task(queue: Face) -> None:
+def test_the_books_forget_blocks_below_the_oldest_task(queue: Face) -> None:
     queue.sql("DELETE FROM tasks WHERE name IN ('done', 'wait')")
     queue.advance(60)
     fold(queue)
-    assert {row["number"] for row in queue.sql("SELECT number FROM tasklib_stretches")} <= {6, 7, 8}
+    assert {row["number"] for row in queue.sql("SELECT number FROM tasklib_stats_blocks")} <= {6, 7, 8}
 
 
 @pytest.mark.parametrize("judged", [False, True])

@@ -131,7 +131,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         ),
         "find_trouble": Statement("find_trouble", {"troubles": dumps(["failed"]), "before": 10**9, "reach": BATCH}),
         "count_failures": Statement("count_failures", {"troubles": None, "name": "type.0", "fingerprint": "no"}),
-        "forget_stretches": Statement("forget_stretches", {"stretch": 10_000}),
+        "forget_blocks": Statement("forget_blocks", {"block_size": 10_000}),
         "measure_span": Statement("measure_span"),
         "measure_size": Statement("measure_size"),
         "export_tasks": Statement("export_tasks", {"after": 0, "limit": BATCH, "now": None}),
@@ -186,7 +186,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "settle_hints": Statement("settle_hints", {"keys": dumps(["key"]), "now": None}),
         "hint_waiting": Statement("hint_waiting", {"key": ""}),
         "list_slots": Statement("list_slots", {"key": "key", "scope": "", "limit": BATCH}),
-        "read_books": Statement("read_books", {"now": None}),
+        "read_statistics_turn": Statement("read_statistics_turn", {"now": None}),
         "count_running": Statement("count_running"),
         "claim_tasks": lambda: attempts.claim_tasks(
             instance=instance,
@@ -213,7 +213,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
 
 SINGLE = {
     "measure_size",
-    "read_books",
+    "read_statistics_turn",
     "measure_span",
     "insert_task",
     "insert_tasks",

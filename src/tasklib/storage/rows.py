@@ -285,14 +285,21 @@ def _object(text: str | None) -> Any:
 
 
 def _lines(text: str | None) -> tuple[LogLine, ...]:
-    return tuple(LogLine(*line) for line in _json(text) or ())
+    return tuple(LogLine(line["attempt"], line["elapsed"], line["level"], line["text"]) for line in _json(text) or ())
 
 
 def _history(row: Row) -> tuple[Attempt, ...]:
     """The stored past attempts, and the successful last one, which lives in the row's own columns."""
     past = [
-        Attempt(number, moment(started), moment(ended), worker, outcome, error)
-        for number, started, ended, worker, outcome, error in _json(row["history"]) or ()
+        Attempt(
+            each["number"],
+            moment(each["started_at"]),
+            moment(each["ended_at"]),
+            each["worker_id"],
+            each["outcome"],
+            each["error"],
+        )
+        for each in _json(row["history"]) or ()
     ]
     if row["state"] == TaskState.COMPLETED:
         started, ended = moment(row["started_at"]), moment(row["completed_at"])

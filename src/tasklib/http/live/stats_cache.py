@@ -25,7 +25,9 @@ class Counts:
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue
         self._many_names = False
-        self._stats = Fresh(self._count, is_costly=lambda stats: stats.total > lists.FEW_ROWS, prepare=self._keep_books)
+        self._stats = Fresh(
+            self._count, is_costly=lambda stats: stats.total > lists.FEW_ROWS, prepare=self._keep_statistics
+        )
 
     async def stats(self, *, live: bool = False) -> QueueStats:
         """How many tasks stand where; live for who watches them, but what needs them by the way need not wait."""
@@ -45,9 +47,11 @@ class Counts:
         self._many_names = len(stats.by_name) > MANY_NAMES
         return stats
 
-    async def _keep_books(self) -> None:
+    async def _keep_statistics(self) -> None:
         fold_every = timedelta(seconds=1)
-        await self._queue.database.arun(lambda: statistics.keep_books(self._queue.clock.now(), fold_every=fold_every))
+        await self._queue.database.arun(
+            lambda: statistics.keep_statistics(self._queue.clock.now(), fold_every=fold_every)
+        )
 
 
 class Gaps:

@@ -289,7 +289,7 @@ class Caretaker:
         queue = self._queue
         await queue.afire_schedules()
         await flush(queue.database, self.meter, queue.clock.now())
-        await queue.database.arun(lambda: statistics.keep_books(queue.clock.now()))
+        await queue.database.arun(lambda: statistics.keep_statistics(queue.clock.now()))
 
 
 def _overtime(request: Request) -> TimeoutService:

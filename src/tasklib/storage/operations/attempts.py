@@ -210,7 +210,9 @@ def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]], now: datetime
         {
             "id": task_id,
             "version": version,
-            "lines": [[n.attempt, round(n.elapsed, 3), n.level, n.text] for n in logged],
+            "lines": [
+                {"attempt": n.attempt, "elapsed": round(n.elapsed, 3), "level": n.level, "text": n.text} for n in logged
+            ],
         }
         for (task_id, version), logged in sorted(lines.items())
     ]

@@ -1,4 +1,4 @@
-"""What the books know of stretches of insertion order: which cannot hold a match by its name or when it was made."""
+"""The block index: which 10,000 positions of insertion order cannot hold a match by its name or when it was made."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 from tasklib.core.task import TaskFilter
 from tasklib.storage.statement import Operation, Statement
 
-STRETCH: Final = 10_000
+BLOCK_SIZE: Final = 10_000
 """Positions of which one row says which names there are, and how old and new the tasks."""
 MOST_NAMES: Final = 100
 """Names that such a row tells; with more of them there it tells nothing of names."""
-MOST_STRETCHES: Final = 200
+MOST_BLOCKS: Final = 200
 """Rows looked at for one list; what is older than the last of them may hold anything."""
 
 
@@ -34,18 +34,18 @@ def find_gaps(which: TaskFilter, below: int, first: int, counted: int) -> Operat
     top = min(below, counted + 1)
     if top <= first or not any(asked.values()):
         return []
-    asked |= {"number": number_of(top - 1), "limit": MOST_STRETCHES}
-    rows = yield Statement("find_stretches", asked)
+    asked |= {"number": number_of(top - 1), "limit": MOST_BLOCKS}
+    rows = yield Statement("find_blocks", asked)
     gaps = []
     for row in rows:
-        bottom = row["number"] * STRETCH
-        gaps.append(Gap(top, bottom + STRETCH))
+        bottom = row["number"] * BLOCK_SIZE
+        gaps.append(Gap(top, bottom + BLOCK_SIZE))
         top = bottom + 1
-    if len(rows) < MOST_STRETCHES:
+    if len(rows) < MOST_BLOCKS:
         gaps.append(Gap(top, first - 1))
     return [gap for gap in gaps if gap.bottom < gap.top - 1]
 
 
 def number_of(position: int) -> int:
-    """Which stretch a position is in."""
-    return (position - 1) // STRETCH
+    """Which block a position is in."""
+    return (position - 1) // BLOCK_SIZE

@@ -11,7 +11,7 @@ from tasklib.core.codec import dumps, loads
 from tasklib.core.histogram import Histogram, merged, percentile
 from tasklib.core.task import QueueStats, TaskState
 from tasklib.storage.operations import lists
-from tasklib.storage.operations.block_index import MOST_NAMES, STRETCH
+from tasklib.storage.operations.block_index import BLOCK_SIZE, MOST_NAMES
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.rows import moment
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
@@ -108,32 +108,32 @@ def count_tasks_by_state(now: datetime | None) -> Operation[QueueStats]:
     return _stats((yield Statement("count_quickly", {"now": now})))
 
 
-def keep_books(now: datetime | None, *, fold_every: timedelta = FOLD_EVERY) -> Operation[bool]:
+def keep_statistics(now: datetime | None, *, fold_every: timedelta = FOLD_EVERY) -> Operation[bool]:
     """Do, once a minute for the whole fleet, what keeps numbers small; and every few seconds, count on.
 
     Returns False if there was nothing to do, or somebody else is at it.
     """
-    books = yield Statement("read_books", {"now": now})
-    if not books:
+    rows = yield Statement("read_statistics_turn", {"now": now})
+    if not rows:
         return False
-    book = books[0]
-    clock = moment(book["now"])
+    last = rows[0]
+    clock = moment(last["now"])
     assert clock is not None
-    may_fold, may_keep = _is_due(book["folded_at"], clock, fold_every), _is_due(book["kept_at"], clock, KEEP_EVERY)
-    if not may_keep and not (may_fold and book["behind"]):
+    may_fold, may_keep = _is_due(last["counted_at"], clock, fold_every), _is_due(last["merged_at"], clock, KEEP_EVERY)
+    if not may_keep and not (may_fold and last["behind"]):
         return False
     yield BEGIN
-    if not (yield Statement("lock_books")):
+    if not (yield Statement("lock_statistics")):
         return False
     behind = yield from _fold(now)
     if may_keep:
-        yield Statement("keep_books", {"now": now})
+        yield Statement("keep_statistics", {"now": now})
         yield from _tidy(int(clock.timestamp()))
         yield from _note_depth(now)
     while behind > FOLD_ROWS:
         yield COMMIT
         yield BEGIN
-        if not (yield Statement("lock_books")):
+        if not (yield Statement("lock_statistics")):
             return False
         before, behind = behind, (yield from _fold(now))
         if behind >= before:
@@ -153,7 +153,7 @@ def _is_due(last: Any, clock: datetime, every: timedelta) -> bool:
 
 
 def _fold(now: datetime | None) -> Operation[int]:
-    asked = {"step": FOLD_ROWS, "stretch": STRETCH, "most_names": MOST_NAMES, "now": now}
+    asked = {"step": FOLD_ROWS, "block_size": BLOCK_SIZE, "most_names": MOST_NAMES, "now": now}
     return int((yield Statement("fold_totals", asked))[0]["behind"])
 
 
@@ -162,7 +162,7 @@ def _tidy(clock: int) -> Operation[None]:
     yield Statement("merge_metrics", {"minutes_before": clock // MINUTE * MINUTE, "hours_before": hours})
     yield Statement("thin_depths", {"hours_before": hours})
     yield Statement("forget_numbers", {"oldest": clock - RETENTION_SECONDS})
-    yield Statement("forget_stretches", {"stretch": STRETCH})
+    yield Statement("forget_blocks", {"block_size": BLOCK_SIZE})
 
 
 def _note_depth(now: datetime | None) -> Operation[None]:

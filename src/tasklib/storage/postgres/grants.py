@@ -19,19 +19,19 @@ class Duty(StrEnum):
 
 
 ALL: Final = "SELECT, INSERT, UPDATE, DELETE"
-_BOOKS: Final = {
-    "tasklib_metrics": "SELECT, INSERT, DELETE",
-    "tasklib_depths": "SELECT, INSERT, DELETE",
-    "tasklib_totals": "SELECT, INSERT, UPDATE",
-    "tasklib_stretches": ALL,
-    "tasklib_counted": "SELECT, INSERT, UPDATE",
-    "tasklib_deleted": "SELECT, INSERT, DELETE",
+_STATISTICS: Final = {
+    "tasklib_stats_outcomes": "SELECT, INSERT, DELETE",
+    "tasklib_stats_depths": "SELECT, INSERT, DELETE",
+    "tasklib_stats_totals": "SELECT, INSERT, UPDATE",
+    "tasklib_stats_blocks": ALL,
+    "tasklib_stats_position": "SELECT, INSERT, UPDATE",
+    "tasklib_stats_deleted": "SELECT, INSERT, DELETE",
     "tasklib_chores": ALL,
 }
 _READABLE: Final = (
     *("tasks", "tasklib_workers", "tasklib_claims", "tasklib_idle", "tasklib_hints", "tasklib_controls"),
     "tasklib_key_limits",
-    *("tasklib_schedules", *_BOOKS, "tasklib_migrations"),
+    *("tasklib_schedules", *_STATISTICS, "tasklib_migrations"),
 )
 _SUBMITTED: Final = (
     "id, name, args, kwargs, tags, headers, scheduled_at, created_at, updated_at, expires_at, priority, max_retries, "
@@ -55,7 +55,7 @@ RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
         "tasklib_key_limits": ALL,
         "tasklib_controls": "SELECT, UPDATE",
         "tasklib_schedules": ALL,
-        **_BOOKS,
+        **_STATISTICS,
         "tasklib_migrations": "SELECT",
     },
     # Sees everything but tokens, idempotency keys and the audit log.

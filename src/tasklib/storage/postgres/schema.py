@@ -23,7 +23,10 @@ CREATE TABLE IF NOT EXISTS {schema}.tasklib_migrations (
     min_compatible integer     NOT NULL,
     checksum       text        NOT NULL DEFAULT '',
     applied_at     timestamptz NOT NULL DEFAULT now()
-)
+);
+COMMENT ON TABLE {schema}.tasklib_migrations IS 'Which migrations made these tables.';
+COMMENT ON COLUMN {schema}.tasklib_migrations.min_compatible IS 'the oldest code that works on them';
+COMMENT ON COLUMN {schema}.tasklib_migrations.checksum IS 'SHA-256 of the migration without its comments';
 """
 
 

@@ -42,18 +42,18 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION {schema}.tasklib_note_change() RETURNS trigger
+CREATE FUNCTION {schema}.tasklib_stats_note_change() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
     IF TG_OP <> 'DELETE' THEN
-        DELETE FROM {schema}.tasklib_totals;
-        DELETE FROM {schema}.tasklib_stretches;
-        DELETE FROM {schema}.tasklib_deleted;
-        INSERT INTO {schema}.tasklib_counted DEFAULT VALUES
+        DELETE FROM {schema}.tasklib_stats_totals;
+        DELETE FROM {schema}.tasklib_stats_blocks;
+        DELETE FROM {schema}.tasklib_stats_deleted;
+        INSERT INTO {schema}.tasklib_stats_position DEFAULT VALUES
         ON CONFLICT (only_row) DO UPDATE SET seq = 0, next_seq = NULL, next_xid = NULL;
     ELSE
-        INSERT INTO {schema}.tasklib_deleted (name, seqs) SELECT g.name, array_agg(g.seq) FROM gone AS g GROUP BY g.name;
+        INSERT INTO {schema}.tasklib_stats_deleted (name, seqs) SELECT g.name, array_agg(g.seq) FROM gone AS g GROUP BY g.name;
     END IF;
     RETURN NULL;
 END
@@ -122,31 +122,6 @@ CREATE TABLE {schema}.tasklib_controls (
     CONSTRAINT tasklib_controls_rate_check CHECK ((rate > (0)::double precision))
 );
 
-CREATE TABLE {schema}.tasklib_counted (
-    only_row boolean DEFAULT true NOT NULL,
-    seq bigint DEFAULT 0 NOT NULL,
-    next_seq bigint,
-    next_xid xid8,
-    folded_at timestamp with time zone,
-    kept_at timestamp with time zone,
-    CONSTRAINT tasklib_counted_only_row_check CHECK (only_row)
-)
-WITH (fillfactor='50');
-
-CREATE TABLE {schema}.tasklib_deleted (
-    name text NOT NULL COLLATE pg_catalog."C",
-    seqs bigint[] NOT NULL
-);
-
-CREATE TABLE {schema}.tasklib_depths (
-    at bigint NOT NULL,
-    name text NOT NULL COLLATE pg_catalog."C",
-    due bigint NOT NULL,
-    delayed bigint NOT NULL,
-    retrying bigint NOT NULL,
-    running bigint NOT NULL
-);
-
 CREATE TABLE {schema}.tasklib_hints (
     id bigint NOT NULL,
     key text NOT NULL COLLATE pg_catalog."C",
@@ -186,16 +161,6 @@ CREATE TABLE {schema}.tasklib_key_limits (
     CONSTRAINT tasklib_key_limits_max_running_check CHECK ((max_running >= 0))
 );
 
-CREATE TABLE {schema}.tasklib_metrics (
-    at bigint NOT NULL,
-    name text NOT NULL COLLATE pg_catalog."C",
-    outcome text NOT NULL COLLATE pg_catalog."C",
-    count bigint NOT NULL,
-    waits jsonb DEFAULT '{}'::jsonb NOT NULL,
-    runs jsonb DEFAULT '{}'::jsonb NOT NULL,
-    fresh boolean DEFAULT true NOT NULL
-);
-
 CREATE TABLE {schema}.tasklib_schedules (
     name text NOT NULL COLLATE pg_catalog."C",
     plan jsonb NOT NULL,
@@ -214,11 +179,52 @@ CREATE TABLE {schema}.tasklib_schedules (
 )
 WITH (fillfactor='50');
 
-CREATE TABLE {schema}.tasklib_stretches (
+CREATE TABLE {schema}.tasklib_stats_blocks (
     number bigint NOT NULL,
     oldest timestamp with time zone NOT NULL,
     newest timestamp with time zone NOT NULL,
     names jsonb
+)
+WITH (fillfactor='50');
+
+CREATE TABLE {schema}.tasklib_stats_deleted (
+    name text NOT NULL COLLATE pg_catalog."C",
+    seqs bigint[] NOT NULL
+);
+
+CREATE TABLE {schema}.tasklib_stats_depths (
+    at bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    due bigint NOT NULL,
+    delayed bigint NOT NULL,
+    retrying bigint NOT NULL,
+    running bigint NOT NULL
+);
+
+CREATE TABLE {schema}.tasklib_stats_outcomes (
+    at bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    outcome text NOT NULL COLLATE pg_catalog."C",
+    count bigint NOT NULL,
+    waits jsonb DEFAULT '{}'::jsonb NOT NULL,
+    runs jsonb DEFAULT '{}'::jsonb NOT NULL,
+    fresh boolean DEFAULT true NOT NULL
+);
+
+CREATE TABLE {schema}.tasklib_stats_position (
+    only_row boolean DEFAULT true NOT NULL,
+    seq bigint DEFAULT 0 NOT NULL,
+    next_seq bigint,
+    next_xid xid8,
+    counted_at timestamp with time zone,
+    merged_at timestamp with time zone,
+    CONSTRAINT tasklib_stats_position_only_row_check CHECK (only_row)
+)
+WITH (fillfactor='50');
+
+CREATE TABLE {schema}.tasklib_stats_totals (
+    name text NOT NULL COLLATE pg_catalog."C",
+    count bigint NOT NULL
 )
 WITH (fillfactor='50');
 
@@ -234,12 +240,6 @@ CREATE TABLE {schema}.tasklib_tokens (
     revoked_at timestamp with time zone,
     CONSTRAINT tasklib_tokens_role_check CHECK ((role = ANY (ARRAY['producer'::text, 'worker'::text, 'viewer'::text, 'operator'::text, 'admin'::text])))
 );
-
-CREATE TABLE {schema}.tasklib_totals (
-    name text NOT NULL COLLATE pg_catalog."C",
-    count bigint NOT NULL
-)
-WITH (fillfactor='50');
 
 CREATE SEQUENCE {schema}.tasklib_versions
     START WITH 1
@@ -361,12 +361,6 @@ ALTER TABLE ONLY {schema}.tasklib_claims
 ALTER TABLE ONLY {schema}.tasklib_controls
     ADD CONSTRAINT tasklib_controls_pkey PRIMARY KEY (name);
 
-ALTER TABLE ONLY {schema}.tasklib_counted
-    ADD CONSTRAINT tasklib_counted_pkey PRIMARY KEY (only_row);
-
-ALTER TABLE ONLY {schema}.tasklib_depths
-    ADD CONSTRAINT tasklib_depths_pkey PRIMARY KEY (at, name);
-
 ALTER TABLE ONLY {schema}.tasklib_idempotency
     ADD CONSTRAINT tasklib_idempotency_pkey PRIMARY KEY (key);
 
@@ -379,17 +373,23 @@ ALTER TABLE ONLY {schema}.tasklib_key_limits
 ALTER TABLE ONLY {schema}.tasklib_schedules
     ADD CONSTRAINT tasklib_schedules_pkey PRIMARY KEY (name);
 
-ALTER TABLE ONLY {schema}.tasklib_stretches
-    ADD CONSTRAINT tasklib_stretches_pkey PRIMARY KEY (number);
+ALTER TABLE ONLY {schema}.tasklib_stats_blocks
+    ADD CONSTRAINT tasklib_stats_blocks_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY {schema}.tasklib_stats_depths
+    ADD CONSTRAINT tasklib_stats_depths_pkey PRIMARY KEY (at, name);
+
+ALTER TABLE ONLY {schema}.tasklib_stats_position
+    ADD CONSTRAINT tasklib_stats_position_pkey PRIMARY KEY (only_row);
+
+ALTER TABLE ONLY {schema}.tasklib_stats_totals
+    ADD CONSTRAINT tasklib_stats_totals_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY {schema}.tasklib_tokens
     ADD CONSTRAINT tasklib_tokens_hash_key UNIQUE (hash);
 
 ALTER TABLE ONLY {schema}.tasklib_tokens
     ADD CONSTRAINT tasklib_tokens_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY {schema}.tasklib_totals
-    ADD CONSTRAINT tasklib_totals_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY {schema}.tasklib_workers
     ADD CONSTRAINT tasklib_workers_pkey PRIMARY KEY (instance);
@@ -403,7 +403,7 @@ CREATE INDEX tasklib_hints_turn ON {schema}.tasklib_hints USING btree (name, pri
 
 CREATE INDEX tasklib_idempotency_age ON {schema}.tasklib_idempotency USING btree (created_at);
 
-CREATE INDEX tasklib_metrics_at ON {schema}.tasklib_metrics USING btree (at);
+CREATE INDEX tasklib_stats_outcomes_at ON {schema}.tasklib_stats_outcomes USING btree (at);
 
 CREATE INDEX tasks_claim ON {schema}.tasks USING btree (name, priority DESC, due_at, seq) WHERE ((due_at IS NOT NULL) AND (concurrency_key IS NULL));
 
@@ -419,7 +419,7 @@ CREATE INDEX tasks_slots ON {schema}.tasks USING btree (slot_key) WHERE (slot_ke
 
 CREATE INDEX tasks_trouble ON {schema}.tasks USING btree (trouble, seq) INCLUDE (name, due_at, fingerprint) WHERE (trouble IS NOT NULL);
 
-CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
+CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 
 CREATE TRIGGER tasks_hint_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHEN ((old.slot_key IS NOT NULL)) EXECUTE FUNCTION {schema}.tasklib_hint();
 
@@ -427,8 +427,8 @@ CREATE TRIGGER tasks_hint_insert AFTER INSERT ON {schema}.tasks FOR EACH ROW WHE
 
 CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN ((((new.concurrency_key IS NOT NULL) OR (old.concurrency_key IS NOT NULL)) AND ((old.slot_key IS DISTINCT FROM new.slot_key) OR (old.due_at IS DISTINCT FROM new.due_at) OR (old.concurrency_key IS DISTINCT FROM new.concurrency_key) OR (old.priority <> new.priority) OR (old.name <> new.name)))) EXECUTE FUNCTION {schema}.tasklib_hint();
 
-CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
+CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 
-CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
+CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 
 CREATE TRIGGER tasks_wake AFTER INSERT ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_wake();

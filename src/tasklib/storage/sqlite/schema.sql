@@ -1,6 +1,7 @@
 -- The schema after every migration. Written by `make snapshot`; read it, never edit it.
 
 CREATE TABLE tasklib_audit (
+    -- Who changed what: rows are added, never changed.
     seq        INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     at         TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
     actor      TEXT    NOT NULL,
@@ -8,39 +9,99 @@ CREATE TABLE tasklib_audit (
     action     TEXT    NOT NULL,
     target     TEXT,
     detail     TEXT    NOT NULL DEFAULT '{}' CHECK (json_valid(detail)),
-    remote     TEXT,
+    remote     TEXT,  -- network address of the caller
     request_id TEXT
 );
 
 CREATE TABLE tasklib_chores (
+    -- Maintenance that one worker at a time does.
     name     TEXT    NOT NULL PRIMARY KEY,
-    until    TEXT    NOT NULL,
-    position INTEGER NOT NULL DEFAULT 0
+    until    TEXT    NOT NULL,  -- until then it is somebody's turn
+    position INTEGER NOT NULL DEFAULT 0  -- tasks.seq up to which it has come
 ) WITHOUT ROWID;
 
 CREATE TABLE tasklib_claims (
+    -- Which tasks each worker instance holds, as of its last claim.
     instance   TEXT    NOT NULL PRIMARY KEY,
-    seqs       TEXT    NOT NULL DEFAULT '[]',
+    seqs       TEXT    NOT NULL DEFAULT '[]',  -- tasks.seq of the tasks held
+    -- tasks.version of each: the entry is stale once the task has another or has ended
     versions   TEXT    NOT NULL DEFAULT '[]',
-    generation INTEGER NOT NULL DEFAULT 0
+    generation INTEGER NOT NULL DEFAULT 0  -- claims sent in an earlier generation take nothing
 );
 
 CREATE TABLE tasklib_controls (
-    name      TEXT NOT NULL PRIMARY KEY,
-    paused_at TEXT,
-    paused_by TEXT,
-    reason    TEXT
-, rate REAL CHECK (rate > 0), tokens REAL, refilled_at TEXT, max_running INTEGER CHECK (max_running > 0)) WITHOUT ROWID;
+    -- Pauses and limits: one row per task name, and one named '' for everything.
+    name        TEXT NOT NULL PRIMARY KEY,
+    paused_at   TEXT,
+    paused_by   TEXT,
+    reason      TEXT,
+    rate        REAL CHECK (rate > 0),  -- tasks that may start in a second
+    tokens      REAL,  -- starts left in the token bucket at refilled_at; it holds one second's worth, and at least one
+    refilled_at TEXT,
+    max_running INTEGER CHECK (max_running > 0)  -- tasks that may run at once
+) WITHOUT ROWID;
 
-CREATE TABLE tasklib_counted (
-    only_row  INTEGER NOT NULL DEFAULT 1 PRIMARY KEY CHECK (only_row = 1),
-    seq       INTEGER NOT NULL DEFAULT 0,
-    folded_at TEXT,
-    kept_at   TEXT
+CREATE TABLE tasklib_hints (
+    -- Concurrency keys of which a task may be able to start: where the next claim should look.
+    id       INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    key      TEXT    NOT NULL,
+    name     TEXT    NOT NULL,  -- the waiting task's name; '' when a slot of the key became free
+    priority INTEGER NOT NULL,
+    ready_at TEXT    NOT NULL,  -- when the task is due
+    UNIQUE (key, name, priority, ready_at)
 );
 
-CREATE TABLE tasklib_depths (
-    at       INTEGER NOT NULL,
+CREATE INDEX tasklib_hints_turn ON tasklib_hints (name, priority DESC, ready_at, id);
+
+CREATE TABLE tasklib_idempotency (
+    -- Answers of HTTP requests with an Idempotency-Key, for when they are sent again.
+    key         TEXT NOT NULL PRIMARY KEY,
+    fingerprint TEXT NOT NULL,  -- SHA-256 of the request: another request with the same key is refused
+    answer      TEXT CHECK (answer IS NULL OR json_valid(answer)),
+    created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
+) WITHOUT ROWID;
+
+CREATE INDEX tasklib_idempotency_age ON tasklib_idempotency (created_at);
+
+CREATE TABLE tasklib_key_limits (
+    -- How many tasks of a concurrency key may run at once.
+    -- tasks of this name only, counted by themselves; '' for all names together
+    name        TEXT    NOT NULL DEFAULT '',
+    key         TEXT    NOT NULL,  -- the concurrency key; '' for every other key
+    max_running INTEGER NOT NULL CHECK (max_running >= 0),  -- 0 is unlimited
+    PRIMARY KEY (name, key)
+) WITHOUT ROWID;
+
+CREATE TABLE tasklib_schedules (
+    -- Schedules: each makes a task at every tick.
+    name         TEXT    NOT NULL PRIMARY KEY,
+    -- what was decided: task, cron or every, tz, kwargs, misfire, overlap, jitter, options
+    plan         TEXT    NOT NULL CHECK (json_valid(plan)),
+    next_run_at  TEXT,
+    last_run_at  TEXT,
+    last_task_id TEXT,
+    paused_at    TEXT,
+    paused_by    TEXT,
+    declared_at  TEXT,  -- declared in code by a worker that started then; NULL if made at run time
+    error        TEXT,  -- why its last tick failed
+    held_until   TEXT,  -- not tried again before this moment, after an error
+    -- grows with every change; a tick counts only under the version it was read with
+    version      INTEGER NOT NULL DEFAULT 0,
+    created_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tasklib_stats_blocks (
+    -- Names and ages of the tasks in each 10,000 positions: lists skip blocks that cannot hold a match.
+    number INTEGER NOT NULL PRIMARY KEY,  -- (tasks.seq - 1) / 10000
+    oldest TEXT    NOT NULL,  -- no task of the block was created before
+    newest TEXT    NOT NULL,  -- no task of the block was created after
+    names  TEXT  -- names of its tasks; NULL if there are too many
+);
+
+CREATE TABLE tasklib_stats_depths (
+    -- How many tasks waited and ran, once a minute: for charts.
+    at       INTEGER NOT NULL,  -- the minute, in seconds since 1970
     name     TEXT    NOT NULL,
     due      INTEGER NOT NULL,
     delayed  INTEGER NOT NULL,
@@ -49,90 +110,46 @@ CREATE TABLE tasklib_depths (
     PRIMARY KEY (at, name)
 ) WITHOUT ROWID;
 
-CREATE TABLE tasklib_hints (
-    id       INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-    key      TEXT    NOT NULL,
-    name     TEXT    NOT NULL,
-    priority INTEGER NOT NULL,
-    ready_at TEXT    NOT NULL,
-    UNIQUE (key, name, priority, ready_at)
-);
-
-CREATE INDEX tasklib_hints_turn ON tasklib_hints (name, priority DESC, ready_at, id);
-
-CREATE TABLE tasklib_idempotency (
-    key         TEXT NOT NULL PRIMARY KEY,
-    -- SHA-256 of the request: the same key with another request is an error.
-    fingerprint TEXT NOT NULL,
-    answer      TEXT CHECK (answer IS NULL OR json_valid(answer)),
-    created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
-) WITHOUT ROWID;
-
-CREATE INDEX tasklib_idempotency_age ON tasklib_idempotency (created_at);
-
-CREATE TABLE tasklib_key_limits (
-    name        TEXT    NOT NULL DEFAULT '',
-    key         TEXT    NOT NULL,
-    max_running INTEGER NOT NULL CHECK (max_running >= 0),
-    PRIMARY KEY (name, key)
-) WITHOUT ROWID;
-
-CREATE TABLE tasklib_metrics (
-    at      INTEGER NOT NULL,
+CREATE TABLE tasklib_stats_outcomes (
+    -- Attempts ended, by minute, later by hour: for charts.
+    at      INTEGER NOT NULL,  -- begin of the minute or hour, in seconds since 1970
     name    TEXT    NOT NULL,
     outcome TEXT    NOT NULL,
     count   INTEGER NOT NULL,
+    -- histogram {bucket: count} of how long tasks waited after they were due; see core/histogram.py
     waits   TEXT    NOT NULL DEFAULT '{}',
-    runs    TEXT    NOT NULL DEFAULT '{}',
-    fresh   INTEGER NOT NULL DEFAULT 1
+    runs    TEXT    NOT NULL DEFAULT '{}',  -- histogram {bucket: count} of how long attempts ran
+    fresh   INTEGER NOT NULL DEFAULT 1  -- not yet merged with others of its minute
 );
 
-CREATE INDEX tasklib_metrics_at ON tasklib_metrics (at);
+CREATE INDEX tasklib_stats_outcomes_at ON tasklib_stats_outcomes (at);
 
-CREATE TABLE tasklib_schedules (
-    name         TEXT    NOT NULL PRIMARY KEY,
-    -- What a person decided, as one document: task, cron or every, tz, kwargs, misfire, overlap, jitter, options.
-    plan         TEXT    NOT NULL CHECK (json_valid(plan)),
-    next_run_at  TEXT,
-    last_run_at  TEXT,
-    last_task_id TEXT,
-    paused_at    TEXT,
-    paused_by    TEXT,
-    -- Declared in code by a worker that started at this moment; NULL for one made at run time.
-    declared_at  TEXT,
-    -- Why its last tick could not be fired, and until when nobody tries again; others go on meanwhile.
-    error        TEXT,
-    held_until   TEXT,
-    -- Grows with every change; a tick is fired only under the version it was read with.
-    version      INTEGER NOT NULL DEFAULT 0,
-    created_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
-    updated_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE tasklib_stretches (
-    number INTEGER NOT NULL PRIMARY KEY,
-    oldest TEXT    NOT NULL,
-    newest TEXT    NOT NULL,
-    names  TEXT
+CREATE TABLE tasklib_stats_position (
+    -- Up to where tasks are counted: one row.
+    only_row   INTEGER NOT NULL DEFAULT 1 PRIMARY KEY CHECK (only_row = 1),
+    seq        INTEGER NOT NULL DEFAULT 0,  -- tasks.seq up to which everything is counted
+    counted_at TEXT,  -- when the position last moved
+    merged_at  TEXT  -- when tasklib_stats_outcomes was last merged
 );
+
+CREATE TABLE tasklib_stats_totals (
+    -- How many tasks of each name there are up to the position in tasklib_stats_position.
+    name  TEXT    NOT NULL PRIMARY KEY,
+    count INTEGER NOT NULL
+) WITHOUT ROWID;
 
 CREATE TABLE tasklib_tokens (
+    -- Tokens of the HTTP service.
     id           TEXT NOT NULL PRIMARY KEY,
     name         TEXT NOT NULL,
     role         TEXT NOT NULL CHECK (role IN ('producer', 'worker', 'viewer', 'operator', 'admin')),
-    -- SHA-256 of the secret, in hexadecimal; the secret itself is nowhere.
-    hash         TEXT NOT NULL UNIQUE,
-    begins       TEXT NOT NULL,
+    hash         TEXT NOT NULL UNIQUE,  -- SHA-256 of the secret, in hexadecimal; the secret itself is not stored
+    begins       TEXT NOT NULL,  -- first characters of the secret, to recognise it by
     created_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
     expires_at   TEXT,
     last_used_at TEXT,
     revoked_at   TEXT
 );
-
-CREATE TABLE tasklib_totals (
-    name  TEXT    NOT NULL PRIMARY KEY,
-    count INTEGER NOT NULL
-) WITHOUT ROWID;
 
 CREATE TABLE tasklib_versions (
     only_row INTEGER NOT NULL DEFAULT 1 PRIMARY KEY CHECK (only_row = 1),
@@ -140,70 +157,79 @@ CREATE TABLE tasklib_versions (
 );
 
 CREATE TABLE tasklib_workers (
-    instance        TEXT    NOT NULL PRIMARY KEY,
+    -- Worker instances and their heartbeats.
+    instance        TEXT    NOT NULL PRIMARY KEY,  -- one run of one worker; a worker_id may be used again, this is not
     worker_id       TEXT    NOT NULL,
     host            TEXT    NOT NULL,
     pid             INTEGER NOT NULL,
     started_at      TEXT    NOT NULL,
     heartbeat_at    TEXT    NOT NULL,
-    -- After this long without a heartbeat the instance counts as dead.
-    timeout_seconds REAL    NOT NULL,
+    timeout_seconds REAL    NOT NULL,  -- after this long without a heartbeat the instance counts as dead
     concurrency     INTEGER NOT NULL,
-    names           TEXT    NOT NULL DEFAULT '[]',
+    names           TEXT    NOT NULL DEFAULT '[]',  -- the task names it runs
+    -- what it reports with its heartbeat: memory, limits of its own, stuck threads
     info            TEXT    NOT NULL DEFAULT '{}',
-    owner           TEXT
+    owner           TEXT  -- the token that registered it over HTTP; NULL for a worker on the database itself
 ) WITHOUT ROWID;
 
 CREATE TABLE tasks (
+    -- One row per task: everything about it. INSERT INTO tasks (name, kwargs) submits one.
     -- Insertion order; AUTOINCREMENT because SQLite may otherwise reuse the numbers of deleted rows.
-    seq                 INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    seq                 INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,  -- insertion order, given by the database
     id                  TEXT    NOT NULL UNIQUE DEFAULT (
         lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2) || '-'
         || substr('89ab', 1 + (abs(random()) % 4), 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))
     ),
     name                TEXT    NOT NULL,
     state               TEXT    NOT NULL DEFAULT 'pending',
+    -- not started before this moment
     scheduled_at        TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
     started_at          TEXT,
-    completed_at        TEXT,
+    completed_at        TEXT,  -- when it ended; set exactly in completed, cancelled, buried and finally failed tasks
     created_at          TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
     updated_at          TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
-    next_retry_at       TEXT,
-    locked_until        TEXT,
+    next_retry_at       TEXT,  -- when it is due again after a failed attempt
+    locked_until        TEXT,  -- end of the lease of the worker that runs it
     expires_at          TEXT,
-    cancel_requested_at TEXT,
+    cancel_requested_at TEXT,  -- when a person asked to stop it
     timeout_seconds     REAL,
     progress            REAL,
     priority            INTEGER NOT NULL DEFAULT 0,
-    -- The fencing token of the last claim, counted below: never given twice, also not when an id is used again.
-    version             INTEGER NOT NULL DEFAULT 0,
-    attempts            INTEGER NOT NULL DEFAULT 0,
-    retry_count         INTEGER NOT NULL DEFAULT 0,
+    version             INTEGER NOT NULL DEFAULT 0,  -- fencing token of the last claim: never given twice
+    attempts            INTEGER NOT NULL DEFAULT 0,  -- attempts started
+    retry_count         INTEGER NOT NULL DEFAULT 0,  -- attempts that failed and were followed by another
     -- -1: whoever claims the task first decides, by its declaration or the settings, and writes the number here.
+    -- attempts allowed after the first; -1 until the first claim decides
     max_retries         INTEGER NOT NULL DEFAULT -1,
-    lost_count          INTEGER NOT NULL DEFAULT 0,
-    args                TEXT    NOT NULL DEFAULT '{}',
-    kwargs              TEXT    NOT NULL DEFAULT '{}',
+    lost_count          INTEGER NOT NULL DEFAULT 0,  -- how often its worker vanished
+    args                TEXT    NOT NULL DEFAULT '{}',  -- reserved
+    kwargs              TEXT    NOT NULL DEFAULT '{}',  -- its input: an object of named arguments for functions
     tags                TEXT    NOT NULL DEFAULT '{}',
-    headers             TEXT,
-    result              TEXT,
+    headers             TEXT,  -- carried along from the submission: tenant, request, trace
+    result              TEXT,  -- {"value": …} of a completed task
+    -- the last 20 attempts that did not succeed: [{number, started_at, ended_at, worker_id, outcome, error}]
     history             TEXT,
-    log                 TEXT,
+    log                 TEXT,  -- the last 200 lines it logged: [{attempt, elapsed, level, text}]
     error               TEXT,
     progress_message    TEXT,
-    worker_id           TEXT,
-    finished_by         TEXT,
-    unique_key          TEXT,
-    concurrency_key     TEXT,
-    fingerprint         TEXT,
+    worker_id           TEXT,  -- who runs it now
+    finished_by         TEXT,  -- who ran it last
+    unique_key          TEXT,  -- at most one live task of a name has it
+    concurrency_key     TEXT,  -- tasks with the same one share a limit, see tasklib_key_limits
+    fingerprint         TEXT,  -- kind of the last failure: equal for tasks that failed in the same way
 
     -- What the indexes look at: the same columns as on PostgreSQL, so that finishing a task changes no index.
+    -- generated: when it may start next, if it waits
     due_at   TEXT GENERATED ALWAYS AS (
         coalesce(next_retry_at, CASE WHEN state = 'pending' THEN scheduled_at END)
     ) VIRTUAL,
+    -- generated: the unique key, while it is not terminal
     live_key TEXT GENERATED ALWAYS AS (CASE WHEN completed_at IS NULL THEN unique_key END) VIRTUAL,
+    -- generated: the state, if failed, cancelled or buried
     trouble  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'cancelled', 'buried') THEN state END) VIRTUAL,
+    -- generated: the concurrency key, while it runs
     slot_key TEXT GENERATED ALWAYS AS (CASE WHEN state = 'running' THEN concurrency_key END) VIRTUAL,
+    -- generated: when it failed for good or was buried
     dead_at  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'buried') THEN completed_at END) VIRTUAL,
 
     CONSTRAINT tasks_name_given CHECK (name <> ''),
@@ -279,9 +305,9 @@ CREATE INDEX tasks_slots ON tasks (slot_key) WHERE slot_key IS NOT NULL;
 
 CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at, fingerprint) WHERE trouble IS NOT NULL;
 
-CREATE TRIGGER tasks_deleted AFTER DELETE ON tasks WHEN old.seq <= (SELECT seq FROM tasklib_counted)
+CREATE TRIGGER tasks_deleted AFTER DELETE ON tasks WHEN old.seq <= (SELECT seq FROM tasklib_stats_position)
 BEGIN
-    UPDATE tasklib_totals SET count = count - 1 WHERE name = old.name;
+    UPDATE tasklib_stats_totals SET count = count - 1 WHERE name = old.name;
 END;
 
 CREATE TRIGGER tasks_hint_delete AFTER DELETE ON tasks
@@ -313,11 +339,11 @@ BEGIN
     VALUES (NEW.concurrency_key, NEW.name, NEW.priority, NEW.due_at);
 END;
 
-CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON tasks WHEN (SELECT seq FROM tasklib_counted) > 0
+CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON tasks WHEN (SELECT seq FROM tasklib_stats_position) > 0
 BEGIN
-    DELETE FROM tasklib_totals;
-    DELETE FROM tasklib_stretches;
-    UPDATE tasklib_counted SET seq = 0;
+    DELETE FROM tasklib_stats_totals;
+    DELETE FROM tasklib_stats_blocks;
+    UPDATE tasklib_stats_position SET seq = 0;
 END;
 
 CREATE TRIGGER tasks_seq BEFORE INSERT ON tasks

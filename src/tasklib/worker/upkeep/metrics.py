@@ -86,7 +86,7 @@ class MetricsService(Periodic):
     async def step(self) -> None:
         """Add, and keep the books if nobody else does."""
         await self.flush()
-        await self._database.arun(lambda: statistics.keep_books(self._now()))
+        await self._database.arun(lambda: statistics.keep_statistics(self._now()))
 
     async def flush(self) -> None:
         """Add what was counted; what cannot be added now is added later."""

@@ -1,4 +1,4 @@
--- Every table of the queue, with its indexes and triggers: tasks and workers, limits, schedules, the HTTP service, statistics.
+-- Every table of the queue with its indexes and triggers.  Those that only count are named tasklib_stats_….
 -- min_compatible: 1
 
 -- One row per task and everything about it.  Every column has a default, so that
@@ -30,7 +30,6 @@ CREATE TABLE {schema}.tasks (
     -- -1: whoever claims the task first decides, by its declaration or the settings, and writes the number here.
     max_retries         integer     NOT NULL DEFAULT -1,
     lost_count          integer     NOT NULL DEFAULT 0,
-    -- Somebody waits for the end: whoever ends the task notifies.
     watched             boolean     NOT NULL DEFAULT false,
     args                jsonb       NOT NULL DEFAULT '{}',
     kwargs              jsonb       NOT NULL DEFAULT '{}',
@@ -45,7 +44,6 @@ CREATE TABLE {schema}.tasks (
     finished_by         text,
     unique_key          text,
     concurrency_key     text        COLLATE "C",
-    -- What the last failure was, in few words: tasks that failed in the same way have the same.  Success leaves it alone.
     fingerprint         text        COLLATE "C",
 
     -- The generated columns are what indexes look at.  Finishing a task without a concurrency key changes none of them
@@ -59,9 +57,7 @@ CREATE TABLE {schema}.tasks (
     trouble text COLLATE "C" GENERATED ALWAYS AS (
         CASE WHEN state IN ('failed', 'cancelled', 'buried') THEN state END
     ) STORED,
-    -- The key of which a running task holds a slot.
     slot_key text COLLATE "C" GENERATED ALWAYS AS (CASE WHEN state = 'running' THEN concurrency_key END) STORED,
-    -- When a task failed for good.
     dead_at timestamptz GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'buried') THEN completed_at END) STORED,
 
     -- Short, as the expressions above are: before each statement that writes, PostgreSQL reads all of them from their
@@ -121,7 +117,6 @@ CREATE INDEX tasks_dead ON {schema}.tasks (name, fingerprint, dead_at) WHERE dea
 -- Where claims get their versions from.  Owned by no column: whoever empties the table does not start it again.
 CREATE SEQUENCE {schema}.tasklib_versions;
 
--- Worker instances and their heartbeats.
 CREATE TABLE {schema}.tasklib_workers (
     instance        uuid             NOT NULL PRIMARY KEY,
     worker_id       text             NOT NULL,
@@ -129,12 +124,10 @@ CREATE TABLE {schema}.tasklib_workers (
     pid             integer          NOT NULL,
     started_at      timestamptz      NOT NULL DEFAULT now(),
     heartbeat_at    timestamptz      NOT NULL DEFAULT now(),
-    -- After this long without a heartbeat the instance counts as dead.
     timeout_seconds double precision NOT NULL,
     concurrency     integer          NOT NULL,
     names           jsonb            NOT NULL DEFAULT '[]',
     info            jsonb            NOT NULL DEFAULT '{}',
-    -- Who registered it over HTTP: nobody else may speak for it.  NULL for one that works on the database itself.
     owner           text             COLLATE "C"
 ) WITH (fillfactor = 50);
 
@@ -152,7 +145,6 @@ CREATE TABLE {schema}.tasklib_claims (
 -- To compress long lists at each claim would cost a sixth of it.
 ALTER TABLE {schema}.tasklib_claims ALTER seqs SET STORAGE EXTERNAL, ALTER versions SET STORAGE EXTERNAL;
 
--- Instances on call: they wait for work and hear when there is some.  Those of one kind know the same names.
 -- Unlogged: losing it in a crash costs one poll interval.
 CREATE UNLOGGED TABLE {schema}.tasklib_idle (
     instance uuid        NOT NULL PRIMARY KEY,
@@ -160,17 +152,14 @@ CREATE UNLOGGED TABLE {schema}.tasklib_idle (
     until    timestamptz NOT NULL
 ) WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0);
 
--- What people have switched: one row per task name, and one named '' for everything.
 CREATE TABLE {schema}.tasklib_controls (
     name        text COLLATE "C" NOT NULL PRIMARY KEY,
     paused_at   timestamptz,
     paused_by   text,
     reason      text,
-    -- Tasks that may start in a second; the bucket below holds one second's worth, and at least one.
     rate        double precision CHECK (rate > 0),
     tokens      double precision,
     refilled_at timestamptz,
-    -- Tasks that may run at once.
     max_running integer CHECK (max_running > 0),
     -- Grows whenever a limited task is claimed: a claim that has not seen the claim before it counts nothing and gives way.
     version     integer NOT NULL DEFAULT 0
@@ -201,8 +190,6 @@ $$;
 CREATE TRIGGER tasks_wake AFTER INSERT ON {schema}.tasks
     FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_wake();
 
--- How many tasks of a concurrency key may run at once, and under the empty key of every other; 0 is unlimited.  With a
--- name those of this name alone.  A task stands under one limit: of its name if there is one, then of its key.
 CREATE TABLE {schema}.tasklib_key_limits (
     name        text    COLLATE "C" NOT NULL DEFAULT '',
     key         text    COLLATE "C" NOT NULL,
@@ -210,8 +197,7 @@ CREATE TABLE {schema}.tasklib_key_limits (
     PRIMARY KEY (name, key)
 );
 
--- Where a task with a concurrency key may be able to start: the keys that are worth a look, in the order of their
--- turns.  A hint is written by the transaction that made a task wait (under its name, for when it is due) or freed a
+-- A hint is written by the transaction that made a task wait (under its name, for when it is due) or freed a
 -- slot (under the empty name), so that none is lost; who looks at a key takes all its hints away, and leaves one behind
 -- if another task could start.  Nobody waits for anybody: hints are only ever inserted and deleted.
 CREATE TABLE {schema}.tasklib_hints (
@@ -270,22 +256,17 @@ CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks
 CREATE TRIGGER tasks_hint_delete AFTER DELETE ON {schema}.tasks
     FOR EACH ROW WHEN (OLD.slot_key IS NOT NULL) EXECUTE FUNCTION {schema}.tasklib_hint();
 
--- Repeated tasks: one row per schedule, moved from tick to tick by compare-and-set.
 CREATE TABLE {schema}.tasklib_schedules (
     name         text        COLLATE "C" NOT NULL PRIMARY KEY,
-    -- What a person decided, as one document: task, cron or every, tz, kwargs, misfire, overlap, jitter, options.
     plan         jsonb       NOT NULL,
     next_run_at  timestamptz,
     last_run_at  timestamptz,
     last_task_id uuid,
     paused_at    timestamptz,
     paused_by    text,
-    -- Declared in code by a worker that started at this moment; NULL for one made at run time.
     declared_at  timestamptz,
-    -- Why its last tick could not be fired, and until when nobody tries again; others go on meanwhile.
     error        text,
     held_until   timestamptz,
-    -- Grows with every change; a tick is fired only under the version it was read with.
     version      integer     NOT NULL DEFAULT 0,
     created_at   timestamptz NOT NULL DEFAULT now(),
     updated_at   timestamptz NOT NULL DEFAULT now(),
@@ -296,12 +277,10 @@ CREATE TABLE {schema}.tasklib_schedules (
     )
 ) WITH (fillfactor = 50);
 
--- What the HTTP service keeps: tokens, the audit log, and the answers of requests that may be sent again.
 CREATE TABLE {schema}.tasklib_tokens (
     id           uuid        NOT NULL PRIMARY KEY,
     name         text        NOT NULL,
     role         text        NOT NULL CHECK (role IN ('producer', 'worker', 'viewer', 'operator', 'admin')),
-    -- SHA-256 of the secret, in hexadecimal; the secret itself is nowhere.
     hash         text        COLLATE "C" NOT NULL UNIQUE,
     begins       text        NOT NULL,
     created_at   timestamptz NOT NULL DEFAULT now(),
@@ -310,7 +289,6 @@ CREATE TABLE {schema}.tasklib_tokens (
     revoked_at   timestamptz
 );
 
--- Written once, never changed.
 CREATE TABLE {schema}.tasklib_audit (
     seq        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at         timestamptz NOT NULL DEFAULT now(),
@@ -325,29 +303,32 @@ CREATE TABLE {schema}.tasklib_audit (
 
 CREATE TABLE {schema}.tasklib_idempotency (
     key         text        COLLATE "C" NOT NULL PRIMARY KEY,
-    -- SHA-256 of the request: the same key with another request is an error.
     fingerprint text        NOT NULL,
     answer      jsonb,
     created_at  timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX tasklib_idempotency_age ON {schema}.tasklib_idempotency (created_at);
 
+CREATE TABLE {schema}.tasklib_chores (
+    name     text        COLLATE "C" NOT NULL PRIMARY KEY,
+    until    timestamptz NOT NULL,
+    position bigint      NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
 -- What was done, by minute (seconds since 1970): every worker adds rows now and then, merged later into one for each
 -- minute and, after a day, for each hour.  Readers add up whatever there is.
-CREATE TABLE {schema}.tasklib_metrics (
+CREATE TABLE {schema}.tasklib_stats_outcomes (
     at      bigint  NOT NULL,
     name    text    COLLATE "C" NOT NULL,
     outcome text    COLLATE "C" NOT NULL,
     count   bigint  NOT NULL,
-    -- How long tasks waited after they were due, and how long they ran: {bucket: number}, see core/histogram.py.
     waits   jsonb   NOT NULL DEFAULT '{}',
     runs    jsonb   NOT NULL DEFAULT '{}',
     fresh   boolean NOT NULL DEFAULT true
 );
-CREATE INDEX tasklib_metrics_at ON {schema}.tasklib_metrics (at);
+CREATE INDEX tasklib_stats_outcomes_at ON {schema}.tasklib_stats_outcomes (at);
 
--- How many tasks waited and ran, looked at once a minute.
-CREATE TABLE {schema}.tasklib_depths (
+CREATE TABLE {schema}.tasklib_stats_depths (
     at       bigint NOT NULL,
     name     text   COLLATE "C" NOT NULL,
     due      bigint NOT NULL,
@@ -359,62 +340,150 @@ CREATE TABLE {schema}.tasklib_depths (
 
 -- How many rows of each name there are up to a position (`seq`).  Rows after it are counted when somebody asks, and what
 -- is deleted before it is noted by a trigger, so that inserting, claiming and finishing pay nothing for it.
-CREATE TABLE {schema}.tasklib_totals (
+CREATE TABLE {schema}.tasklib_stats_totals (
     name  text   COLLATE "C" NOT NULL PRIMARY KEY,
     count bigint NOT NULL
 ) WITH (fillfactor = 50);
 
 -- The position, and the next one: taken when every transaction that could still add rows before it has ended.
-CREATE TABLE {schema}.tasklib_counted (
-    only_row  boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (only_row),
-    seq       bigint  NOT NULL DEFAULT 0,
-    next_seq  bigint,
-    next_xid  xid8,
-    folded_at timestamptz,
-    kept_at   timestamptz
+CREATE TABLE {schema}.tasklib_stats_position (
+    only_row   boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (only_row),
+    seq        bigint  NOT NULL DEFAULT 0,
+    next_seq   bigint,
+    next_xid   xid8,
+    counted_at timestamptz,
+    merged_at  timestamptz
 ) WITH (fillfactor = 50);
-INSERT INTO {schema}.tasklib_counted DEFAULT VALUES;
+INSERT INTO {schema}.tasklib_stats_position DEFAULT VALUES;
 
 -- What is known of each 10,000 positions up to that one: no task there is older, newer or of another name.  Lists leave
 -- out what cannot hold a match.  No names: too many to be kept.
-CREATE TABLE {schema}.tasklib_stretches (
+CREATE TABLE {schema}.tasklib_stats_blocks (
     number bigint      NOT NULL PRIMARY KEY,
     oldest timestamptz NOT NULL,
     newest timestamptz NOT NULL,
     names  jsonb
 ) WITH (fillfactor = 50);
 
--- Chores that one worker at a time does: whose turn lasts until when, and how far it has come.
-CREATE TABLE {schema}.tasklib_chores (
-    name     text        COLLATE "C" NOT NULL PRIMARY KEY,
-    until    timestamptz NOT NULL,
-    position bigint      NOT NULL DEFAULT 0
-) WITH (fillfactor = 50);
-
-CREATE TABLE {schema}.tasklib_deleted (
+CREATE TABLE {schema}.tasklib_stats_deleted (
     name text     COLLATE "C" NOT NULL,
     seqs bigint[] NOT NULL
 );
 
-CREATE FUNCTION {schema}.tasklib_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.tasklib_stats_note_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP <> 'DELETE' THEN
-        DELETE FROM {schema}.tasklib_totals;
-        DELETE FROM {schema}.tasklib_stretches;
-        DELETE FROM {schema}.tasklib_deleted;
-        INSERT INTO {schema}.tasklib_counted DEFAULT VALUES
+        DELETE FROM {schema}.tasklib_stats_totals;
+        DELETE FROM {schema}.tasklib_stats_blocks;
+        DELETE FROM {schema}.tasklib_stats_deleted;
+        INSERT INTO {schema}.tasklib_stats_position DEFAULT VALUES
         ON CONFLICT (only_row) DO UPDATE SET seq = 0, next_seq = NULL, next_xid = NULL;
     ELSE
-        INSERT INTO {schema}.tasklib_deleted (name, seqs) SELECT g.name, array_agg(g.seq) FROM gone AS g GROUP BY g.name;
+        INSERT INTO {schema}.tasklib_stats_deleted (name, seqs) SELECT g.name, array_agg(g.seq) FROM gone AS g GROUP BY g.name;
     END IF;
     RETURN NULL;
 END
 $$;
 
 CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks
-    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 -- Nothing of ours changes these: when somebody does by hand, everything is counted anew.
 CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON {schema}.tasks
-    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks
-    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_note_change();
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
+
+-- For whoever looks at the tables in psql (\d+): every table, and every column that does not explain itself.
+COMMENT ON TABLE {schema}.tasks IS 'One row per task: everything about it. INSERT INTO tasks (name, kwargs) submits one.';
+COMMENT ON COLUMN {schema}.tasks.seq IS 'insertion order, given by the database';
+COMMENT ON COLUMN {schema}.tasks.version IS 'fencing token of the last claim: never given twice';
+COMMENT ON COLUMN {schema}.tasks.scheduled_at IS 'not started before this moment';
+COMMENT ON COLUMN {schema}.tasks.completed_at IS 'when it ended; set exactly in completed, cancelled, buried and finally failed tasks';
+COMMENT ON COLUMN {schema}.tasks.next_retry_at IS 'when it is due again after a failed attempt';
+COMMENT ON COLUMN {schema}.tasks.locked_until IS 'end of the lease of the worker that runs it';
+COMMENT ON COLUMN {schema}.tasks.cancel_requested_at IS 'when a person asked to stop it';
+COMMENT ON COLUMN {schema}.tasks.attempts IS 'attempts started';
+COMMENT ON COLUMN {schema}.tasks.retry_count IS 'attempts that failed and were followed by another';
+COMMENT ON COLUMN {schema}.tasks.max_retries IS 'attempts allowed after the first; -1 until the first claim decides';
+COMMENT ON COLUMN {schema}.tasks.lost_count IS 'how often its worker vanished';
+COMMENT ON COLUMN {schema}.tasks.watched IS 'somebody waits for its end: whoever ends it notifies';
+COMMENT ON COLUMN {schema}.tasks.args IS 'reserved';
+COMMENT ON COLUMN {schema}.tasks.kwargs IS 'its input: an object of named arguments for functions';
+COMMENT ON COLUMN {schema}.tasks.headers IS 'carried along from the submission: tenant, request, trace';
+COMMENT ON COLUMN {schema}.tasks.result IS '{"value": …} of a completed task';
+COMMENT ON COLUMN {schema}.tasks.history IS 'the last 20 attempts that did not succeed: [{number, started_at, ended_at, worker_id, outcome, error}]';
+COMMENT ON COLUMN {schema}.tasks.log IS 'the last 200 lines it logged: [{attempt, elapsed, level, text}]';
+COMMENT ON COLUMN {schema}.tasks.worker_id IS 'who runs it now';
+COMMENT ON COLUMN {schema}.tasks.finished_by IS 'who ran it last';
+COMMENT ON COLUMN {schema}.tasks.unique_key IS 'at most one live task of a name has it';
+COMMENT ON COLUMN {schema}.tasks.concurrency_key IS 'tasks with the same one share a limit, see tasklib_key_limits';
+COMMENT ON COLUMN {schema}.tasks.fingerprint IS 'kind of the last failure: equal for tasks that failed in the same way';
+COMMENT ON COLUMN {schema}.tasks.due_at IS 'generated: when it may start next, if it waits';
+COMMENT ON COLUMN {schema}.tasks.live_key IS 'generated: the unique key, while it is not terminal';
+COMMENT ON COLUMN {schema}.tasks.trouble IS 'generated: the state, if failed, cancelled or buried';
+COMMENT ON COLUMN {schema}.tasks.slot_key IS 'generated: the concurrency key, while it runs';
+COMMENT ON COLUMN {schema}.tasks.dead_at IS 'generated: when it failed for good or was buried';
+
+COMMENT ON TABLE {schema}.tasklib_workers IS 'Worker instances and their heartbeats.';
+COMMENT ON COLUMN {schema}.tasklib_workers.instance IS 'one run of one worker; a worker_id may be used again, this is not';
+COMMENT ON COLUMN {schema}.tasklib_workers.timeout_seconds IS 'after this long without a heartbeat the instance counts as dead';
+COMMENT ON COLUMN {schema}.tasklib_workers.names IS 'the task names it runs';
+COMMENT ON COLUMN {schema}.tasklib_workers.info IS 'what it reports with its heartbeat: memory, limits of its own, stuck threads';
+COMMENT ON COLUMN {schema}.tasklib_workers.owner IS 'the token that registered it over HTTP; NULL for a worker on the database itself';
+COMMENT ON TABLE {schema}.tasklib_claims IS 'Which tasks each worker instance holds, as of its last claim.';
+COMMENT ON COLUMN {schema}.tasklib_claims.seqs IS 'tasks.seq of the tasks held';
+COMMENT ON COLUMN {schema}.tasklib_claims.versions IS 'tasks.version of each: the entry is stale once the task has another or has ended';
+COMMENT ON COLUMN {schema}.tasklib_claims.generation IS 'claims sent in an earlier generation take nothing';
+COMMENT ON TABLE {schema}.tasklib_idle IS 'Workers that wait for work and are notified when there is some.';
+COMMENT ON COLUMN {schema}.tasklib_idle.kind IS 'the same for workers that know the same task names';
+COMMENT ON COLUMN {schema}.tasklib_idle.until IS 'not notified after this moment';
+COMMENT ON TABLE {schema}.tasklib_controls IS 'Pauses and limits: one row per task name, and one named '''' for everything.';
+COMMENT ON COLUMN {schema}.tasklib_controls.rate IS 'tasks that may start in a second';
+COMMENT ON COLUMN {schema}.tasklib_controls.tokens IS 'starts left in the token bucket at refilled_at; it holds one second''s worth, and at least one';
+COMMENT ON COLUMN {schema}.tasklib_controls.max_running IS 'tasks that may run at once';
+COMMENT ON COLUMN {schema}.tasklib_controls.version IS 'grows whenever a limited task is claimed';
+COMMENT ON TABLE {schema}.tasklib_key_limits IS 'How many tasks of a concurrency key may run at once.';
+COMMENT ON COLUMN {schema}.tasklib_key_limits.name IS 'tasks of this name only, counted by themselves; '''' for all names together';
+COMMENT ON COLUMN {schema}.tasklib_key_limits.key IS 'the concurrency key; '''' for every other key';
+COMMENT ON COLUMN {schema}.tasklib_key_limits.max_running IS '0 is unlimited';
+COMMENT ON TABLE {schema}.tasklib_hints IS 'Concurrency keys of which a task may be able to start: where the next claim should look.';
+COMMENT ON COLUMN {schema}.tasklib_hints.name IS 'the waiting task''s name; '''' when a slot of the key became free';
+COMMENT ON COLUMN {schema}.tasklib_hints.ready_at IS 'when the task is due';
+COMMENT ON TABLE {schema}.tasklib_schedules IS 'Schedules: each makes a task at every tick.';
+COMMENT ON COLUMN {schema}.tasklib_schedules.plan IS 'what was decided: task, cron or every, tz, kwargs, misfire, overlap, jitter, options';
+COMMENT ON COLUMN {schema}.tasklib_schedules.declared_at IS 'declared in code by a worker that started then; NULL if made at run time';
+COMMENT ON COLUMN {schema}.tasklib_schedules.error IS 'why its last tick failed';
+COMMENT ON COLUMN {schema}.tasklib_schedules.held_until IS 'not tried again before this moment, after an error';
+COMMENT ON COLUMN {schema}.tasklib_schedules.version IS 'grows with every change; a tick counts only under the version it was read with';
+COMMENT ON TABLE {schema}.tasklib_tokens IS 'Tokens of the HTTP service.';
+COMMENT ON COLUMN {schema}.tasklib_tokens.hash IS 'SHA-256 of the secret, in hexadecimal; the secret itself is not stored';
+COMMENT ON COLUMN {schema}.tasklib_tokens.begins IS 'first characters of the secret, to recognise it by';
+COMMENT ON TABLE {schema}.tasklib_audit IS 'Who changed what: rows are added, never changed.';
+COMMENT ON COLUMN {schema}.tasklib_audit.remote IS 'network address of the caller';
+COMMENT ON TABLE {schema}.tasklib_idempotency IS 'Answers of HTTP requests with an Idempotency-Key, for when they are sent again.';
+COMMENT ON COLUMN {schema}.tasklib_idempotency.fingerprint IS 'SHA-256 of the request: another request with the same key is refused';
+COMMENT ON TABLE {schema}.tasklib_chores IS 'Maintenance that one worker at a time does.';
+COMMENT ON COLUMN {schema}.tasklib_chores.until IS 'until then it is somebody''s turn';
+COMMENT ON COLUMN {schema}.tasklib_chores.position IS 'tasks.seq up to which it has come';
+
+COMMENT ON TABLE {schema}.tasklib_stats_outcomes IS 'Attempts ended, by minute, later by hour: for charts.';
+COMMENT ON COLUMN {schema}.tasklib_stats_outcomes.at IS 'begin of the minute or hour, in seconds since 1970';
+COMMENT ON COLUMN {schema}.tasklib_stats_outcomes.waits IS 'histogram {bucket: count} of how long tasks waited after they were due; see core/histogram.py';
+COMMENT ON COLUMN {schema}.tasklib_stats_outcomes.runs IS 'histogram {bucket: count} of how long attempts ran';
+COMMENT ON COLUMN {schema}.tasklib_stats_outcomes.fresh IS 'not yet merged with others of its minute';
+COMMENT ON TABLE {schema}.tasklib_stats_depths IS 'How many tasks waited and ran, once a minute: for charts.';
+COMMENT ON COLUMN {schema}.tasklib_stats_depths.at IS 'the minute, in seconds since 1970';
+COMMENT ON TABLE {schema}.tasklib_stats_totals IS 'How many tasks of each name there are up to the position in tasklib_stats_position.';
+COMMENT ON TABLE {schema}.tasklib_stats_position IS 'Up to where tasks are counted: one row.';
+COMMENT ON COLUMN {schema}.tasklib_stats_position.seq IS 'tasks.seq up to which everything is counted';
+COMMENT ON COLUMN {schema}.tasklib_stats_position.next_seq IS 'the next position, taken once no transaction can add rows before it';
+COMMENT ON COLUMN {schema}.tasklib_stats_position.next_xid IS 'transactions before this one must have ended first';
+COMMENT ON COLUMN {schema}.tasklib_stats_position.counted_at IS 'when the position last moved';
+COMMENT ON COLUMN {schema}.tasklib_stats_position.merged_at IS 'when tasklib_stats_outcomes was last merged';
+COMMENT ON TABLE {schema}.tasklib_stats_deleted IS 'Tasks deleted since the totals were last corrected.';
+COMMENT ON COLUMN {schema}.tasklib_stats_deleted.seqs IS 'tasks.seq of the deleted tasks';
+COMMENT ON TABLE {schema}.tasklib_stats_blocks IS 'Names and ages of the tasks in each 10,000 positions: lists skip blocks that cannot hold a match.';
+COMMENT ON COLUMN {schema}.tasklib_stats_blocks.number IS '(tasks.seq - 1) / 10000';
+COMMENT ON COLUMN {schema}.tasklib_stats_blocks.oldest IS 'no task of the block was created before';
+COMMENT ON COLUMN {schema}.tasklib_stats_blocks.newest IS 'no task of the block was created after';
+COMMENT ON COLUMN {schema}.tasklib_stats_blocks.names IS 'names of its tasks; NULL if there are too many';

@@ -462,13 +462,14 @@ FROM jsonb_to_recordset(:batch::jsonb) AS e (id uuid, version bigint, state text
 CROSS JOIN LATERAL (
     SELECT x.version, x.state, x.history FROM {schema}.tasks AS x WHERE x.id = e.id LIMIT 1
 ) AS t
-WHERE t.version = e.version AND t.state = e.state AND (e.outcome IS NULL OR t.history -> -1 ->> 4 = e.outcome);
+WHERE t.version = e.version AND t.state = e.state AND (e.outcome IS NULL OR t.history -> -1 ->> 'outcome' = e.outcome);
 
 -- fragment: append_history
-jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jsonb_build_array(jsonb_build_array(
-            t.attempts, coalesce(c.now - make_interval(secs => e.started_ago), t.started_at),
-            c.now - make_interval(secs => e.ended_ago), t.worker_id, e.outcome, e.summary
-        ))
+jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jsonb_build_object(
+            'number', t.attempts, 'started_at', coalesce(c.now - make_interval(secs => e.started_ago), t.started_at),
+            'ended_at', c.now - make_interval(secs => e.ended_ago), 'worker_id', t.worker_id, 'outcome', e.outcome,
+            'error', e.summary
+        )
 
 -- name: renew_leases
 -- Move the lease of running attempts forward; those that are no longer current are left out of the answer.

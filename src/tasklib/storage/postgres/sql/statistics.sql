@@ -1,6 +1,6 @@
 -- name: add_metrics
 -- Add what a worker has done since it last said so, to the minute that it is now.
-INSERT INTO {schema}.tasklib_metrics (at, name, outcome, count, waits, runs)
+INSERT INTO {schema}.tasklib_stats_outcomes (at, name, outcome, count, waits, runs)
 SELECT
     floor(extract(epoch FROM coalesce(:now::timestamptz, now())) / 60)::bigint * 60, b.name, b.outcome, b.count,
     b.waits, b.runs
@@ -9,14 +9,14 @@ FROM jsonb_to_recordset(:batch::jsonb) AS b (name text, outcome text, count bigi
 -- name: merge_metrics
 -- Make one row for each minute of what workers have added to it, and after a day one for each hour.
 WITH part AS (
-    DELETE FROM {schema}.tasklib_metrics AS m
+    DELETE FROM {schema}.tasklib_stats_outcomes AS m
     WHERE m.at < :minutes_before::bigint AND (m.fresh OR (m.at < :hours_before::bigint AND m.at % 3600 <> 0))
     RETURNING m.at - CASE WHEN m.at < :hours_before::bigint THEN m.at % 3600 ELSE 0 END AS at, m.name, m.outcome,
         m.count, m.waits, m.runs
 ),
 waited AS ({merge_waits}),
 ran AS ({merge_runs})
-INSERT INTO {schema}.tasklib_metrics (at, name, outcome, count, waits, runs, fresh)
+INSERT INTO {schema}.tasklib_stats_outcomes (at, name, outcome, count, waits, runs, fresh)
 SELECT p.at, p.name, p.outcome, sum(p.count), coalesce(min(w.buckets::text), '{}')::jsonb,
     coalesce(min(r.buckets::text), '{}')::jsonb, false
 FROM part AS p
@@ -47,7 +47,7 @@ SELECT x.at, x.name, x.outcome, jsonb_object_agg(x.key, x.count) AS buckets
 WITH part AS MATERIALIZED (
     SELECT m.at - m.at % :step::bigint AS at, CASE WHEN :by_name::boolean THEN m.name ELSE '' END AS name, m.outcome,
         m.count, m.waits, m.runs
-    FROM {schema}.tasklib_metrics AS m
+    FROM {schema}.tasklib_stats_outcomes AS m
     WHERE m.at >= :since::bigint AND m.at < :until::bigint AND (:name::text IS NULL OR m.name = :name::text)
 ),
 waited AS ({merge_waits}),
@@ -61,7 +61,7 @@ ORDER BY p.at, p.name, p.outcome;
 
 -- name: add_depths
 -- Note how deep the queue is in this minute, if nobody has.
-INSERT INTO {schema}.tasklib_depths (at, name, due, delayed, retrying, running)
+INSERT INTO {schema}.tasklib_stats_depths (at, name, due, delayed, retrying, running)
 SELECT
     floor(extract(epoch FROM coalesce(:now::timestamptz, now())) / 60)::bigint * 60, b.name, b.due, b.delayed,
     b.retrying, b.running
@@ -74,7 +74,7 @@ SELECT d.at - d.at % :step::bigint AS at, max(d.due)::bigint AS due, max(d.delay
     max(d.retrying)::bigint AS retrying, max(d.running)::bigint AS running
 FROM (
     SELECT s.at, sum(s.due) AS due, sum(s.delayed) AS delayed, sum(s.retrying) AS retrying, sum(s.running) AS running
-    FROM {schema}.tasklib_depths AS s
+    FROM {schema}.tasklib_stats_depths AS s
     WHERE s.at >= :since::bigint AND s.at < :until::bigint AND (:name::text IS NULL OR s.name = :name::text)
     GROUP BY s.at
 ) AS d
@@ -83,48 +83,48 @@ ORDER BY 1;
 
 -- name: thin_depths
 -- Keep one look at the queue for each hour that is more than a day ago.
-DELETE FROM {schema}.tasklib_depths AS d
+DELETE FROM {schema}.tasklib_stats_depths AS d
 WHERE d.at < :hours_before::bigint AND EXISTS (
-    SELECT FROM {schema}.tasklib_depths AS e
+    SELECT FROM {schema}.tasklib_stats_depths AS e
     WHERE e.name = d.name AND e.at < d.at AND e.at >= d.at - d.at % 3600
 );
 
 -- name: forget_numbers
 -- Forget what is too old to be shown.
-WITH metrics AS (DELETE FROM {schema}.tasklib_metrics AS m WHERE m.at < :oldest::bigint)
-DELETE FROM {schema}.tasklib_depths AS d WHERE d.at < :oldest::bigint;
+WITH metrics AS (DELETE FROM {schema}.tasklib_stats_outcomes AS m WHERE m.at < :oldest::bigint)
+DELETE FROM {schema}.tasklib_stats_depths AS d WHERE d.at < :oldest::bigint;
 
--- name: read_books
--- When the books were last kept, whether there is anything to count on, and what time it is.
-SELECT b.folded_at, b.kept_at, coalesce(:now::timestamptz, now()) AS now,
-    EXISTS (SELECT FROM {schema}.tasks AS t WHERE t.seq > b.seq) OR EXISTS (SELECT FROM {schema}.tasklib_deleted) AS behind
-FROM {schema}.tasklib_counted AS b;
+-- name: read_statistics_turn
+-- When the statistics were last kept, whether there is anything to count on, and what time it is.
+SELECT b.counted_at, b.merged_at, coalesce(:now::timestamptz, now()) AS now,
+    EXISTS (SELECT FROM {schema}.tasks AS t WHERE t.seq > b.seq) OR EXISTS (SELECT FROM {schema}.tasklib_stats_deleted) AS behind
+FROM {schema}.tasklib_stats_position AS b;
 
--- name: lock_books
--- Take the turn of keeping the books; no row means that somebody has it.
-SELECT b.seq FROM {schema}.tasklib_counted AS b FOR UPDATE SKIP LOCKED;
+-- name: lock_statistics
+-- Take the turn of keeping the statistics; no row means that somebody has it.
+SELECT b.seq FROM {schema}.tasklib_stats_position AS b FOR UPDATE SKIP LOCKED;
 
--- name: keep_books
--- Note when the books were last kept.
-UPDATE {schema}.tasklib_counted AS b SET kept_at = coalesce(:now::timestamptz, now());
+-- name: keep_statistics
+-- Note when the statistics were last merged.
+UPDATE {schema}.tasklib_stats_position AS b SET merged_at = coalesce(:now::timestamptz, now());
 
 -- name: fold_totals
 -- Move the position up to which rows are counted forward, a bounded way, and take off what was deleted before it.
 -- A row may still appear behind a position as long as its transaction is open.  So the next position is noted first; in a
 -- later turn, when all who had drawn a number by then have their transaction's number too, that of the newest; and it is
 -- taken when all up to that have ended.
-WITH book AS MATERIALIZED (
+WITH counted AS MATERIALIZED (
     SELECT b.seq, b.next_seq, b.next_xid, CASE
             WHEN pg_snapshot_xmin(pg_current_snapshot()) >= b.next_xid
             THEN least(b.next_seq, b.seq + :step::bigint) ELSE b.seq
         END AS until
-    FROM {schema}.tasklib_counted AS b
+    FROM {schema}.tasklib_stats_position AS b
 ),
-gone AS (DELETE FROM {schema}.tasklib_deleted RETURNING name, seqs),
+gone AS (DELETE FROM {schema}.tasklib_stats_deleted RETURNING name, seqs),
 added AS MATERIALIZED (
-    SELECT (t.seq - 1) / :stretch::bigint AS number, t.name, count(*) AS count,
+    SELECT (t.seq - 1) / :block_size::bigint AS number, t.name, count(*) AS count,
         min(t.created_at) AS oldest, max(t.created_at) AS newest
-    FROM book AS b CROSS JOIN {schema}.tasks AS t
+    FROM counted AS b CROSS JOIN {schema}.tasks AS t
     WHERE t.seq > b.seq AND t.seq <= b.until
     GROUP BY 1, 2
 ),
@@ -134,18 +134,18 @@ change AS (
         SELECT a.name, a.count FROM added AS a
         UNION ALL
         SELECT g.name, -count(*)
-        FROM book AS b CROSS JOIN gone AS g CROSS JOIN unnest(g.seqs) AS s (seq)
+        FROM counted AS b CROSS JOIN gone AS g CROSS JOIN unnest(g.seqs) AS s (seq)
         WHERE s.seq <= b.seq
         GROUP BY g.name
     ) AS c
     GROUP BY c.name
 ),
 totals AS (
-    INSERT INTO {schema}.tasklib_totals AS t (name, count) SELECT c.name, c.count FROM change AS c
+    INSERT INTO {schema}.tasklib_stats_totals AS t (name, count) SELECT c.name, c.count FROM change AS c
     ON CONFLICT (name) DO UPDATE SET count = t.count + excluded.count
 ),
-stretches AS (
-    INSERT INTO {schema}.tasklib_stretches AS s (number, oldest, newest, names)
+blocks AS (
+    INSERT INTO {schema}.tasklib_stats_blocks AS s (number, oldest, newest, names)
     SELECT a.number, min(a.oldest), max(a.newest), CASE WHEN count(*) <= :most_names::integer THEN jsonb_agg(a.name) END
     FROM added AS a
     GROUP BY a.number
@@ -160,8 +160,8 @@ stretches AS (
     )
 ),
 newest AS (SELECT coalesce(max(t.seq), 0) AS seq FROM {schema}.tasks AS t)
-UPDATE {schema}.tasklib_counted AS c
-SET seq = b.until, folded_at = coalesce(:now::timestamptz, now()),
+UPDATE {schema}.tasklib_stats_position AS c
+SET seq = b.until, counted_at = coalesce(:now::timestamptz, now()),
     next_seq = CASE
         WHEN b.next_seq IS NULL OR b.until >= b.next_seq THEN greatest(n.seq, b.until) ELSE b.next_seq
     END,
@@ -169,40 +169,40 @@ SET seq = b.until, folded_at = coalesce(:now::timestamptz, now()),
         WHEN b.next_seq IS NULL OR b.until >= b.next_seq THEN NULL
         ELSE coalesce(b.next_xid, pg_snapshot_xmax(pg_current_snapshot()))
     END
-FROM book AS b CROSS JOIN newest AS n
+FROM counted AS b CROSS JOIN newest AS n
 RETURNING c.seq, n.seq - c.seq AS behind;
 
--- name: forget_stretches
--- Forget the stretches below the oldest task.
-DELETE FROM {schema}.tasklib_stretches AS s
+-- name: forget_blocks
+-- Forget the blocks below the oldest task.
+DELETE FROM {schema}.tasklib_stats_blocks AS s
 WHERE s.number < (
-    SELECT (coalesce((SELECT min(t.seq) FROM {schema}.tasks AS t), max(b.seq) + 1) - 1) / :stretch::bigint
-    FROM {schema}.tasklib_counted AS b
+    SELECT (coalesce((SELECT min(t.seq) FROM {schema}.tasks AS t), max(b.seq) + 1) - 1) / :block_size::bigint
+    FROM {schema}.tasklib_stats_position AS b
 );
 
 -- name: measure_size
 -- About how many rows there are: those counted, and the numbers drawn since.
 SELECT (
-    coalesce((SELECT sum(t.count) FROM {schema}.tasklib_totals AS t), 0)
+    coalesce((SELECT sum(t.count) FROM {schema}.tasklib_stats_totals AS t), 0)
     + greatest(0, coalesce((SELECT max(t.seq) FROM {schema}.tasks AS t), 0)
-        - coalesce((SELECT b.seq FROM {schema}.tasklib_counted AS b), 0))
+        - coalesce((SELECT b.seq FROM {schema}.tasklib_stats_position AS b), 0))
 )::bigint AS count;
 
 -- name: count_quickly
 -- How many tasks stand where, by name, without reading what is finished: waiting tasks and failures by their indexes,
 -- running ones by who holds them, and all by the totals.  What is left over is completed.
-WITH book AS MATERIALIZED (SELECT coalesce(max(b.seq), 0) AS seq FROM {schema}.tasklib_counted AS b),
+WITH counted AS MATERIALIZED (SELECT coalesce(max(b.seq), 0) AS seq FROM {schema}.tasklib_stats_position AS b),
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now)
 SELECT c.name, c.kind, sum(c.count)::bigint AS count, sum(c.later)::bigint AS later, sum(c.waiting)::bigint AS waiting
 FROM (
-    SELECT t.name, 'total' AS kind, t.count, 0 AS later, 0 AS waiting FROM {schema}.tasklib_totals AS t
+    SELECT t.name, 'total' AS kind, t.count, 0 AS later, 0 AS waiting FROM {schema}.tasklib_stats_totals AS t
     UNION ALL
     SELECT t.name, 'total', count(*), 0, 0
-    FROM book AS b CROSS JOIN {schema}.tasks AS t WHERE t.seq > b.seq
+    FROM counted AS b CROSS JOIN {schema}.tasks AS t WHERE t.seq > b.seq
     GROUP BY t.name
     UNION ALL
     SELECT d.name, 'total', -count(*), 0, 0
-    FROM book AS b CROSS JOIN {schema}.tasklib_deleted AS d CROSS JOIN unnest(d.seqs) AS s (seq) WHERE s.seq <= b.seq
+    FROM counted AS b CROSS JOIN {schema}.tasklib_stats_deleted AS d CROSS JOIN unnest(d.seqs) AS s (seq) WHERE s.seq <= b.seq
     GROUP BY d.name
     UNION ALL
     SELECT t.name, 'waiting', count(*), count(*) FILTER (WHERE t.due_at > clock.now), 0

@@ -198,14 +198,14 @@ FROM (
 ) AS m;
 
 -- name: measure_span
--- The oldest and the newest insertion that are there, and up to which one stretches are known.
-SELECT min(t.seq) AS first, max(t.seq) AS last, (SELECT max(b.seq) FROM {schema}.tasklib_counted AS b) AS counted
+-- The oldest and the newest insertion that are there, and up to which one blocks are known.
+SELECT min(t.seq) AS first, max(t.seq) AS last, (SELECT max(b.seq) FROM {schema}.tasklib_stats_position AS b) AS counted
 FROM {schema}.tasks AS t;
 
--- name: find_stretches
--- Below one, the stretches of insertion order that may hold a match by its name and when it was made, newest first.
+-- name: find_blocks
+-- Below one, the blocks of insertion order that may hold a match by its name and when it was made, newest first.
 SELECT s.number
-FROM {schema}.tasklib_stretches AS s
+FROM {schema}.tasklib_stats_blocks AS s
 WHERE s.number <= :number::bigint
     AND (:name::text IS NULL OR s.names IS NULL OR s.names @> to_jsonb(:name::text))
     AND (:created_after::timestamptz IS NULL OR s.newest >= :created_after::timestamptz)

@@ -292,9 +292,10 @@ SELECT l.id, l.state,
 FROM lost AS l;
 
 -- fragment: append_lost
-jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jsonb_build_array(jsonb_build_array(
-            t.attempts, t.started_at, c.now, t.worker_id, 'lost', l.error
-        ))
+jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jsonb_build_object(
+            'number', t.attempts, 'started_at', t.started_at, 'ended_at', c.now, 'worker_id', t.worker_id,
+            'outcome', 'lost', 'error', l.error
+        )
 
 -- name: remove_workers
 -- Forget instances that were found dead; an instance that wakes up again finds itself unknown and claims nothing.

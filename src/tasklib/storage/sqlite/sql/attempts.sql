@@ -243,9 +243,10 @@ SET state = CASE WHEN {is_asked_to_end} THEN 'cancelled' ELSE e.value ->> 'state
     error = coalesce(e.value ->> 'error', error), fingerprint = coalesce(e.value ->> 'fingerprint', fingerprint),
     history = CASE WHEN e.value ->> 'outcome' IS NULL THEN history ELSE json_insert(
         CASE WHEN json_array_length(history) >= 20 THEN json_remove(history, '$[0]') ELSE coalesce(history, '[]') END,
-        '$[#]', json_array(
-            attempts, CASE WHEN e.value ->> 'started_ago' IS NULL THEN started_at ELSE {started_at} END, {ended_at},
-            worker_id, e.value ->> 'outcome', e.value ->> 'summary'
+        '$[#]', json_object(
+            'number', attempts,
+            'started_at', CASE WHEN e.value ->> 'started_ago' IS NULL THEN started_at ELSE {started_at} END,
+            'ended_at', {ended_at}, 'worker_id', worker_id, 'outcome', e.value ->> 'outcome', 'error', e.value ->> 'summary'
         )
     ) END,
     progress = CASE WHEN {is_final} THEN coalesce(e.value ->> 'progress', progress) END,
@@ -271,7 +272,7 @@ SELECT t.id
 FROM json_each(:batch) AS e
 CROSS JOIN tasks AS t ON t.id = e.value ->> 'id'
 WHERE t.version = e.value ->> 'version' AND t.state = e.value ->> 'state'
-    AND (e.value ->> 'outcome' IS NULL OR t.history ->> '$[#-1][4]' = e.value ->> 'outcome');
+    AND (e.value ->> 'outcome' IS NULL OR t.history ->> '$[#-1].outcome' = e.value ->> 'outcome');
 
 -- name: renew_leases
 -- Move the lease of running attempts forward; those that are no longer current are left out of the answer.

@@ -1,17 +1,17 @@
 -- name: add_metrics
 -- Add what a worker has done since it last said so, to the minute that it is now.
-INSERT INTO tasklib_metrics (at, name, outcome, count, waits, runs)
+INSERT INTO tasklib_stats_outcomes (at, name, outcome, count, waits, runs)
 SELECT CAST(strftime('%s', :now) AS INTEGER) / 60 * 60, b.value ->> 'name', b.value ->> 'outcome', b.value ->> 'count',
     b.value -> 'waits', b.value -> 'runs'
 FROM json_each(:batch) AS b;
 
 -- name: merge_metrics
 -- Make one row for each minute of what workers have added to it, and after a day one for each hour.
-INSERT INTO tasklib_metrics (at, name, outcome, count, waits, runs, fresh)
+INSERT INTO tasklib_stats_outcomes (at, name, outcome, count, waits, runs, fresh)
 WITH part AS MATERIALIZED (
     SELECT m.at - CASE WHEN m.at < :hours_before THEN m.at % 3600 ELSE 0 END AS at, m.name, m.outcome, m.count, m.waits,
         m.runs
-    FROM tasklib_metrics AS m
+    FROM tasklib_stats_outcomes AS m
     WHERE m.at < :minutes_before AND (m.fresh OR (m.at < :hours_before AND m.at % 3600 <> 0))
 ),
 waited AS ({merge_waits}),
@@ -21,9 +21,9 @@ FROM part AS p
 LEFT JOIN waited AS w ON w.at = p.at AND w.name = p.name AND w.outcome = p.outcome
 LEFT JOIN ran AS r ON r.at = p.at AND r.name = p.name AND r.outcome = p.outcome
 GROUP BY p.at, p.name, p.outcome;
-DELETE FROM tasklib_metrics
+DELETE FROM tasklib_stats_outcomes
 WHERE at < :minutes_before AND (fresh = 1 OR (fresh = 0 AND at < :hours_before AND at % 3600 <> 0));
-UPDATE tasklib_metrics SET fresh = 0 WHERE fresh = -1 AND at < :minutes_before;
+UPDATE tasklib_stats_outcomes SET fresh = 0 WHERE fresh = -1 AND at < :minutes_before;
 
 -- fragment: merge_waits
 SELECT x.at, x.name, x.outcome, json_group_object(x.key, x.count) AS buckets
@@ -48,7 +48,7 @@ SELECT x.at, x.name, x.outcome, json_group_object(x.key, x.count) AS buckets
 WITH part AS MATERIALIZED (
     SELECT m.at - m.at % :step AS at, CASE WHEN :by_name THEN m.name ELSE '' END AS name, m.outcome, m.count, m.waits,
         m.runs
-    FROM tasklib_metrics AS m
+    FROM tasklib_stats_outcomes AS m
     WHERE m.at >= :since AND m.at < :until AND (:name IS NULL OR m.name = :name)
 ),
 waited AS ({merge_waits}),
@@ -62,7 +62,7 @@ ORDER BY p.at, p.name, p.outcome;
 
 -- name: add_depths
 -- Note how deep the queue is in this minute, if nobody has.
-INSERT OR IGNORE INTO tasklib_depths (at, name, due, delayed, retrying, running)
+INSERT OR IGNORE INTO tasklib_stats_depths (at, name, due, delayed, retrying, running)
 SELECT CAST(strftime('%s', :now) AS INTEGER) / 60 * 60, b.value ->> 'name', b.value ->> 'due', b.value ->> 'delayed',
     b.value ->> 'retrying', b.value ->> 'running'
 FROM json_each(:batch) AS b;
@@ -73,7 +73,7 @@ SELECT d.at - d.at % :step AS at, max(d.due) AS due, max(d.delayed) AS delayed, 
     max(d.running) AS running
 FROM (
     SELECT s.at, sum(s.due) AS due, sum(s.delayed) AS delayed, sum(s.retrying) AS retrying, sum(s.running) AS running
-    FROM tasklib_depths AS s
+    FROM tasklib_stats_depths AS s
     WHERE s.at >= :since AND s.at < :until AND (:name IS NULL OR s.name = :name)
     GROUP BY s.at
 ) AS d
@@ -82,79 +82,79 @@ ORDER BY 1;
 
 -- name: thin_depths
 -- Keep one look at the queue for each hour that is more than a day ago.
-DELETE FROM tasklib_depths
+DELETE FROM tasklib_stats_depths
 WHERE at < :hours_before AND EXISTS (
-    SELECT 1 FROM tasklib_depths AS e
-    WHERE e.name = tasklib_depths.name AND e.at < tasklib_depths.at AND e.at >= tasklib_depths.at - tasklib_depths.at % 3600
+    SELECT 1 FROM tasklib_stats_depths AS e
+    WHERE e.name = tasklib_stats_depths.name AND e.at < tasklib_stats_depths.at AND e.at >= tasklib_stats_depths.at - tasklib_stats_depths.at % 3600
 );
 
 -- name: forget_numbers
 -- Forget what is too old to be shown.
-DELETE FROM tasklib_metrics WHERE at < :oldest;
-DELETE FROM tasklib_depths WHERE at < :oldest;
+DELETE FROM tasklib_stats_outcomes WHERE at < :oldest;
+DELETE FROM tasklib_stats_depths WHERE at < :oldest;
 
--- name: read_books
--- When the books were last kept, whether there is anything to count on, and what time it is.
-SELECT b.folded_at, b.kept_at, :now AS now, EXISTS (SELECT 1 FROM tasks AS t WHERE t.seq > b.seq) AS behind
-FROM tasklib_counted AS b;
+-- name: read_statistics_turn
+-- When the statistics were last kept, whether there is anything to count on, and what time it is.
+SELECT b.counted_at, b.merged_at, :now AS now, EXISTS (SELECT 1 FROM tasks AS t WHERE t.seq > b.seq) AS behind
+FROM tasklib_stats_position AS b;
 
--- name: lock_books
--- Take the turn of keeping the books; the transaction this is read in is SQLite's only writer already.
-SELECT b.seq FROM tasklib_counted AS b;
+-- name: lock_statistics
+-- Take the turn of keeping the statistics; the transaction this is read in is SQLite's only writer already.
+SELECT b.seq FROM tasklib_stats_position AS b;
 
--- name: keep_books
--- Note when the books were last kept.
-UPDATE tasklib_counted SET kept_at = :now;
+-- name: keep_statistics
+-- Note when the statistics were last merged.
+UPDATE tasklib_stats_position SET merged_at = :now;
 
 -- name: fold_totals
 -- Move the position up to which rows are counted forward, a bounded way.
 -- Differs by necessity: there is one writer, so no row can appear behind the position, and the trigger takes off itself
 -- what is deleted.
-INSERT INTO tasklib_totals (name, count)
+INSERT INTO tasklib_stats_totals (name, count)
 SELECT t.name, count(*) FROM tasks AS t
-WHERE t.seq > (SELECT b.seq FROM tasklib_counted AS b) AND t.seq <= (SELECT b.seq FROM tasklib_counted AS b) + :step
+WHERE t.seq > (SELECT b.seq FROM tasklib_stats_position AS b) AND t.seq <= (SELECT b.seq FROM tasklib_stats_position AS b) + :step
 GROUP BY t.name
 ON CONFLICT (name) DO UPDATE SET count = count + excluded.count;
-INSERT INTO tasklib_stretches (number, oldest, newest, names)
-SELECT (t.seq - 1) / :stretch, min(t.created_at), max(t.created_at),
+INSERT INTO tasklib_stats_blocks (number, oldest, newest, names)
+SELECT (t.seq - 1) / :block_size, min(t.created_at), max(t.created_at),
     CASE WHEN count(DISTINCT t.name) <= :most_names THEN json_group_array(DISTINCT t.name) END
 FROM tasks AS t
-WHERE t.seq > (SELECT b.seq FROM tasklib_counted AS b) AND t.seq <= (SELECT b.seq FROM tasklib_counted AS b) + :step
+WHERE t.seq > (SELECT b.seq FROM tasklib_stats_position AS b) AND t.seq <= (SELECT b.seq FROM tasklib_stats_position AS b) + :step
 GROUP BY 1
 ON CONFLICT (number) DO UPDATE
 SET oldest = min(oldest, excluded.oldest), newest = max(newest, excluded.newest), names = (
     SELECT CASE WHEN count(*) <= :most_names THEN json_group_array(n.value) END
     FROM (
-        SELECT e.value FROM json_each(tasklib_stretches.names) AS e
+        SELECT e.value FROM json_each(tasklib_stats_blocks.names) AS e
         UNION SELECT e.value FROM json_each(excluded.names) AS e
     ) AS n
-    WHERE tasklib_stretches.names IS NOT NULL AND excluded.names IS NOT NULL
+    WHERE tasklib_stats_blocks.names IS NOT NULL AND excluded.names IS NOT NULL
 );
-UPDATE tasklib_counted
-SET seq = max(seq, min(seq + :step, coalesce((SELECT max(t.seq) FROM tasks AS t), 0))), folded_at = :now;
-SELECT b.seq, coalesce((SELECT max(t.seq) FROM tasks AS t), 0) - b.seq AS behind FROM tasklib_counted AS b;
+UPDATE tasklib_stats_position
+SET seq = max(seq, min(seq + :step, coalesce((SELECT max(t.seq) FROM tasks AS t), 0))), counted_at = :now;
+SELECT b.seq, coalesce((SELECT max(t.seq) FROM tasks AS t), 0) - b.seq AS behind FROM tasklib_stats_position AS b;
 
--- name: forget_stretches
--- Forget the stretches below the oldest task.
-DELETE FROM tasklib_stretches
+-- name: forget_blocks
+-- Forget the blocks below the oldest task.
+DELETE FROM tasklib_stats_blocks
 WHERE number < (
-    SELECT (coalesce((SELECT min(t.seq) FROM tasks AS t), max(b.seq) + 1) - 1) / :stretch FROM tasklib_counted AS b
+    SELECT (coalesce((SELECT min(t.seq) FROM tasks AS t), max(b.seq) + 1) - 1) / :block_size FROM tasklib_stats_position AS b
 );
 
 -- name: measure_size
 -- About how many rows there are: those counted, and the numbers drawn since.
 SELECT
-    coalesce((SELECT sum(t.count) FROM tasklib_totals AS t), 0)
-    + max(0, coalesce((SELECT max(t.seq) FROM tasks AS t), 0) - (SELECT b.seq FROM tasklib_counted AS b)) AS count;
+    coalesce((SELECT sum(t.count) FROM tasklib_stats_totals AS t), 0)
+    + max(0, coalesce((SELECT max(t.seq) FROM tasks AS t), 0) - (SELECT b.seq FROM tasklib_stats_position AS b)) AS count;
 
 -- name: count_quickly
 -- How many tasks stand where, by name, without reading what is finished: waiting tasks and failures by their indexes,
 -- running ones by who holds them, and all by the totals.  What is left over is completed.
 SELECT c.name, c.kind, sum(c.count) AS count, sum(c.later) AS later, sum(c.waiting) AS waiting
 FROM (
-    SELECT t.name, 'total' AS kind, t.count, 0 AS later, 0 AS waiting FROM tasklib_totals AS t
+    SELECT t.name, 'total' AS kind, t.count, 0 AS later, 0 AS waiting FROM tasklib_stats_totals AS t
     UNION ALL
-    SELECT t.name, 'total', count(*), 0, 0 FROM tasks AS t WHERE t.seq > (SELECT b.seq FROM tasklib_counted AS b)
+    SELECT t.name, 'total', count(*), 0, 0 FROM tasks AS t WHERE t.seq > (SELECT b.seq FROM tasklib_stats_position AS b)
     GROUP BY t.name
     UNION ALL
     SELECT t.name, 'waiting', count(*), count(*) FILTER (WHERE t.due_at > :now), 0

@@ -191,14 +191,14 @@ FROM (
 ) AS m;
 
 -- name: measure_span
--- The oldest and the newest insertion that are there, and up to which one stretches are known.
+-- The oldest and the newest insertion that are there, and up to which one blocks are known.
 SELECT (SELECT min(t.seq) FROM tasks AS t) AS first, (SELECT max(t.seq) FROM tasks AS t) AS last,
-    (SELECT max(b.seq) FROM tasklib_counted AS b) AS counted;
+    (SELECT max(b.seq) FROM tasklib_stats_position AS b) AS counted;
 
--- name: find_stretches
--- Below one, the stretches of insertion order that may hold a match by its name and when it was made, newest first.
+-- name: find_blocks
+-- Below one, the blocks of insertion order that may hold a match by its name and when it was made, newest first.
 SELECT s.number
-FROM tasklib_stretches AS s
+FROM tasklib_stats_blocks AS s
 WHERE s.number <= :number
     AND (:name IS NULL OR s.names IS NULL OR EXISTS (SELECT 1 FROM json_each(s.names) AS e WHERE e.value = :name))
     AND (:created_after IS NULL OR s.newest >= :created_after)

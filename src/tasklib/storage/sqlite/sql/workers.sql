@@ -203,7 +203,10 @@ SET state = CASE
     error = l.error, fingerprint = 'WorkerLost',
     history = json_insert(
         CASE WHEN json_array_length(history) >= 20 THEN json_remove(history, '$[0]') ELSE coalesce(history, '[]') END,
-        '$[#]', json_array(attempts, started_at, :now, worker_id, 'lost', l.error)
+        '$[#]', json_object(
+            'number', attempts, 'started_at', started_at, 'ended_at', :now, 'worker_id', worker_id, 'outcome', 'lost',
+            'error', l.error
+        )
     ),
     updated_at = :now, worker_id = NULL, locked_until = NULL
 FROM (
