@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
+import tomllib
+from collections import deque
+from importlib.metadata import version
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+from packaging.requirements import Requirement
+from psycopg_pool import AsyncConnectionPool
 
 from tasklib import TaskQueue
 from tasklib.storage.postgres.session import SESSION
 from tests.fixtures.backends import libpq_url
 from tools.postgres.starting import free_port
+from tools.problems import ROOT
+
+
+async def test_the_parts_of_psycopgs_pool_that_ours_replaces_are_as_they_were() -> None:
+    """If this fails, CancellablePool (storage/postgres) must be fitted to this version before it is allowed."""
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    (bounds,) = (each for each in map(Requirement, wanted) if each.name == "psycopg-pool")
+    installed = version("psycopg-pool")
+    changed = f"psycopg-pool {installed} has changed what CancellablePool replaces"
+
+    assert installed in bounds.specifier
+    assert "3.4" not in bounds.specifier, "a version whose private parts nobody has looked at is allowed"
+    assert type(vars(AsyncConnectionPool("", open=False)).get("_pool")) is deque, f"{changed}: the waiting connections"
+    assert "self._pool.popleft()" in inspect.getsource(AsyncConnectionPool), f"{changed}: who is lent first"
+    assert [*inspect.signature(AsyncConnectionPool.worker).parameters] == ["q"], f"{changed}: the pool's workers"
+    assert "await q.get()" in inspect.getsource(AsyncConnectionPool.worker), f"{changed}: how workers get their chores"
 
 
 async def test_what_came_back_last_is_lent_again(newest_postgres_url: str) -> None:
