@@ -148,3 +148,11 @@ def test_values_as_data() -> None:
 )
 def test_an_exact_span(seconds: float, said: str) -> None:
     assert times.exact(seconds) == said
+
+
+@pytest.mark.parametrize(
+    "text, mebibytes",
+    [("300", 300), ("200MB", 200), ("200 MiB", 200), ("2g", 2048), ("1.5GiB", 1536), ("512K", 1), ("1025kb", 2)],
+)
+def test_an_amount_of_memory(text: str, mebibytes: int) -> None:
+    assert values.mebibytes(text) == mebibytes

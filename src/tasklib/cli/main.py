@@ -38,6 +38,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},  # which every command takes over
     epilog="tasklib demo\ntasklib submit send_email to=ada@example.com\ntasklib worker app.tasks",
 )
 GROUPS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,9 @@ from typing import Any
 from tasklib.cli.exit_codes import CommandFailed, Exit
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+SIZES = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2}
+"""In MiB."""
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?(?:([kmgt])(?:i?b)?)?", re.IGNORECASE)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|min|s|m|h|d|w)?", re.IGNORECASE)
 
 
@@ -32,6 +36,15 @@ def duration(text: str) -> timedelta:
         return timedelta(seconds=sum(float(p[1]) * UNITS[(p[2] or "s").lower()] for p in parts))
     except OverflowError:
         raise BadValue(f"{text!r} is too long a duration") from None
+
+
+def mebibytes(text: str) -> int:
+    """`300`, `300M`, `300MB`, `1.5GiB`: whole MiB, at least one; MB is taken for MiB, as the kernel counts."""
+    found = _SIZE.fullmatch(text.strip())
+    size = math.ceil(float(found[1]) * SIZES[(found[2] or "m").lower()]) if found else 0
+    if size < 1:
+        raise BadValue(f"{text!r} is not an amount of memory; write 300 or 300M for 300 MiB, or 2G for 2048 MiB")
+    return size
 
 
 def moment(text: str) -> datetime:

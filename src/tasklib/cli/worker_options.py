@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tasklib.cli import values
 from tasklib.cli.common_options import one_of
 
 if TYPE_CHECKING:
@@ -79,9 +80,10 @@ class Work:
     memory_limit: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            metavar="MIB",
-            help="Memory that a child process may use, for tasks that do not say it themselves.",
+            parser=values.mebibytes,
+            metavar="SIZE",
+            help="Memory that a child process may use, for tasks that do not say it themselves: "
+            "300 or 300M for 300 MiB, 2G.",
             show_default=False,
         ),
     ] = None

@@ -162,6 +162,14 @@ class QueueService(TaskPages):
     aerrors = errors.twin
 
     @operation
+    def find_error_group(self, group_id: str) -> Operation[ErrorGroup | None]:
+        """The group with this id, as `redrive` takes it; its texts are as they are stored."""
+        groups = yield from errors.list_errors(None, errors.MOST_GROUPS)
+        return next((each for each in groups if each.id == group_id), None)
+
+    afind_error_group = find_error_group.twin
+
+    @operation
     def shown_errors(self, groups: Sequence[ErrorGroup]) -> Operation[tuple[ErrorGroup, ...]]:
         """The groups without the secrets that their messages and fingerprints may quote."""
         return (yield from self._shown_errors(groups))

@@ -98,3 +98,17 @@ def test_it_can_be_started_in_any_way(start: list[str]) -> None:
     done = subprocess.run([sys.executable, *start, "version"], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stdout.startswith("tasklib ")
+
+
+def test_h_is_help_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ([], *([name] for name in COMMANDS)):
+        page = help_of(*command, capsys=capsys)
+        assert main([*command, "-h"]) == 0
+        assert capsys.readouterr().out == page
+        assert "-h, --help" in page
+
+
+def test_the_help_of_grants_says_that_a_worker_removes_finished_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    """As it may: retention is run by workers."""
+    page = " ".join(help_of("grants", capsys=capsys).split())
+    assert "a worker runs them and removes finished ones by the rules of retention" in page

@@ -111,3 +111,19 @@ def test_a_name_may_be_a_pattern(tasklib: CommandLine, queue: TaskQueue) -> None
     assert tasklib.json("cancel", "--all-matching", "--name", "call.*", "--yes")["count"] == 3
     assert tasklib.json("cleanup", "--older-than", "0s", "--state", "cancelled", "--name", "call.*")["count"] == 3
     assert sorted(task.name for task in queue.list()) == ["call[1]", "mail"]
+
+
+def test_what_is_not_there_is_said_in_the_words_of_the_command_line(tasklib: CommandLine, queue: TaskQueue) -> None:
+    queue.enqueue("job")
+    assert tasklib.fails(1, "redrive", "abc") == "no group of errors has the id 'abc'; `tasklib errors` shows them"
+    for command in ("rate-limit", "concurrency-limit", "key-limit"):
+        said = tasklib.ok(command)
+        assert said.startswith(f"No limits. Set one: tasklib {command} ")
+        tasklib.ok(*said.split("tasklib ", 1)[1].split())
+        tasklib.ok(command, *{"key-limit": ("default", "tenant-7")}.get(command, ("0", "send_email")))
+
+
+def test_an_amount_of_memory_says_how_it_is_written(tasklib: CommandLine) -> None:
+    for wrong in ("much", "200XB", "0", "-1", "1K G"):
+        said = tasklib.fails(2, "worker", "app.tasks", "--memory-limit", wrong)
+        assert said.startswith(f"{wrong!r} is not an amount of memory; write 300 or 300M for 300 MiB")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fastapi import HTTPException, Request
 
+from tasklib.http.security.auth import Principal
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 
@@ -43,6 +44,23 @@ def test_what_it_raises_is_answered(
         assert (
             headers.items() <= {name.title().replace("Www", "WWW"): v for name, v in answered.headers.items()}.items()
         )
+    assert queue.count() == 0
+    client.close()
+
+
+@pytest.mark.parametrize("given", ["superuser", "", 7, ("admin",), Principal("ada", "superuser")], ids=str)  # type: ignore[arg-type]
+def test_a_role_that_does_not_exist_is_refused_and_named_in_the_log(
+    queue: Face, given: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client(queue, queue.plain.asgi(auth=lambda request: given))
+    for method, path in (("GET", "/api/tasks"), ("POST", "/api/tasks"), ("POST", "/tasks"), ("GET", "/api/events")):
+        caplog.clear()
+        answered = client.request(method, path, json=BODY if method == "POST" else None)
+        assert answered.status_code == 403
+        assert "a role that does not exist" in answered.json()["detail"]
+        (said,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+        assert repr(given.role if isinstance(given, Principal) else given) in said
+        assert "known are: producer, worker, viewer, operator, admin" in said
     assert queue.count() == 0
     client.close()
 

@@ -245,6 +245,16 @@ def test_a_worker_can_limit_every_process(queue: TaskQueue) -> None:
     assert "memory limit of 350 MiB reached" in str(task.error)
 
 
+def test_a_limit_below_what_python_needs_is_named_with_the_remedy(queue: TaskQueue) -> None:
+    task_id = queue.enqueue("eat", {"mib": 1}, max_attempts=1)
+    with working(queue, memory_limit_mb=1):
+        task = queue.wait(task_id, 60)
+
+    assert task.state is TaskState.FAILED
+    assert "its memory limit is 1 MiB, and it had used " in str(task.error)
+    assert str(task.error).endswith("give memory_limit_mb or --memory-limit more than that")
+
+
 def test_tasks_of_different_limits_share_no_process(queue: TaskQueue) -> None:
     with working(queue, concurrency=1):
         states = [

@@ -83,8 +83,8 @@ def grants(
 ) -> None:
     """Give a PostgreSQL role what it needs and no more: prints the GRANTs, or applies them.
 
-    A producer stores tasks and reads none of their arguments; a worker runs them and deletes none; a viewer changes
-    nothing; an admin does all that the service does, and cannot change the audit log.
+    A producer stores tasks and reads none of their arguments; a worker runs them and removes finished ones by the rules
+    of retention; a viewer changes nothing; an admin does all that the service does, and cannot change the audit log.
     """
     if cli.config.is_sqlite:
         raise CommandFailed("SQLite has no roles: whoever may write the file may do everything", Exit.USAGE)

@@ -9,6 +9,7 @@ import typer
 from tasklib.cli.command import Cli, command
 from tasklib.cli.commands.actions import counted
 from tasklib.cli.common_options import DryRun
+from tasklib.cli.exit_codes import CommandFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,10 @@ def redrive(
 
     Their attempts start again at zero. With --rate they come due one after the other.
     """
-    count = cli.service.queue.redrive(group, rate=rate, dry_run=dry_run)
+    found = cli.service.find_error_group(group)
+    if found is None:
+        raise CommandFailed(f"no group of errors has the id {group!r}; `tasklib errors` shows them")
+    count = cli.service.queue.redrive(found, rate=rate, dry_run=dry_run)
     verb = "Would start" if dry_run else "Started"
     pace = f", {rate:g} per second" if rate else ""
     data = {"action": "redrive", "group": group, "dry_run": dry_run, "count": count}

@@ -81,7 +81,7 @@ def concurrency_limit(cli: Cli, count: Count = None, name: Name = None) -> None:
     """
     if count is not None:
         _changing(cli).set_concurrency_limit(count, name)
-    _say_limits(cli)
+    _say_limits(cli, "concurrency-limit 4 send_email")
 
 
 @command(
@@ -116,7 +116,7 @@ def key_limit(
     """
     if count is not None:
         _changing(cli).set_key_limit(_count(count), key, name)
-    _say_limits(cli)
+    _say_limits(cli, "key-limit 3 tenant-7")
 
 
 def _changing(cli: Cli) -> TaskQueue:
@@ -133,7 +133,7 @@ def _count(text: str) -> int | None:
     raise CommandFailed(f"N is a number of tasks, 0 for any number, or {DEFAULT!r}, got {text!r}", Exit.USAGE)
 
 
-def _say_limits(cli: Cli) -> None:
+def _say_limits(cli: Cli, example: str = "rate-limit 10 send_email") -> None:
     limits, key_limits = cli.service.queue.limits(), cli.service.queue.key_limits()
 
     def say() -> None:
@@ -142,6 +142,6 @@ def _say_limits(cli: Cli) -> None:
         show_limits(cli.out, limits)
         show_key_limits(cli.out, key_limits)
         if not limits and not key_limits:
-            cli.out.line("No limits. Set one: tasklib rate-limit 10 send_email")
+            cli.out.line(f"No limits. Set one: tasklib {example}")
 
     cli.out.answer({"limits": limits, "key_limits": key_limits}, say)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,6 +17,8 @@ from tasklib.http.security.local import is_from_this_machine, sign_of_proxy
 from tasklib.http.security.tokens import TokenCheck
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations.access.tokens import Role
+
+logger = logging.getLogger("tasklib.http")
 
 
 class Permission(StrEnum):
@@ -155,9 +158,19 @@ class _Callback:
         answer: Any = self._function(request)
         if inspect.isawaitable(answer):
             answer = await answer
-        if answer is None or isinstance(answer, Principal):
-            return answer
-        return Principal("application", Role(answer))
+        name, caller = "application", ""
+        if isinstance(answer, Principal):
+            name, caller, answer = answer.name, answer.caller, answer.role
+        if answer is None:
+            return None
+        if not isinstance(answer, str) or answer not in set(Role):
+            logger.error(
+                "the function given as auth= returned the role %r; known are: %s; the request was refused",
+                answer,
+                ", ".join(Role),
+            )
+            raise Refused(403, "forbidden", "the application gave this caller a role that does not exist")
+        return Principal(name, Role(answer), caller)
 
 
 class Bearer:

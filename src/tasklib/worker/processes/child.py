@@ -291,10 +291,10 @@ class Child:
 
     def _cause(self, job: Job, death: Death) -> ProcessDied | ProcessNotReady:
         how = death.how
+        if not job.is_loaded:
+            return ProcessNotReady(f"{how} before it had loaded the task{death.too_little(self.memory_limit_mb)}")
         if death.reached(self.memory_limit_mb):
             how = f"{how}: memory limit of {self.memory_limit_mb} MiB reached"
-        if not job.is_loaded:
-            return ProcessNotReady(f"{how} before it had loaded the task")
         return ProcessDied(how, pid=self.pid, code=death.code)
 
     def _say(self, word: bytes) -> None:

@@ -47,6 +47,18 @@ class Death:
         """Whether it was a limit of its memory that it died of."""
         return limit_mb is not None and self.code < 0 and self.peak_bytes >= 0.8 * (limit_mb << 20)
 
+    def too_little(self, limit_mb: int | None) -> str:
+        """Of one that died while it started: that its limit may be the cause, and what to do; nothing if it is not.
+
+        It may have ended in any way: what needs memory first is often not a thing that says so, such as a thread.
+        """
+        if limit_mb is None or self.peak_bytes < 0.5 * (limit_mb << 20):
+            return ""
+        return (
+            f"; its memory limit is {limit_mb} MiB, and it had used {self.peak_bytes >> 20} MiB to start Python and to "
+            "import the program: give memory_limit_mb or --memory-limit more than that"
+        )
+
 
 class OsProcess:
     """A fresh interpreter in a session of its own, so that it and all it starts can be signalled together."""
