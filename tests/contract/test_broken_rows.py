@@ -43,6 +43,29 @@ def test_a_worker_that_holds_only_unreadable_tasks_looks_on(queue: Face, worker)
     assert queue.count(state="failed") == 3
 
 
+@pytest.mark.backends("sqlite-file")
+def test_a_concurrency_key_that_is_no_text_fails_alone(queue: Face):
+    """SQLite alone can hold one; one that only looks like it, with the mark for odd bytes in it, is run."""
+    queue.register_handler("job", lambda payload: payload)
+    good = [queue.enqueue("job", n, concurrency_key=key) for n, key in enumerate(("k", "k\ufffd", "\ufffd"))]
+    for key in ("ff", "6bff"):
+        queue.sql(f"INSERT INTO tasks (name, concurrency_key, priority) VALUES ('job', CAST(x'{key}' AS TEXT), 5)")
+    later = queue.enqueue("job", 4, concurrency_key="k")
+
+    while queue.process_batch():
+        pass
+
+    assert [queue.read(each).state for each in (*good, later)] == ["completed"] * 4
+    bad = queue.list(state="failed")
+    assert len(bad) == 2
+    for task in bad:
+        assert "UnreadableTask" in (task.error or "")
+        assert task.unreadable == "concurrency_key cannot be read (it is no UTF-8)"
+        assert queue.read(task.id).unreadable == task.unreadable
+    assert {queue.read(each).unreadable for each in good} == {None}
+    assert queue.errors()[0].count == 2
+
+
 def test_a_broken_past_is_shown_as_such(queue: Face):
     queue.sql(
         "INSERT INTO tasks (name, state, completed_at, result, history, log)"

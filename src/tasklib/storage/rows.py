@@ -11,10 +11,12 @@ from uuid import UUID
 
 from tasklib.core.codec import dumps, loads, loads_start, number
 from tasklib.core.task import DEFAULT_RETRIES, Attempt, LogLine, Task, TaskState, WorkerInfo
-from tasklib.storage.statement import Row
+from tasklib.storage.statement import Row, UndecodedText
 
 NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Shown where a time that is always there cannot be read."""
+UNREADABLE: Final = "UnreadableTask: the stored row cannot be read: {}; correct it by hand, or submit the task anew"
+"""The error of a task that failed because its row cannot be read, and why it cannot."""
 
 
 def moment(value: datetime | str | float | None) -> datetime | None:
@@ -41,6 +43,7 @@ def task_from_row(row: Row) -> Task:
     """The task of a row that holds all columns; what cannot be read of it is left empty and named in `unreadable`."""
     reader = RowReader(row)
     read = reader.read
+    reader.problems += [f"{column} cannot be read (it is no UTF-8)" for column in _KEYS if is_undecoded(row[column])]
     return Task(
         id=uuid(row["id"]),
         name=row["name"],
@@ -77,6 +80,14 @@ def task_from_row(row: Row) -> Task:
         seq=row["seq"],
         unreadable="; ".join(reader.problems) or None,
     )
+
+
+_KEYS: Final = ("name", "unique_key", "concurrency_key")
+
+
+def is_undecoded(value: Any) -> bool:
+    """Whether it is text that nobody can ask for, because it is no UTF-8."""
+    return isinstance(value, UndecodedText)
 
 
 def task_start_from_row(row: Row, width: int) -> Task:

@@ -62,6 +62,12 @@ ROLLBACK: Final = Statement("rollback")
 """Yielded after a failure that the operation gets over: what was done since the last BEGIN or COMMIT is undone."""
 
 
+class UndecodedText(str):
+    """Text of a database that is no UTF-8, with a mark in place of its odd bytes; only SQLite can hold such."""
+
+    __slots__ = ()
+
+
 class DuplicateKey(StorageError):
     """A statement would have made a key twice and did nothing; an operation that expects it goes on."""
 

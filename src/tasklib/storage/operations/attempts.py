@@ -15,7 +15,7 @@ from tasklib.core.fingerprint import fingerprint
 from tasklib.core.lifecycle import EFFECTS, Ending
 from tasklib.core.task import DEFAULT_RETRIES, LogLine
 from tasklib.storage.operations.keys import NOBODYS_TURN, settle_turn, take_turn
-from tasklib.storage.rows import BrokenTask, ClaimedTask, claimed_from_text
+from tasklib.storage.rows import UNREADABLE, BrokenTask, ClaimedTask, claimed_from_text
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement, recall
 
 
@@ -273,8 +273,7 @@ def _claimed(row: Row, limit: int, lease_seconds: float) -> tuple[list[ClaimedTa
 def _fail(broken: Sequence[BrokenTask], now: datetime | None) -> Operation[None]:
     """End tasks for good that were claimed and cannot be read; each alone."""
     if broken:
-        error = "UnreadableTask: the stored row cannot be read: {}; correct it by hand, or submit the task anew"
-        endings = [Ending.give_up(each.id, each.version, error=error.format(each.reason)) for each in broken]
+        endings = [Ending.give_up(each.id, each.version, error=UNREADABLE.format(each.reason)) for each in broken]
         yield from end_attempts(endings, now)
 
 

@@ -10,13 +10,13 @@ from typing import Final
 from tasklib.core.codec import dumps
 from tasklib.core.controls import KeyLimit
 from tasklib.storage.operations.controls import EVERYTHING, list_limits
+from tasklib.storage.rows import UNREADABLE, is_undecoded
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 KEYS_AT_ONCE: Final = 32
 """Keys that a claim looks at if it may start fewer tasks: many of them may turn out to be full."""
 
-REPLACEMENT: Final = "\ufffd"
-"""In place of bytes that are no text, which SQLite may hold."""
+UNREADABLE_KEY: Final = UNREADABLE.format("concurrency_key is no UTF-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,10 @@ def take_turn(names: Sequence[str], caps: Mapping[str, int], limit: int, now: da
     room, caps = yield from _room(names, caps, limit, now)
     asked = {"names": dumps(list(names)), "caps": dumps(dict(caps)), "limit": max(room, KEYS_AT_ONCE), "now": now}
     rows = (yield Statement("take_keys", asked)) if room > 0 else ()
+    odd = [row["id"] for row in rows if is_undecoded(row["key"])]
+    if odd:
+        yield Statement("fail_unreadable_keys", {"ids": dumps(odd), "error": UNREADABLE_KEY, "now": now})
+        rows = [row for row in rows if not is_undecoded(row["key"])]
     keys = [row["key"] for row in rows if row["locked"]]
     if not keys:
         return Turn((), {}, bool(rows))
@@ -53,9 +57,6 @@ def take_turn(names: Sequence[str], caps: Mapping[str, int], limit: int, now: da
     order = {key: place for place, key in enumerate(keys)}
     first = sorted(found, key=lambda row: order[row["key"]])[:room]
     blocked = set(keys) - {row["key"] for row in found}
-    unreadable = [row["id"] for row in rows if row["key"] in blocked and REPLACEMENT in row["key"] and "id" in row]
-    if unreadable:
-        yield Statement("forget_hints", {"ids": dumps(unreadable)})
     used = {row["key"] for row in first}
     return Turn(
         tuple(key for key in keys if key in used or key in blocked),

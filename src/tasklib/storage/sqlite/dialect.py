@@ -20,7 +20,7 @@ from tasklib.errors import (
     TaskLibError,
 )
 from tasklib.storage.rows import moment_text
-from tasklib.storage.statement import DuplicateKey, Sql, load_sql
+from tasklib.storage.statement import DuplicateKey, Sql, UndecodedText, load_sql
 
 
 class SqliteDialect:
@@ -69,11 +69,18 @@ def _fetch(connection: sqlite3.Connection, cursor: sqlite3.Cursor, part: str, bo
         if "decode to UTF-8" not in str(error) or not part.lstrip().startswith(("SELECT", "WITH")):
             raise
     factory = connection.text_factory
-    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    connection.text_factory = _marked
     try:
         return connection.execute(part, bound).fetchall()
     finally:
         connection.text_factory = factory
+
+
+def _marked(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return UndecodedText(data.decode("utf-8", "replace"))
 
 
 def translate(error: Exception) -> Exception:

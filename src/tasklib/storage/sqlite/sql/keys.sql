@@ -118,9 +118,17 @@ ranked AS (
 SELECT r.key, 1 AS locked, r.id FROM ranked AS r WHERE r.rank <= r.cap
 ORDER BY r.priority DESC, r.ready_at, r.id LIMIT :limit;
 
--- name: forget_hints
--- Forget hints whose key is no text, so that it cannot be asked for; its tasks stay where they are.
+-- name: fail_unreadable_keys
+-- End the due tasks of hints whose key is no text for good: no claim could ask for them.
 -- Only here: PostgreSQL stores no text that is none.
+UPDATE tasks
+SET state = 'failed', completed_at = :now, next_retry_at = NULL, error = :error, fingerprint = 'UnreadableTask',
+    updated_at = :now
+WHERE state <> 'running' AND seq IN (
+    SELECT t.seq FROM json_each(:ids) AS i CROSS JOIN tasklib_hints AS h ON h.id = i.value
+    CROSS JOIN tasks AS t INDEXED BY tasks_keyed ON t.concurrency_key = h.key AND t.name = h.name
+        AND t.priority = h.priority AND t.due_at <= :now
+);
 DELETE FROM tasklib_hints WHERE id IN (SELECT i.value FROM json_each(:ids) AS i);
 
 -- name: find_keyed
