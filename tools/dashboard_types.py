@@ -1,4 +1,4 @@
-"""Writes the dashboard's types of the HTTP interface from the service's own description of itself.
+"""Writes what the dashboard knows of the service: the types of the HTTP interface, and the table of actions.
 
 Usage: python -m tools.dashboard_types [--check]
 """
@@ -8,26 +8,59 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tasklib import TaskQueue
+from tasklib.core.lifecycle import ACTIONS, Action, Phase
 from tools import dashboard
 from tools.problems import ROOT, Problem, report
 
-TYPES = dashboard.SOURCES / "src" / "api" / "schema.ts"
+API = dashboard.SOURCES / "src" / "api"
 
 
 def main(arguments: list[str]) -> None:
-    """Write the file, or with --check only compare it."""
-    wanted = generated()
-    if "--check" not in arguments:
-        TYPES.write_text(wanted)
-        print(TYPES.relative_to(ROOT))
-    elif TYPES.read_text() != wanted:
-        report([Problem(TYPES, 1, "is not what the HTTP interface is today")], "make snapshot")
+    """Write the files, or with --check only compare them."""
+    wanted = {API / "schema.ts": types(), API / "actions.ts": actions()}
+    if "--check" in arguments:
+        stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+        report([Problem(path, 1, "is not what the service is today") for path in stale], "make snapshot")
+        return
+    for path, text in wanted.items():
+        path.write_text(text)
+        print(path.relative_to(ROOT))
 
 
-def generated() -> str:
+def actions() -> str:
+    """The statuses in which an action is possible, and those that one in bulk means where none is named."""
+    possible = {action: (*rule.possible, *_delayed(rule.possible)) for action, rule in ACTIONS.items()}
+    by_default = {action: rule.by_default for action, rule in ACTIONS.items()}
+    return f"""\
+/** The table of actions of core/lifecycle.py, written by `make snapshot`. */
+
+import type {{ Action, BulkFilter }} from "./client";
+
+type Statuses = Record<Action, NonNullable<BulkFilter["status"]>[number][]>;
+
+export const POSSIBLE: Statuses = {_object(possible)};
+
+/** Which tasks are meant where no status is named. */
+export const BY_DEFAULT: Statuses = {_object(by_default)};
+"""
+
+
+def _delayed(phases: Sequence[Phase]) -> tuple[str, ...]:
+    return ("delayed",) if Phase.PENDING in phases else ()
+
+
+def _object(phases: Mapping[Action, Sequence[str]]) -> str:
+    def row(action: Action) -> str:
+        return json.dumps(["processing" if phase == Phase.RUNNING else phase for phase in phases[action]])
+
+    return "\n".join(["{", *(f"  {action}: {row(action)}," for action in phases), "}"])
+
+
+def types() -> str:
     """What openapi-typescript makes of the description."""
     dashboard.install()
     queue = TaskQueue("sqlite:///:memory:")

@@ -1,5 +1,6 @@
 /** What a person can do to tasks: one, some, or all that match; with a question first where something would be lost. */
 
+import { BY_DEFAULT, POSSIBLE } from "./api/actions";
 import { type Action, api, type BulkFilter, Problem, take, type Task } from "./api/client";
 import { absolute, count, plural, shortId, verb } from "./format";
 import { restart, tick } from "./live";
@@ -10,30 +11,20 @@ import { confirm, type Counted } from "./ui/dialog";
 
 type StatusFilter = NonNullable<BulkFilter["status"]>[number];
 
-/** In which statuses an action is possible; the service says the same. */
-const POSSIBLE: Record<Action, StatusFilter[]> = {
-  retry: ["failed", "retrying", "cancelled", "buried", "completed"],
-  cancel: ["pending", "delayed", "processing", "retrying"],
-  prioritize: ["pending", "delayed", "processing", "retrying"],
-  delete: ["completed", "failed", "cancelled", "buried"],
-};
-/** In bulk nothing that went well is run again. */
-const IN_BULK: Record<Action, StatusFilter[]> = {
-  ...POSSIBLE,
-  retry: ["failed", "retrying", "cancelled", "buried"],
-};
+/** What can be done to many at once: whatever can be done to one, but what went well is not run again. */
+const inBulk = (action: Action): StatusFilter[] => POSSIBLE[action].filter((status) => action !== "retry" || status !== "completed");
 export const ACTIONS: Action[] = ["retry", "cancel", "prioritize", "delete"];
 export const VERBS: Record<Action, string> = { retry: "Retry", cancel: "Cancel", prioritize: "Prioritize", delete: "Delete" };
 const DONE: Record<Action, string> = { retry: "started anew", cancel: "cancelled", prioritize: "prioritized", delete: "deleted" };
 const DANGEROUS: Action[] = ["cancel", "delete"];
 
 export function isPossible(action: Action, status: Shown): boolean {
-  return action === "delete" && status === "retrying" ? false : POSSIBLE[action].includes(status);
+  return POSSIBLE[action].includes(status);
 }
 
 /** Whether tasks of these statuses, or of any if none is named, can be acted on together. */
 export function isPossibleInBulk(action: Action, statuses: readonly string[]): boolean {
-  return !statuses.length || IN_BULK[action].some((status) => statuses.includes(status));
+  return !statuses.length || inBulk(action).some((status) => statuses.includes(status));
 }
 
 /** News of our own doing: everything on the page reads again. */
@@ -105,8 +96,9 @@ function warning(action: Action, name: string, shown: Shown): Counted {
 
 /** Act on every task that matches; how many that is, is counted and shown first. */
 export function actOnMatching(action: Action, filter: BulkFilter, what: string, after?: () => void): void {
-  const wanted = filter.status?.length ? filter.status : IN_BULK[action];
-  const status = wanted.filter((each) => IN_BULK[action].includes(each));
+  // Tasks that were selected one by one are meant whatever their status; a filter without one means the default.
+  const wanted = filter.status?.length ? filter.status : filter.ids ? inBulk(action) : BY_DEFAULT[action];
+  const status = wanted.filter((each) => inBulk(action).includes(each));
   const post = (dryRun: boolean, priority: number) => {
     const only = action === "prioritize" ? { priority } : {};
     return take(api.POST("/api/tasks/bulk", { body: { action, filter: { ...filter, status }, dryRun, ...only } }));
@@ -115,7 +107,7 @@ export function actOnMatching(action: Action, filter: BulkFilter, what: string, 
     title: `${VERBS[action]} tasks?`,
     verb: VERBS[action],
     danger: DANGEROUS.includes(action),
-    text: status.length ? counted(action, what, post(true, 0)) : none(action),
+    text: status.length ? counted(action, what, status, post(true, 0)) : none(action, inBulk(action)),
     fields: action === "prioritize" && <Priority />,
     work: async (form) => {
       try {
@@ -130,9 +122,9 @@ export function actOnMatching(action: Action, filter: BulkFilter, what: string, 
   });
 }
 
-async function counted(action: Action, what: string, dry: Promise<{ changed: number }>): Promise<Counted> {
+async function counted(action: Action, what: string, status: StatusFilter[], dry: Promise<{ changed: number }>): Promise<Counted> {
   const { changed: number } = await dry;
-  if (!number) return none(action);
+  if (!number) return none(action, status);
   const loss: Record<Action, string> = {
     retry: `${verb(number, "runs", "run")} again from the first attempt`,
     cancel: "will not run",
@@ -148,10 +140,17 @@ async function counted(action: Action, what: string, dry: Promise<{ changed: num
   };
 }
 
-function none(action: Action): Counted {
+function none(action: Action, status: StatusFilter[]): Counted {
   const done = { retry: "retried", cancel: "cancelled", prioritize: "prioritized", delete: "deleted" }[action];
-  const states = IN_BULK[action].join(", ");
-  return { body: <p>None of them can be {done}: that takes tasks that are {states}.</p>, nothing: true };
+  const more = inBulk(action).some((each) => !status.includes(each)) && " Filter by status to mean others.";
+  return {
+    body: (
+      <p>
+        None of them can be {done}: that takes tasks that are {status.join(", ")}.{more}
+      </p>
+    ),
+    nothing: true,
+  };
 }
 
 /** Remove what ended before a moment. */

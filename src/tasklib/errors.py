@@ -130,11 +130,14 @@ class InvalidTaskId(TaskNotFound, ValueError):
 class InvalidTransition(TaskLibError):
     """The task's present state does not allow the action."""
 
-    def __init__(self, task_id: UUID, state: str, action: str, allowed: str) -> None:
+    def __init__(self, task_id: UUID, state: str, action: str, allowed: str, remedy: str | None = None) -> None:
         self.task_id = task_id
         self.state = state
         self.action = action
-        super().__init__(f"cannot {action} task {task_id}: it is {state}; {action} is possible when it is {allowed}")
+        super().__init__(
+            f"cannot {action} task {task_id}: it is {state}; {action} is possible when it is {allowed}"
+            + (f"; {remedy}" if remedy else "")
+        )
 
 
 class UniqueConflict(TaskLibError):

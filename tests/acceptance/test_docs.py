@@ -20,7 +20,7 @@ import tasklib
 from tasklib import Config, TaskQueue, errors
 from tasklib.cli.main import app
 from tasklib.core.config import environment_names
-from tasklib.core.lifecycle import TRANSITIONS
+from tasklib.core.lifecycle import ACTIONS, TRANSITIONS
 from tasklib.definition import TaskOptions
 from tasklib.submission import SubmitOptions
 from tasklib.worker import WorkerSettings
@@ -278,6 +278,12 @@ def test_the_table_of_transitions_is_that_of_the_code() -> None:
     real = {(phase.value, event.value): to.value if to else "gone" for (phase, event), to in TRANSITIONS.items()}
     assert drawn == real
     assert len(rows) == len(real)
+
+
+def test_the_table_of_actions_is_that_of_the_code() -> None:
+    rows = {row[0].strip("`"): (row[1], row[2]) for row in tables_of(LIFECYCLE)[1]}
+
+    assert rows == {each: (", ".join(rule.possible), ", ".join(rule.by_default)) for each, rule in ACTIONS.items()}
 
 
 def test_the_diagram_draws_every_transition() -> None:

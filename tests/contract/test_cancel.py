@@ -121,10 +121,3 @@ def test_states_given_narrow_the_filter(queue: Face):
 
     assert queue.cancel_many(state="pending") == 1
     assert queue.read(running.id).cancel_requested_at is None
-
-
-def test_asking_for_ended_states_cancels_nothing(queue: Face):
-    done = queue.task_in(Phase.COMPLETED)
-
-    assert queue.cancel_many(state="completed") == 0
-    assert queue.read(done.id).state == TaskState.COMPLETED

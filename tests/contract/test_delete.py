@@ -39,7 +39,7 @@ def test_many_are_deleted_by_filter(queue: Face):
     ended = [queue.task_in(phase) for phase in sorted(TERMINAL)]
     kept = [queue.task_in(Phase.COMPLETED, "other"), queue.task_in(Phase.RETRYING), queue.task_in(Phase.PENDING)]
 
-    assert queue.delete_many(name="job") == len(ended)
+    assert queue.delete_many(name="job", state=[phase.state for phase in TERMINAL]) == len(ended)
     assert {task.id for task in queue.list()} == {task.id for task in kept}
 
 
@@ -51,16 +51,8 @@ def test_states_given_narrow_the_filter(queue: Face):
     assert [task.id for task in queue.list()] == [kept.id]
 
 
-def test_asking_for_live_states_deletes_nothing(queue: Face):
-    queue.task_in(Phase.RETRYING)
-    queue.enqueue("job")
-
-    assert queue.delete_many(state=["pending", "retrying"]) == 0
-    assert queue.count() == 2
-
-
 def test_a_dry_run_counts_and_deletes_nothing(queue: Face):
-    queue.task_in(Phase.COMPLETED)
+    queue.task_in(Phase.FAILED)
     queue.enqueue("job")
 
     assert queue.delete_many(dry_run=True) == 1
@@ -73,9 +65,9 @@ def test_bulk_actions_go_on_from_step_to_step(queue: Face, monkeypatch: pytest.M
         queue.enqueue("job")
 
     assert queue.cancel_many() == 5
-    assert queue.retry_many() == 5
+    assert queue.retry_many(state="cancelled") == 5
     assert queue.cancel_many() == 5
-    assert queue.delete_many() == 5
+    assert queue.delete_many(state="cancelled") == 5
     assert queue.count() == 0
 
 
@@ -106,7 +98,6 @@ def test_cleanup_removes_completed_only_unless_told_more(queue: Face):
 
     assert queue.cleanup(older_than=1) == 1
     assert queue.cleanup(older_than=1, state=["failed", "buried"]) == 2
-    assert queue.cleanup(older_than=1, state=["pending", "running"]) == 0
     assert sorted(task.state.value for task in queue.list()) == ["cancelled", "failed", "pending", "running"]
 
 
@@ -135,8 +126,8 @@ def test_cleanup_needs_a_moment_that_is_one(queue: Face):
         queue.cleanup(older_than=datetime(2030, 1, 1))  # noqa: DTZ001  that is the mistake
 
 
-@pytest.mark.parametrize("state", ["delayed", "retrying", "sleeping"])
+@pytest.mark.parametrize("state", ["delayed", "retrying", "sleeping", "pending", "running"])
 @pytest.mark.backends("sqlite-memory")
-def test_cleanup_refuses_what_is_no_stored_state(queue: Face, state: str):
+def test_cleanup_refuses_what_is_no_state_of_finished_tasks(queue: Face, state: str):
     with pytest.raises(ConfigurationError, match=state):
         queue.cleanup(older_than=1, state=state)

@@ -72,7 +72,7 @@ def test_many_are_retried_by_filter(queue: Face):
     ids = [queue.task_in(phase).id for phase in phases]
     other = queue.task_in(Phase.FAILED, "other").id
 
-    assert queue.retry_many(name="job") == 5
+    assert queue.retry_many(name="job", state=["buried", "completed", "failed", "cancelled"]) == 5
 
     states = [queue.read(each).state.value for each in [*ids, other]]
     assert states == ["pending"] * 5 + ["running", "failed"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tasklib import ConfigurationError, InvalidTransition, TaskNotFound, TaskQueue
+from tasklib.core.lifecycle import Action
 from tasklib.core.task import TaskFilter, TaskState
-from tasklib.service.actions import Action
 from tasklib.service.service import QueueService
 
 

@@ -11,19 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasklib.core.lifecycle import (
+    ACTIONS,
+    CLEANUP_STATES,
     EFFECTS,
     LIVE,
     TERMINAL,
     TRANSITIONS,
     WAITING,
+    Action,
     Ending,
     Event,
     Phase,
     allowed,
     phase_of,
-    phases_allowing,
+    refusal,
+    states_for,
 )
 from tasklib.core.task import Task, TaskState
+from tasklib.errors import ConfigurationError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -118,16 +123,44 @@ def test_a_failed_task_without_one_is_failed():
     assert phase_of(task_in(TaskState.FAILED, completed_at=NOW)) is Phase.FAILED
 
 
-def test_the_phases_for_a_message_are_named_in_order():
-    assert phases_allowing(Event.DELETE) == "completed, failed, cancelled, buried"
+@pytest.mark.parametrize("action", [Action.RETRY, Action.CANCEL, Action.DELETE])
+def test_an_action_is_possible_where_its_event_is_legal(action: Action):
+    assert set(ACTIONS[action].possible) == {phase for phase in Phase if allowed(phase, Event(action))}
+
+
+@pytest.mark.parametrize("action", Action)
+def test_no_bulk_action_means_completed_or_cancelled_tasks_by_default(action: Action):
+    assert set(states_for(action)) <= set(ACTIONS[action].possible) - {Phase.COMPLETED, Phase.CANCELLED}
+
+
+def test_a_clean_up_means_tasks_that_can_be_deleted():
+    assert states_for(Action.DELETE, CLEANUP_STATES) == ("completed",)
+
+
+@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize("state", [*Phase, "delayed"])
+def test_a_state_asked_for_is_taken_or_refused_as_the_table_says(action: Action, state: str):
+    if (Phase.PENDING if state == "delayed" else state) in ACTIONS[action].possible:
+        assert states_for(action, [state]) == (state,)
+    else:
+        with pytest.raises(ConfigurationError, match=rf"^{action} is not possible for {state} tasks, only for "):
+            states_for(action, [state])
+
+
+def test_a_task_that_cannot_be_deleted_is_to_be_cancelled_first():
+    error = refusal(Action.DELETE, task_in(TaskState.FAILED, next_retry_at=NOW))
+
+    assert str(error).endswith(
+        "it is retrying; delete is possible when it is completed, failed, cancelled, buried; cancel first"
+    )
 
 
 @pytest.mark.parametrize("event", EFFECTS)
 def test_an_ending_leaves_the_row_in_the_state_the_table_says(event: Event):
     phase = TRANSITIONS[Phase.RUNNING, event]
-    state = TaskState.FAILED if phase is Phase.RETRYING else TaskState(phase)
+    assert phase is not None
 
-    assert (EFFECTS[event].state, EFFECTS[event].terminal) == (state, phase in TERMINAL)
+    assert (EFFECTS[event].state, EFFECTS[event].terminal) == (phase.state, phase in TERMINAL)
 
 
 def test_only_a_snoozed_or_released_attempt_is_given_back():

@@ -955,7 +955,7 @@ export interface components {
     schemas: {
         /**
          * Action
-         * @description What a person can do to tasks.
+         * @description What a person can do to tasks, one or many.
          * @enum {string}
          */
         Action: "retry" | "cancel" | "prioritize" | "delete";

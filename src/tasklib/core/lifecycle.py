@@ -1,18 +1,19 @@
-"""The life of a task as one table: which event may happen in which phase, and where it leads.  Pure.
+"""The life of a task as two tables: which event may happen in which phase, and what people may do to tasks.  Pure.
 
 A phase is a stored state, with `failed` split in two: RETRYING (next_retry_at is set) and FAILED (completed_at is set).
-The guarded statements in `storage/` enforce this table; `docs/lifecycle.md` draws it; a test compares all three.
+The guarded statements in `storage/` enforce both tables, `docs/lifecycle.md` shows them, and tests compare all three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Self
 
 from tasklib.core.task import Task, TaskState
+from tasklib.errors import ConfigurationError, InvalidTransition
 
 
 class Phase(StrEnum):
@@ -25,6 +26,11 @@ class Phase(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     BURIED = "buried"
+
+    @property
+    def state(self) -> TaskState:
+        """The state that is stored for it."""
+        return TaskState.FAILED if self is Phase.RETRYING else TaskState(self.value)
 
 
 class Event(StrEnum):
@@ -93,9 +99,70 @@ def allowed(phase: Phase, event: Event) -> bool:
     return (phase, event) in TRANSITIONS
 
 
-def phases_allowing(event: Event) -> str:
-    """The phases in which the event may happen, for an error message."""
-    return ", ".join(phase.value for phase in Phase if allowed(phase, event))
+def _where(event: Event) -> tuple[Phase, ...]:
+    return tuple(phase for phase in Phase if allowed(phase, event))
+
+
+class Action(StrEnum):
+    """What a person can do to tasks, one or many."""
+
+    RETRY = "retry"
+    CANCEL = "cancel"
+    PRIORITIZE = "prioritize"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRule:
+    """To which tasks an action can be done."""
+
+    possible: tuple[Phase, ...]
+    by_default: tuple[Phase, ...]
+    """Which tasks are meant where a bulk action names no state: never completed or cancelled ones."""
+    remedy: str | None = None
+    """What to do about a task that does not allow it."""
+
+
+_LIVE: Final = (Phase.PENDING, Phase.RUNNING, Phase.RETRYING)
+
+ACTIONS: Final[Mapping[Action, ActionRule]] = MappingProxyType(
+    {
+        Action.RETRY: ActionRule(_where(Event.RETRY), (Phase.RETRYING, Phase.FAILED, Phase.BURIED)),
+        Action.CANCEL: ActionRule(_where(Event.CANCEL), _LIVE),
+        Action.PRIORITIZE: ActionRule(_LIVE, _LIVE),
+        Action.DELETE: ActionRule(_where(Event.DELETE), (Phase.FAILED, Phase.BURIED), "cancel first"),
+    }
+)
+"""What people may do to tasks in which phases: asked by the queue, the command line, HTTP and the dashboard alike."""
+
+CLEANUP_STATES: Final = (TaskState.COMPLETED,)
+"""What a clean-up removes unless told more; it can remove whatever can be deleted."""
+
+
+def is_possible(action: Action, phase: Phase) -> bool:
+    """Whether a task of this phase allows the action."""
+    return phase in ACTIONS[action].possible
+
+
+def states_for(action: Action, asked: Iterable[str] = ()) -> tuple[str, ...]:
+    """The states that a bulk action is about: those asked for, else its default; one that never allows it is an error.
+
+    One can also ask for `delayed`: pending tasks whose time has not come.
+    """
+    rule, states = ACTIONS[action], tuple(map(str, asked))
+    wrong = [state for state in states if ("pending" if state == "delayed" else state) not in rule.possible]
+    if wrong:
+        raise ConfigurationError(
+            f"{action} is not possible for {', '.join(wrong)} tasks, only for {', '.join(rule.possible)} ones"
+            + (f"; {rule.remedy}" if rule.remedy else "")
+        )
+    return states or rule.by_default
+
+
+def refusal(action: Action, task: Task) -> InvalidTransition:
+    """The error that says why the task does not allow the action."""
+    rule = ACTIONS[action]
+    return InvalidTransition(task.id, phase_of(task), action, ", ".join(rule.possible), rule.remedy)
 
 
 @dataclass(frozen=True, slots=True)

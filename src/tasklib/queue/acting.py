@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Unpack
+from typing import Unpack
 
-from tasklib.core.task import ErrorGroup, Task, TaskState
+from tasklib.core.lifecycle import CLEANUP_STATES, Action, states_for
+from tasklib.core.task import ErrorGroup, Task, TaskFilter, TaskState
 from tasklib.errors import ConfigurationError, require_aware, seconds_of
 from tasklib.queue.arguments import (
     Filters,
@@ -23,8 +24,6 @@ from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import actions, errors
 from tasklib.storage.operations.clock import start_of_age
 from tasklib.storage.statement import Operation
-
-LIVE_STATES: Final = (TaskState.PENDING, TaskState.RUNNING, "retrying")
 
 
 class ActsOnTasks(QueueBase):
@@ -68,9 +67,8 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Start every matching task anew that may be; with `dry_run` only count those."""
-        act = actions.count_retries if dry_run else actions.retry_matching
-        return (yield from act(task_filter(state or actions.RETRYABLE, name, filters), self.clock.now()))
+        """Start every matching task anew that failed or was buried, or of the states named; `dry_run` only counts."""
+        return (yield from self._act_on_matching(Action.RETRY, task_filter(state, name, filters), dry_run))
 
     aretry_many = retry_many.twin
 
@@ -83,9 +81,8 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Cancel every matching task that is not finished; with `dry_run` only count those."""
-        act = actions.count_live if dry_run else actions.cancel_matching
-        return (yield from act(task_filter(state or LIVE_STATES, name, filters), self.clock.now()))
+        """Cancel every matching task that has not ended; with `dry_run` only count those."""
+        return (yield from self._act_on_matching(Action.CANCEL, task_filter(state, name, filters), dry_run))
 
     acancel_many = cancel_many.twin
 
@@ -99,11 +96,9 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Give every matching task that is not finished this priority; with `dry_run` only count those."""
-        which, now = task_filter(state or LIVE_STATES, name, filters), self.clock.now()
-        if dry_run:
-            return (yield from actions.count_live(which, now))
-        return (yield from actions.prioritize_matching(which, check_priority(priority), now))
+        """Give every matching task that has not ended this priority; with `dry_run` only count those."""
+        which = task_filter(state, name, filters)
+        return (yield from self._act_on_matching(Action.PRIORITIZE, which, dry_run, check_priority(priority)))
 
     aset_priority_many = set_priority_many.twin
 
@@ -116,11 +111,18 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Remove every matching task that is finished; with `dry_run` only count those."""
-        act = actions.count_deletes if dry_run else actions.delete_matching
-        return (yield from act(task_filter(state or actions.RETRYABLE, name, filters), self.clock.now()))
+        """Remove every matching task that failed or was buried, or of the states named; `dry_run` only counts."""
+        return (yield from self._act_on_matching(Action.DELETE, task_filter(state, name, filters), dry_run))
 
     adelete_many = delete_many.twin
+
+    def _act_on_matching(
+        self, action: Action, which: TaskFilter, dry_run: bool, priority: int | None = None
+    ) -> Operation[int]:
+        now = self.clock.now()
+        if dry_run:
+            return (yield from actions.count_matching(action, which, now))
+        return (yield from actions.act_on_matching(action, which, now, priority=priority))
 
     @operation
     def errors(self, name: str | None = None, *, limit: int = 100) -> Operation[Sequence[ErrorGroup]]:
@@ -139,7 +141,9 @@ class ActsOnTasks(QueueBase):
             raise ConfigurationError(f"a rate is a number of tasks per second above 0, or None, got {rate!r}")
         found = group if isinstance(group, ErrorGroup) else (yield from self._group(group))
         which, now = errors.dead_letters(found.name, found.fingerprint or ""), self.clock.now()
-        return (yield from actions.count_retries(which, now) if dry_run else errors.redrive(which, rate, now))
+        if dry_run:
+            return (yield from actions.count_matching(Action.RETRY, which, now))
+        return (yield from errors.redrive(which, rate, now))
 
     aredrive = redrive.twin
 
@@ -154,11 +158,11 @@ class ActsOnTasks(QueueBase):
         self,
         *,
         older_than: datetime | timedelta | float,
-        state: str | Iterable[str] = TaskState.COMPLETED,
+        state: str | Iterable[str] = CLEANUP_STATES,
         name: str | None = None,
     ) -> Operation[int]:
         """Remove tasks that ended before a moment, or longer ago than a time span; completed ones unless told more."""
-        states = [TaskState(s) for s in check_states(state, tuple(TaskState))]
+        states = states_for(Action.DELETE, check_states(state, tuple(TaskState)))
         if isinstance(older_than, datetime):
             moment = require_aware(older_than, "older_than")
         else:

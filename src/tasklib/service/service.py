@@ -17,12 +17,13 @@ from tasklib.core.controls import Pause
 from tasklib.core.error_text import summary
 from tasklib.core.explain import Explanation
 from tasklib.core.explain import explain as explain_evidence
+from tasklib.core.lifecycle import CLEANUP_STATES, Action, states_for
 from tasklib.core.redaction import MaskLeft
-from tasklib.core.task import ErrorGroup, QueueStats, Task, TaskFilter, TaskId, TaskState
-from tasklib.errors import InvalidArguments
+from tasklib.core.task import ErrorGroup, QueueStats, Task, TaskFilter, TaskId
+from tasklib.errors import ConfigurationError, InvalidArguments
 from tasklib.queue import Id, TaskQueue, require_id
+from tasklib.queue.arguments import check_priority
 from tasklib.queue.sync_async import operation
-from tasklib.service.actions import Action, act_on_all, act_on_one, count_all, possible
 from tasklib.service.administration import Administration
 from tasklib.service.pages import TaskPages, required
 from tasklib.service.tokens import Tokens
@@ -92,7 +93,7 @@ class QueueService(TaskPages):
     def act(self, action: Action, task_id: Id, *, priority: int | None = None) -> Operation[Task]:
         """Do it to one task: the task as it is then, or a deleted one as it was."""
         yield from self.queue.secret_places.learn()
-        task = yield from act_on_one(action, require_id(task_id), priority, self.queue.clock.now())
+        task = yield from _act_on_one(action, require_id(task_id), priority, self.queue.clock.now())
         return self.redactor.task(task)
 
     aact = act.twin
@@ -141,12 +142,15 @@ class QueueService(TaskPages):
         told: Told | None = None,
     ) -> Operation[int]:
         """Do it to every matching task in a state that allows it; how many it was, or with `dry_run` would be."""
-        chosen, now = possible(action, which), self.queue.clock.now()
+        chosen, now = replace(which, states=states_for(action, which.states)), self.queue.clock.now()
+        if action is Action.PRIORITIZE:
+            priority = _given(priority)
 
         def act(chosen: TaskFilter, before: int = 0) -> Operation[int]:
             if dry_run:
-                return (yield from count_all(action, chosen, now))
-            return (yield from act_on_all(action, chosen, priority, now, _told_from(told, before)))
+                return (yield from actions.count_matching(action, chosen, now))
+            said = _told_from(told, before)
+            return (yield from actions.act_on_matching(action, chosen, now, priority=priority, told=said))
 
         if not self.is_judged(chosen):
             return (yield from act(chosen))
@@ -194,7 +198,7 @@ class QueueService(TaskPages):
     def cleanup(
         self,
         older_than: datetime | timedelta,
-        states: Sequence[TaskState] = (TaskState.COMPLETED,),
+        states: Sequence[str] = CLEANUP_STATES,
         *,
         name: str | None = None,
         dry_run: bool = False,
@@ -204,7 +208,7 @@ class QueueService(TaskPages):
         now = self.queue.clock.now()
         moment = yield from start_of_age(older_than, now)
         if dry_run:
-            which = TaskFilter(states=tuple(states), name=name, completed_before=moment)
+            which = TaskFilter(states=states_for(Action.DELETE, states), name=name, completed_before=moment)
             return (yield from lists.count_tasks(which, now))
         return (yield from actions.cleanup_tasks(moment, states, name, told))
 
@@ -274,6 +278,24 @@ def as_data(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_data(entry) for entry in value]
     return value
+
+
+def _act_on_one(action: Action, task_id: UUID, priority: int | None, now: datetime | None) -> Operation[Task]:
+    match action:
+        case Action.RETRY:
+            return (yield from actions.retry_task(task_id, now))
+        case Action.CANCEL:
+            return (yield from actions.cancel_task(task_id, now))
+        case Action.PRIORITIZE:
+            return (yield from actions.set_priority(task_id, _given(priority), now))
+        case Action.DELETE:
+            return (yield from actions.delete_task(task_id))
+
+
+def _given(priority: int | None) -> int:
+    if priority is None:
+        raise ConfigurationError("prioritize needs the priority that the tasks shall have, got None")
+    return check_priority(priority)
 
 
 def _told_from(told: Told | None, before: int) -> Told | None:

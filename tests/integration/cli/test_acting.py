@@ -95,20 +95,22 @@ def test_all_matching_acts_on_what_fits_and_nothing_else(tasklib: CommandLine, q
     assert queue.get(other).state == "failed"
 
     assert tasklib.json("cancel", "--all-matching", "-y") == {"action": "cancel", "dry_run": False, "count": 1}
-    assert tasklib.ok("delete", "--all-matching", "--yes") == "Deleted: 2 tasks.\n"
+    assert tasklib.ok("delete", "--all-matching", "--yes") == "Deleted: 1 task.\n"
     assert tasklib.ok("delete", "--all-matching", "--yes") == "No task fits; nothing to do.\n"
+    assert tasklib.ok("delete", "--all-matching", "--state", "cancelled", "--yes") == "Deleted: 1 task.\n"
 
 
-def test_retrying_everything_runs_nothing_twice_that_succeeded_or_was_cancelled(
-    tasklib: CommandLine, queue: TaskQueue
+@pytest.mark.parametrize("verb", ["retry", "delete"])
+def test_without_a_state_nothing_is_meant_that_succeeded_or_was_cancelled(
+    tasklib: CommandLine, queue: TaskQueue, verb: str
 ) -> None:
     queue.enqueue("divide", {"a": 1, "b": 1})
     failed_task(queue)
     queue.cancel(queue.enqueue("job"))
 
-    tasklib.ok("retry", "--all-matching", "--yes")
+    assert tasklib.json(verb, "--all-matching", "--yes")["count"] == 1
 
-    assert (queue.count(state="completed"), queue.count(state="cancelled"), queue.count(state="pending")) == (1, 1, 1)
+    assert (queue.count(state="completed"), queue.count(state="cancelled"), queue.count(state="failed")) == (1, 1, 0)
 
 
 def test_the_count_of_a_deletion_leaves_out_tasks_that_will_be_retried(tasklib: CommandLine, queue: TaskQueue) -> None:
@@ -152,7 +154,7 @@ def test_a_person_is_asked_first(queue: TaskQueue, database_url: str, answer: st
         ),
         (
             ["retry", "--all-matching", "--state", "pending"],
-            "retry is not possible for pending tasks, only for failed, retrying, cancelled, buried, completed",
+            "retry is not possible for pending tasks, only for completed, retrying, failed, cancelled, buried ones",
         ),
         (
             ["cleanup", "--older-than", "1 fortnight"],
@@ -160,7 +162,8 @@ def test_a_person_is_asked_first(queue: TaskQueue, database_url: str, answer: st
         ),
         (
             ["cleanup", "--older-than", "1d", "--state", "running"],
-            "running tasks have not ended; cleanup takes completed, failed, cancelled, buried",
+            "delete is not possible for running tasks, only for completed, failed, cancelled, buried ones; "
+            "cancel first",
         ),
     ],
 )

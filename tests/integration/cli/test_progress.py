@@ -22,7 +22,7 @@ def clean_up(url: str, folder: Path) -> list[str]:
 
 
 def delete(url: str, folder: Path) -> list[str]:
-    return ["delete", "--all-matching", "--yes"]
+    return ["delete", "--all-matching", "--state", "cancelled", "--yes"]
 
 
 def copy(url: str, folder: Path) -> list[str]:

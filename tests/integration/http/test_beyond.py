@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tasklib.core.lifecycle import Phase
+from tasklib.core.lifecycle import ACTIONS, TERMINAL, Action, Phase
 from tests.fixtures.queues import Face, open_queue
 from tests.integration.http.conftest import Client
 
@@ -115,7 +115,8 @@ def test_bulk_by_ids_and_tags(queue: Face, http: Client) -> None:
     cancel = {"action": "cancel"}
     assert http.post("/api/tasks/bulk", cancel | {"filter": {"tags": {"batch": 1}}}).json()["changed"] == 1
     assert http.post("/api/tasks/bulk", cancel | {"filter": {"ids": [one, two]}}).json()["changed"] == 1
-    assert http.post("/api/tasks/bulk", {"action": "delete", "filter": {"ids": [one, two]}}).json()["changed"] == 2
+    delete = {"action": "delete", "filter": {"ids": [one, two], "status": ["cancelled"]}}
+    assert http.post("/api/tasks/bulk", delete).json()["changed"] == 2
     assert queue.count() == 0
 
 
@@ -128,6 +129,26 @@ def test_bulk_gives_what_has_not_ended_a_priority(queue: Face, http: Client) -> 
     assert {queue.get(each).priority for each in waiting} == {0}
     assert http.post("/api/tasks/bulk", body).json() == {"action": "prioritize", "changed": 2, "dryRun": False}
     assert [queue.get(each).priority for each in (*waiting, ended.id)] == [-5, -5, 0]
+
+
+@pytest.mark.parametrize("action", Action)
+def test_bulk_without_a_status_means_the_tasks_that_the_table_names(queue: Face, http: Client, action: Action) -> None:
+    tasks = {phase: queue.task_in(phase) for phase in [*TERMINAL, Phase.RUNNING, Phase.RETRYING, Phase.PENDING]}
+    before = {phase: queue.bytes_of(task.id) for phase, task in tasks.items()}
+    body = {"action": action, "filter": {"type": "job"}} | ({"priority": 1} if action == "prioritize" else {})
+
+    assert http.post("/api/tasks/bulk", body).json()["changed"] == len(ACTIONS[action].by_default)
+    changed = {phase for phase, task in tasks.items() if queue.bytes_of(task.id) != before[phase]}
+    assert changed == set(ACTIONS[action].by_default)
+
+
+@pytest.mark.parametrize("phase", [Phase.RETRYING, Phase.PENDING])
+def test_what_waits_is_not_deleted_and_the_answer_says_what_to_do(queue: Face, http: Client, phase: Phase) -> None:
+    answer = http.delete(f"/api/tasks/{queue.task_in(phase).id}")
+
+    assert answer.status_code == 400
+    assert answer.json()["detail"].endswith("; cancel first")
+    assert http.delete("/api/tasks?olderThan=2100-01-01T00:00:00Z&status=failed").json() == {"deleted": 0}
 
 
 @pytest.mark.parametrize(

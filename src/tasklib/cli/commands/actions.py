@@ -15,8 +15,8 @@ from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.names import each_name
 
 if TYPE_CHECKING:
-    from tasklib.core.task import Task, TaskFilter, TaskState
-    from tasklib.service.actions import Action
+    from tasklib.core.lifecycle import Action
+    from tasklib.core.task import Task, TaskFilter
 
 GROUP = "Tasks"
 DOING = {"retry": "Starting", "cancel": "Cancelling", "delete": "Deleting"}
@@ -70,7 +70,10 @@ def cancel(cli: Cli, selection: Selection) -> None:
     """,
 )
 def delete(cli: Cli, selection: Selection) -> None:
-    """Delete finished tasks for good."""
+    """Delete finished tasks for good.
+
+    With --all-matching and no --state: those that failed for good or were buried.
+    """
     _act(cli, "delete", selection)
 
 
@@ -139,9 +142,10 @@ def cleanup(
 
     It takes a few at a time, so that nobody has to wait for it.
     """
+    from tasklib.core.lifecycle import CLEANUP_STATES
     from tasklib.core.task import TaskFilter
 
-    age, ended = values.duration_or_moment(older_than), _ended(state or ["completed"])
+    age, ended = values.duration_or_moment(older_than), state or CLEANUP_STATES
     names = [None] if name is None else [each.name for each in each_name(cli.service, TaskFilter(name=name))]
 
     def clean_up(told: Callable[[int], None] | None = None, *, dry_run: bool = False) -> int:
@@ -159,19 +163,9 @@ def cleanup(
     cli.out.answer(data, lambda: cli.out.line(f"{verb} {counted(count)}."))
 
 
-def _ended(states: list[str]) -> list[TaskState]:
-    from tasklib.core.task import TaskState
-    from tasklib.service.actions import POSSIBLE, Action
-
-    if wrong := [each for each in states if each not in POSSIBLE[Action.DELETE]]:
-        ended = ", ".join(POSSIBLE[Action.DELETE])
-        raise CommandFailed(f"{', '.join(wrong)} tasks have not ended; cleanup takes {ended}", Exit.USAGE)
-    return [TaskState(each) for each in states]
-
-
 def _act(cli: Cli, name: str, selection: Selection) -> None:
+    from tasklib.core.lifecycle import Action
     from tasklib.core.task import TaskFilter
-    from tasklib.service.actions import Action
 
     action, which, ids = Action(name), selection.filter, selection.ids
     if selection.all_matching and ids:
@@ -237,7 +231,7 @@ def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, 
 
 
 def _prioritize_matching(cli: Cli, number: int, selection: Selection) -> int:
-    from tasklib.service.actions import Action
+    from tasklib.core.lifecycle import Action
 
     filters = each_name(cli.service, selection.filter)
     prioritize = partial(cli.service.act_on_matching, Action.PRIORITIZE, priority=number)

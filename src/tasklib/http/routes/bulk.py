@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from tasklib.core.lifecycle import Action
 from tasklib.http.create import create_once, create_tasks, many_told, once_told
 from tasklib.http.errors import Refused, problems
 from tasklib.http.routes.tasks import IdempotencyKey
@@ -15,7 +16,6 @@ from tasklib.http.security.auth import Permission, needs
 from tasklib.http.security.joining import Submitter
 from tasklib.http.security.throttle import allow_creation
 from tasklib.http.service import Service
-from tasklib.service.actions import Action
 from tasklib.service.service import QueueService
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)

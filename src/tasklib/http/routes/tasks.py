@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from tasklib.core.lifecycle import Action
 from tasklib.core.task import TaskState
 from tasklib.errors import InvalidTransition
 from tasklib.http.create import Creator, Outcome, create_once, create_schedule, once_told
@@ -33,7 +34,6 @@ from tasklib.http.security.joining import Submitter
 from tasklib.http.security.throttle import allow_creation, allow_submission
 from tasklib.http.service import NOT_MODIFIED, Counts, Gaps, Service, conditional
 from tasklib.queue import TaskQueue
-from tasklib.service.actions import Action
 from tasklib.service.service import QueueService
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)

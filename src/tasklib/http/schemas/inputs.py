@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, model_validator
 
+from tasklib.core.lifecycle import Action
 from tasklib.core.task import TaskFilter
 from tasklib.http.schemas.fields import INT32, Input, Key, Moment, Name, Seconds, Tags, Text, Whole
 from tasklib.http.schemas.tasks import STATES
 from tasklib.queue import task_filter
-from tasklib.service.actions import Action
 from tasklib.storage.operations.scan import Start
 
 StatusFilter = Literal["pending", "delayed", "processing", "completed", "failed", "retrying", "cancelled", "buried"]

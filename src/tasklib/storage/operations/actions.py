@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.lifecycle import LIVE, Event, Phase, allowed, phase_of, phases_allowing
+from tasklib.core.lifecycle import ACTIONS, Action, is_possible, phase_of, refusal, states_for
 from tasklib.core.task import Task, TaskFilter, TaskState
-from tasklib.errors import InvalidTransition, TaskNotFound, UniqueConflict
+from tasklib.errors import TaskNotFound, UniqueConflict
 from tasklib.storage.operations.lists import filter_params
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.rows import uuid
@@ -26,7 +27,22 @@ BEFORE = "before"
 """In the memory of an action all of whose statements were sent, so that only the reply to COMMIT can be missing: what
 the task was before it."""
 
-RETRYABLE = (TaskState.FAILED, TaskState.CANCELLED, TaskState.BURIED, TaskState.COMPLETED)
+_RETRYABLE: Final = dumps(sorted({str(phase.state) for phase in ACTIONS[Action.RETRY].possible}))
+
+_STATEMENTS: Final[Mapping[Action, tuple[str, tuple[str, ...]]]] = {
+    Action.RETRY: ("retry_tasks", ("ids", "states", "now")),
+    Action.CANCEL: ("cancel_tasks", ("ids", "now")),
+    Action.PRIORITIZE: ("set_priorities", ("ids", "priority", "now")),
+    Action.DELETE: ("delete_tasks", ("ids",)),
+}
+"""Which statement does it to many tasks, with which parameters."""
+
+_COUNTED_BY: Final[Mapping[Action, str]] = {
+    Action.RETRY: "count_retries",
+    Action.CANCEL: "count_live",
+    Action.PRIORITIZE: "count_live",
+    Action.DELETE: "count_deletes",
+}
 
 
 def retry_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
@@ -36,14 +52,16 @@ def retry_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
     started = yield from _started_before(task_id, memory)
     if started is not None:
         return started
-    task = yield from _require(task_id, Event.RETRY)
+    task = yield from _reread(task_id)
+    if not is_possible(Action.RETRY, phase_of(task)):
+        raise refusal(Action.RETRY, task)
     if task.unique_key is not None:
         holder = yield from _live_holder(task)
         if holder is not None:
             raise UniqueConflict(task.name, task.unique_key, holder)
     changed = yield Statement("retry_tasks", {"ids": _ids([task_id]), "states": dumps([str(task.state)]), "now": now})
     if not changed:
-        raise (yield from _refusal(task_id, Event.RETRY))
+        raise (yield from _refusal(task_id, Action.RETRY))
     yield Statement("wake_workers")
     answer = yield from _reread(task_id)
     memory[BEFORE] = _mark(task)
@@ -61,7 +79,7 @@ def cancel_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
             return task
     changed = yield Statement("cancel_tasks", {"ids": _ids([task_id]), "now": now})
     if not changed:
-        raise (yield from _refusal(task_id, Event.CANCEL))
+        raise (yield from _refusal(task_id, Action.CANCEL))
     answer = yield from _reread(task_id)
     memory[BEFORE] = None
     return answer
@@ -71,9 +89,7 @@ def set_priority(task_id: UUID, priority: int, now: datetime | None) -> Operatio
     """Give a task that has not ended another place among those that wait."""
     yield BEGIN
     if not (yield Statement("set_priorities", {"ids": _ids([task_id]), "priority": priority, "now": now})):
-        task = yield from _reread(task_id)
-        live = ", ".join(phase for phase in Phase if phase in LIVE)
-        raise InvalidTransition(task_id, phase_of(task), "prioritize", live)
+        raise (yield from _refusal(task_id, Action.PRIORITIZE))
     return (yield from _reread(task_id))
 
 
@@ -87,79 +103,52 @@ def delete_task(task_id: UUID) -> Operation[Task]:
         gone: Task = memory[BEFORE]
         return gone
     if task is None or not (yield Statement("delete_tasks", {"ids": _ids([task_id])})):
-        raise (yield from _refusal(task_id, Event.DELETE))
+        raise (yield from _refusal(task_id, Action.DELETE))
     memory[BEFORE] = task
     return task
 
 
-def retry_matching(which: TaskFilter, now: datetime | None, told: Told | None = None) -> Operation[int]:
-    """Start every matching task anew that may be; one whose unique key is taken again is passed over."""
-
-    def retry(rows: Sequence[Row]) -> Operation[int]:
-        ids = yield from without_taken_keys(rows)
-        states = dumps([str(s) for s in RETRYABLE])
-        changed = yield Statement("retry_tasks", {"ids": _ids(ids), "states": states, "now": now})
-        yield Statement("wake_workers")
-        return len(changed)
-
-    return (yield from in_steps(which, now, retry, told))
-
-
-def cancel_matching(which: TaskFilter, now: datetime | None, told: Told | None = None) -> Operation[int]:
-    """Cancel every matching task that is not finished."""
-
-    def cancel(rows: Sequence[Row]) -> Operation[int]:
-        changed = yield Statement("cancel_tasks", {"ids": _ids([uuid(row["id"]) for row in rows]), "now": now})
-        return len(changed)
-
-    return (yield from in_steps(which, now, cancel, told))
-
-
-def prioritize_matching(
-    which: TaskFilter, priority: int, now: datetime | None, told: Told | None = None
+def act_on_matching(
+    action: Action, which: TaskFilter, now: datetime | None, *, priority: int | None = None, told: Told | None = None
 ) -> Operation[int]:
-    """Give every matching task that has not ended this priority."""
+    """Do it to every matching task in a state that allows it; how many that was.
 
-    def prioritize(rows: Sequence[Row]) -> Operation[int]:
-        ids = _ids([uuid(row["id"]) for row in rows])
-        return len((yield Statement("set_priorities", {"ids": ids, "priority": priority, "now": now})))
+    A retry passes over a task whose unique key is taken again.
+    """
 
-    return (yield from in_steps(which, now, prioritize, told))
-
-
-def delete_matching(which: TaskFilter, now: datetime | None, told: Told | None = None) -> Operation[int]:
-    """Remove every matching task that is finished."""
-
-    def delete(rows: Sequence[Row]) -> Operation[int]:
-        changed = yield Statement("delete_tasks", {"ids": _ids([uuid(row["id"]) for row in rows])})
+    def act(rows: Sequence[Row]) -> Operation[int]:
+        retry = action is Action.RETRY
+        ids = (yield from without_taken_keys(rows)) if retry else [uuid(row["id"]) for row in rows]
+        given = {"ids": _ids(ids), "now": now, "priority": priority, "states": _RETRYABLE}
+        changed = yield Statement(statement, {key: given[key] for key in parameters})
+        if retry:
+            yield Statement("wake_workers")
         return len(changed)
 
-    return (yield from in_steps(which, now, delete, told))
+    statement, parameters = _STATEMENTS[action]
+    return (yield from in_steps(replace(which, states=states_for(action, which.states)), now, act, told))
 
 
-def count_retries(which: TaskFilter, now: datetime | None) -> Operation[int]:
-    """How many tasks `retry_matching` would start anew now."""
-    return (yield from _count("count_retries", which, now))
-
-
-def count_live(which: TaskFilter, now: datetime | None) -> Operation[int]:
-    """How many tasks `cancel_matching` and `prioritize_matching` would reach now."""
-    return (yield from _count("count_live", which, now))
-
-
-def count_deletes(which: TaskFilter, now: datetime | None) -> Operation[int]:
-    """How many tasks `delete_matching` would remove now."""
-    return (yield from _count("count_deletes", which, now))
+def count_matching(action: Action, which: TaskFilter, now: datetime | None) -> Operation[int]:
+    """How many tasks `act_on_matching` would change now."""
+    wanted = replace(which, states=states_for(action, which.states))
+    count: int = (yield Statement(_COUNTED_BY[action], filter_params(wanted, now)))[0]["count"]
+    return count
 
 
 def cleanup_tasks(
-    older_than: datetime, states: Sequence[TaskState], name: str | None = None, told: Told | None = None
+    older_than: datetime, states: Iterable[str], name: str | None = None, told: Told | None = None
 ) -> Operation[int]:
     """Remove tasks that ended before a moment, a bounded number in each transaction."""
     deleted: int = 0
     after = 0
     until = (yield Statement("last_position"))[0]["seq"]
-    wanted = {"older_than": older_than, "states": dumps([str(s) for s in states]), "name": name, "until": until}
+    wanted = {
+        "older_than": older_than,
+        "states": dumps(states_for(Action.DELETE, states)),
+        "name": name,
+        "until": until,
+    }
     while True:
         yield BEGIN
         row = (yield Statement("cleanup_tasks", {**wanted, "after": after, "limit": STEP}))[0]
@@ -212,22 +201,10 @@ def without_taken_keys(rows: Sequence[Row]) -> Operation[list[UUID]]:
     return free
 
 
-def _count(statement: str, which: TaskFilter, now: datetime | None) -> Operation[int]:
-    count: int = (yield Statement(statement, filter_params(which, now)))[0]["count"]
-    return count
-
-
 def _live_holder(task: Task) -> Operation[UUID | None]:
     key = {"id": str(task.id), "name": task.name, "unique_key": task.unique_key}
     rows = yield Statement("find_live_keys", {"keys": dumps([key])})
     return next((uuid(row["id"]) for row in rows if uuid(row["id"]) != task.id), None)
-
-
-def _require(task_id: UUID, event: Event) -> Operation[Task]:
-    task = yield from get_task(task_id)
-    if task is None or not allowed(phase_of(task), event):
-        raise (yield from _refusal(task_id, event))
-    return task
 
 
 def _started_before(task_id: UUID, memory: dict[str, Any]) -> Operation[Task | None]:
@@ -244,12 +221,9 @@ def _mark(task: Task) -> tuple[object, ...]:
     return task.state, task.version, task.attempts, task.completed_at, task.next_retry_at
 
 
-def _refusal(task_id: UUID, event: Event) -> Operation[Exception]:
-    """Why the event did not happen to the task."""
-    task = yield from get_task(task_id)
-    if task is None:
-        return TaskNotFound(task_id)
-    return InvalidTransition(task_id, phase_of(task), event.value, phases_allowing(event))
+def _refusal(task_id: UUID, action: Action) -> Operation[Exception]:
+    """Why the action was not done to the task."""
+    return refusal(action, (yield from _reread(task_id)))
 
 
 def _reread(task_id: UUID) -> Operation[Task]:
