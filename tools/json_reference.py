@@ -15,7 +15,7 @@ from tasklib.core.explain import Reason
 from tasklib.core.schedule import Plan, Schedule
 from tasklib.core.task import Attempt, ErrorGroup, LogLine, Task, WorkerInfo
 from tasklib.doctor import Finding
-from tasklib.service.service import TypeInfo
+from tasklib.service.statistics import TypeInfo
 from tasklib.storage.operations.access.tokens import Token
 from tools.problems import ROOT, Problem, report
 

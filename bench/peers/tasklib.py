@@ -9,7 +9,7 @@ import sys
 
 from bench.peers.telling import AT_ONCE, Tally, apace, atime_calls, given, tell, tell_latency
 from tasklib import Config, TaskQueue
-from tasklib.service.service import QueueService
+from tasklib.service.statistics import Statistics
 
 CONCURRENCY, PROCESSES = 100, 2
 DASHBOARDS, LOOK_SECONDS = 10, 5.0
@@ -62,11 +62,11 @@ async def be_busy() -> None:
 
 async def look_on() -> None:
     """What one open page asks for, again and again."""
-    manage = QueueService(queue)
+    statistics = Statistics(queue)
     while True:
         await asyncio.sleep(random.uniform(0, 2 * LOOK_SECONDS))
-        await manage.aoverview()
-        await manage.aseries(seconds=3600, step=60)
+        await statistics.aoverview()
+        await statistics.aseries(seconds=3600, step=60)
         await queue.alist(limit=50)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tasklib import ConfigurationError
 from tasklib.core.lifecycle import Ending, Phase
 from tasklib.core.task import ErrorGroup
-from tasklib.service.service import QueueService
+from tasklib.service.error_groups import ErrorGroups
 from tasklib.storage.operations import attempts
 from tests.fixtures.queues import Face, Instance
 
@@ -81,7 +81,7 @@ def test_secrets_in_messages_are_hidden_from_front_ends(queue: Face, worker: Ins
     [task] = worker.claim().tasks
     ending = Ending.give_up(task.id, task.version, error="ValueError: wrong password hunter22")
     queue.do(lambda: attempts.end_attempts([ending], queue.now))
-    [group] = QueueService(queue.plain).errors()
+    [group] = ErrorGroups(queue.plain).all()
     assert group.message.startswith("ValueError: wrong password")
     assert "hunter22" not in group.message
 

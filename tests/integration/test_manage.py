@@ -22,9 +22,11 @@ class Both:
         self._awaiting = awaiting
 
     async def __call__(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        part, _, name = method.rpartition(".")
+        target = getattr(self._manage, part) if part else self._manage
         if not self._awaiting:
-            return getattr(self._manage, method)(*args, **kwargs)
-        answer: Awaitable[Any] = getattr(self._manage, f"a{method}")(*args, **kwargs)
+            return getattr(target, name)(*args, **kwargs)
+        answer: Awaitable[Any] = getattr(target, f"a{name}")(*args, **kwargs)
         return await answer
 
 
@@ -98,9 +100,9 @@ async def test_numbers(manage: Both, queue: TaskQueue) -> None:
     queue.enqueue("a")
     queue.enqueue("b", delay_seconds=100)
     queue.pause("a", reason="why not")
-    overview = await manage("overview")
+    overview = await manage("statistics.overview")
     assert (overview.stats.total, overview.workers_alive) == (2, 0)
     assert [(pause.name, pause.reason) for pause in overview.pauses] == [("a", "why not")]
-    a, b = await manage("types")
+    a, b = await manage("statistics.types")
     assert (a.name, a.pending, a.delayed, a.paused) == ("a", 1, 0, True)
     assert (b.name, b.pending, b.delayed, b.paused) == ("b", 1, 1, False)

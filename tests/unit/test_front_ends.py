@@ -10,7 +10,7 @@ import pytest
 import tasklib
 
 PACKAGE = Path(tasklib.__file__).parent
-FILES = [path for folder in ("cli", "doctor") for path in sorted((PACKAGE / folder).rglob("*.py"))]
+FILES = [path for folder in ("cli", "doctor", "http") for path in sorted((PACKAGE / folder).rglob("*.py"))]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tasklib.core.controls import KeyLimit, Limit, Pause
     from tasklib.core.schedule import Schedule
     from tasklib.core.task import WorkerInfo
-    from tasklib.service.service import Overview, TypeInfo
+    from tasklib.service.statistics import Overview, TypeInfo
 
 NUMBERS: Final = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
 URGENT: Final = ("pending", "running", "retrying", "failed")

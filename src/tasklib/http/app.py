@@ -2,47 +2,62 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 
 import tasklib
 from tasklib.errors import ConfigurationError
-from tasklib.http import errors
-from tasklib.http.create import Creator
+from tasklib.http import error_handlers
 from tasklib.http.errors import Problem
 from tasklib.http.fast_create import FastCreate
-from tasklib.http.live import events
-from tasklib.http.live.stats_cache import Counts, Gaps
-from tasklib.http.live.timeouts import TimeoutService
-from tasklib.http.live.waiting_claims import WaitingClaims
+from tasklib.http.parts import Parts
 from tasklib.http.routes import (
+    audit,
     bulk,
     dashboard,
     error_groups,
+    events,
     health,
     limits,
     metrics,
     schedules,
     series,
+    session,
     tasks,
     tokens,
     types,
     workers,
 )
-from tasklib.http.security import audit, session
-from tasklib.http.security.auth import Auth, Permission, authorize, identifier, needs, refuse_repeated
+from tasklib.http.security.auth import Auth, Permission, needs
+from tasklib.http.security.authorization import authorize, refuse_repeated
 from tasklib.http.security.local import LOOPBACK_HOSTS, foreign_hosts
-from tasklib.http.security.refusals import Refusals
 from tasklib.http.security.request_guard import RequestGuard
-from tasklib.http.security.throttle import Throttle
 from tasklib.queue import TaskQueue
-from tasklib.service.service import QueueService
 
-BODY_BYTES_BESIDE_PAYLOAD = 64 * 1024
+BODY_BYTES_BESIDE_PAYLOAD: Final = 64 * 1024
+ROUTERS: Final = (
+    tasks.creating_router,  # the busiest, looked at first
+    health.router,
+    bulk.router,
+    limits.router,
+    tasks.router,
+    schedules.router,
+    types.router,
+    workers.router,
+    events.router,
+    metrics.router,
+    series.router,
+    audit.router,
+    session.router,
+    tokens.router,
+    error_groups.router,
+    dashboard.router,
+    tasks.plain_router,
+    workers.ending_router,
+)
 
 
 def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = None) -> FastAPI:
@@ -59,47 +74,14 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
         openapi_url=None,  # served below, behind the same check as everything else
         dependencies=[Depends(authorize), Depends(refuse_repeated)],
     )
-    app.state.manage = QueueService(queue)
-    app.state.identify = identifier(queue, auth)
-    app.state.opens_to_this_machine = auth == "local"
-    app.state.takes_tokens = auth in ("tokens", "local")
-    app.state.counts = Counts(queue)
-    app.state.gaps = Gaps(queue)
-    app.state.failures = error_groups.Failures(queue)
-    app.state.stopping = threading.Event()
-    app.state.pulse = events.Pulse(app.state.manage, app.state.counts, app.state.stopping)
-    app.state.creator = Creator(queue)
-    app.state.throttle = Throttle(queue.config.submit_rate_limit)
-    app.state.refusals = Refusals(queue)
-    app.state.caretaker = workers.Caretaker(queue)
-    app.state.on_call = WaitingClaims(queue, app.state.stopping)
-    app.state.overtime = TimeoutService(queue, app.state.caretaker.meter, app.state.stopping)
-    app.include_router(tasks.creating_router)
-    for part in (
-        health,
-        bulk,
-        limits,
-        tasks,
-        schedules,
-        types,
-        workers,
-        events,
-        metrics,
-        series,
-        audit,
-        session,
-        tokens,
-        error_groups,
-    ):
-        app.include_router(part.router)
-    app.include_router(dashboard.router)
-    app.include_router(tasks.plain_router)
-    app.include_router(workers.ending_router)
+    app.state.parts = Parts.of(queue, auth)
+    for router in ROUTERS:
+        app.include_router(router)
     app.add_api_route(
         "/openapi.json", _serve_description, methods=["GET"], include_in_schema=False, **needs(Permission.READ)
     )
     app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
-    errors.install(app)
+    error_handlers.install(app)
     limit = queue.config.max_payload_bytes + BODY_BYTES_BESIDE_PAYLOAD
     app.add_middleware(FastCreate)
     app.add_middleware(RequestGuard, max_body_bytes=limit, hosts=hosts)

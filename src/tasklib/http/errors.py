@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
-
-from tasklib import errors
-
-logger = logging.getLogger("tasklib.http")
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 1
-METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
 class Problem(BaseModel):
@@ -64,7 +55,7 @@ def problem(
     """The answer for a problem."""
     body: dict[str, Any] = {
         "type": f"urn:tasklib:problem:{kind}",
-        "title": _phrase(status),
+        "title": phrase(status),
         "status": status,
         "detail": _printable(detail),
     }
@@ -79,126 +70,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: schema}} for status in statuses}
 
 
-def install(app: FastAPI) -> None:
-    """Let every error of the app end as a problem."""
-    app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(errors.TaskLibError, _on_tasklib)
-    app.add_exception_handler(Exception, _on_unexpected)
-
-
-async def answer(request: Request, error: Exception) -> JSONResponse:
-    """How an error ends that was raised outside of the routes."""
-    return await (_on_http if isinstance(error, HTTPException) else _on_tasklib)(request, error)
-
-
-async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    first: Mapping[str, Any] = error.errors()[0]
-    location, kind = first["loc"], first["type"]
-    if kind == "json_invalid":
-        detail = f"the body is not JSON: {first['ctx']['error']} at character {location[-1]}"
-        return problem(400, "invalid-request", detail)
-    if location == ("body",) and kind != "value_error":
-        return problem(400, "invalid-request", "send a JSON object, with the header Content-Type: application/json")
-    field = _field(location)
-    message = str(first["msg"]).removeprefix("Value error, ") + _got(first)
-    if kind == "extra_forbidden":
-        message = f"is not known here; see GET {_description(request)}"
-    return problem(400, "invalid-request", f"{field}: {message}" if field else message, field=field or None)
-
-
-async def _on_http(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    kind, path = _kind(error), request.url.path
-    await request.app.state.refusals.record(request, error.status_code, kind)
-    if isinstance(error, Refused):
-        return problem(error.status_code, error.kind, error.detail, field=error.field, headers=error.headers)
-    match error.status_code:
-        case 404:
-            return problem(404, kind, f"there is nothing at {path}; see GET {_description(request)}")
-        case 405:
-            detail = f"{path} does not take {request.method}; see GET {_description(request)}"
-            return problem(405, kind, detail, headers={"Allow": ", ".join(_methods(request))})
-        case status:
-            # The application's own check may say anything here, also what is no text.
-            return problem(status, kind, str(error.detail), headers=error.headers)
-
-
-def _kind(error: HTTPException) -> str:
-    return error.kind if isinstance(error, Refused) else _phrase(error.status_code).lower().replace(" ", "-")
-
-
-def _phrase(status: int) -> str:
+def phrase(status: int) -> str:
     """What a status is called; one that has no name is known by its number."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:
         return f"Status {status}"
-
-
-async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
-    for kinds, status, name in _TABLE:
-        if isinstance(error, kinds):
-            headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else None
-            field = "payload" if isinstance(error, errors.InvalidArguments) else None
-            return problem(status, name, _in_statuses(error), field=field, headers=headers)
-    return await _on_unexpected(request, error)
-
-
-async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
-    logger.error("%s %r failed", request.method, request.url.path, exc_info=error)
-    return problem(500, "internal", "something unexpected went wrong here; the service's log says what")
-
-
-_TABLE: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], int, str]]] = (
-    (errors.TaskNotFound, 404, "task-not-found"),
-    (errors.InvalidTransition, 400, "invalid-transition"),
-    (errors.UniqueConflict, 409, "unique-conflict"),
-    (errors.ClaimLost, 409, "claim-lost"),
-    (errors.InvalidArguments, 400, "invalid-arguments"),
-    ((errors.ConfigurationError, errors.TaskDefinitionError), 400, "invalid-request"),
-    ((errors.DatabaseUnavailable, errors.DatabaseBusy), 503, "database-unavailable"),
-    (errors.DatabaseFull, 503, "database-full"),
-    ((errors.SchemaError, errors.PermissionDenied), 503, "database-unusable"),
-)
-
-
-def _methods(request: Request) -> list[str]:
-    """Every method that the path takes; the framework tells only those of the first route that fits."""
-
-    def takes(method: str) -> bool:
-        asked = {**request.scope, "method": method}
-        return any(route.matches(asked)[0] is Match.FULL for route in request.app.routes)
-
-    return [method for method in METHODS if takes(method)]
-
-
-def _description(request: Request) -> str:
-    """Where every route and field is described."""
-    return f"{request.scope.get('root_path', '')}/openapi.json"
-
-
-def _got(error: Mapping[str, Any]) -> str:
-    """The value at fault, where it is a number or part of the address: nothing of those is secret."""
-    value = error["input"]
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    is_asked = error["loc"][0] == "query" and isinstance(value, str) and error["type"] != "value_error"
-    return f", got {str(value)[:100]}" if is_number or is_asked else ""
-
-
-def _in_statuses(error: Exception) -> str:
-    """What an error says, in this interface's words: a task that runs is `processing` here."""
-    said = str(error)
-    return said.replace("running", "processing") if isinstance(error, errors.InvalidTransition) else said
-
-
-def _field(location: Sequence[Any]) -> str:
-    """Where in the request: `options.maxAttempts`, `tasks[3].type`, `limit`."""
-    text = ""
-    for part in location[1:]:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
 
 
 def _printable(text: str) -> str:

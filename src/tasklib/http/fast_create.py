@@ -11,10 +11,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.errors import TaskLibError
-from tasklib.http.errors import answer
+from tasklib.http.error_handlers import answer
 from tasklib.http.routes.tasks import store_task
 from tasklib.http.schemas.inputs import CreateTask
-from tasklib.http.security.auth import GRANTS, Permission
+from tasklib.http.security.auth import Permission
+from tasklib.http.security.authorization import admit
 
 PATHS: Final = frozenset({"/api/tasks", "/tasks"})
 
@@ -55,15 +56,13 @@ class FastCreate:
         if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return None
         try:
-            principal = await request.app.state.identify(request)
-            if principal is None or Permission.SUBMIT not in GRANTS[principal.role]:
-                return None
+            request.state.action = "create_task"
+            await admit(request, Permission.SUBMIT)
             data = await request.body()
             messages.append({"type": "http.request", "body": data, "more_body": False})
             body = CreateTask.model_validate_json(data)
             if body.options.repeat is not None:
                 return None
-            request.state.principal, request.state.action = principal, "create_task"
             return await store_task(body, request)
         except (ValidationError, ValueError):
             return None

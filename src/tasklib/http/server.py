@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import uvicorn
 from fastapi import FastAPI
 
+from tasklib.http.parts import parts_of_app
+
 
 class Server(uvicorn.Server):
     """uvicorn with what every such service has in common.
@@ -42,5 +44,5 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End what would go on by itself, then everything else in order."""
-        self._app.state.stopping.set()
+        parts_of_app(self._app).stopping.set()
         await super().shutdown(sockets)

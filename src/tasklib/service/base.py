@@ -1,10 +1,21 @@
-"""What every part of the service stands on: one queue, and what hides the secrets of its tasks."""
+"""What every part of the service stands on: one queue, what hides the secrets of its tasks, and its audit log."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from tasklib.core.codec import plain
 from tasklib.core.redaction import Redactor
 from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
+from tasklib.storage.operations.access.audit import BEGUN, AuditEntry, recorded
+from tasklib.storage.statement import Operation
+
+T = TypeVar("T")
+Addition = Mapping[str, Any] | None
+"""What a result adds to the detail of its entry in the audit log; None if nothing was changed."""
 
 
 class ServicePart:
@@ -18,3 +29,24 @@ class ServicePart:
     def database(self) -> Database:
         """Where the tasks are kept."""
         return self.queue.database
+
+    def audited(
+        self, work: Operation[T], audit: AuditEntry | None, added: Callable[[T], Addition] | None = None
+    ) -> Operation[T]:
+        """The work and its entry in the audit log, both or neither; without an entry just the work.
+
+        `added` is asked what the result adds to the detail of the entry.
+        """
+        if audit is None:
+            return (yield from work)
+
+        def entry_of(result: Any) -> AuditEntry | None:
+            more = {} if added is None or result is BEGUN else added(result)
+            return None if more is None else self.redacted(replace(audit, detail={**audit.detail, **more}))
+
+        return (yield from recorded(work, entry_of, self.queue.clock.now()))
+
+    def redacted(self, entry: AuditEntry) -> AuditEntry:
+        """The entry with nothing secret in its detail, and without what was not given."""
+        given = plain({name: value for name, value in entry.detail.items() if value is not None}, what="audit")
+        return replace(entry, detail=self.redactor.value(given))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,8 +18,11 @@ from tasklib.service.base import ServicePart
 from tasklib.service.preview import preview, without_unknown_secrets
 from tasklib.storage.operations import lists, tasks
 from tasklib.storage.operations.actions import STEP
-from tasklib.storage.operations.scan import JUDGED, NEAR, NEWEST, PAGE, WHOLE, Keep, Start, walk_tasks
+from tasklib.storage.operations.block_index import Gap
+from tasklib.storage.operations.scan import JUDGED, NEAR, NEWEST, PAGE, SURVEY, WHOLE, Keep, Start, walk_tasks
 from tasklib.storage.statement import Operation
+
+__all__ = ["Gap", "Listing", "Page", "Start", "TaskPages"]
 
 FEW_JUDGED: Final = 5000
 """Of so many tasks those that match by what is shown of them are counted one by one."""
@@ -105,6 +108,21 @@ class TaskPages(ServicePart):
         return Listing(shown, total if counted else None, following)
 
     alisting = listing.twin
+
+    @operation
+    def longest_gap(self, states: Sequence[str], *, limit: int) -> Operation[Gap | None]:
+        """The longest stretch of the newest tasks without one in these states, or None if it is short.
+
+        Where a million wait there is no completed one, and a list need not look there.  `limit` is the longest page.
+        """
+        which, now = TaskFilter(states=tuple(states)), self.queue.clock.now()
+        return (yield from walk_tasks(which, now, limit=limit, bounds=SURVEY)).gap
+
+    alongest_gap = longest_gap.twin
+
+    def is_indexed(self, which: TaskFilter) -> bool:
+        """Whether the tasks are found by an index, without looking at others."""
+        return lists.is_indexed(which)
 
     def is_judged(self, which: TaskFilter) -> bool:
         """Whether the filter asks for what may be hidden, so that a match counts only by what is shown of it."""

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from tasklib.queue.sync_async import operation, single_try
+from tasklib.service.audit import AuditEntry
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations.access import tokens
 from tasklib.storage.operations.access.tokens import NewToken, Role, Token
@@ -24,9 +25,17 @@ class Tokens(ServicePart):
     """The tokens of one queue."""
 
     @single_try
-    def create(self, name: str, role: Role, *, expires_at: datetime | timedelta | None = None) -> Operation[NewToken]:
+    def create(
+        self,
+        name: str,
+        role: Role,
+        *,
+        expires_at: datetime | timedelta | None = None,
+        audit: AuditEntry | None = None,
+    ) -> Operation[NewToken]:
         """Make a token, good until a moment, or for so long by the database's clock."""
-        return (yield from tokens.create_token(name, role, expires_at=expires_at, now=self.queue.clock.now()))
+        work = tokens.create_token(name, role, expires_at=expires_at, now=self.queue.clock.now())
+        return (yield from self.audited(work, audit, lambda made: {"id": str(made.token.id)}))
 
     acreate = create.twin
 
@@ -62,8 +71,9 @@ class Tokens(ServicePart):
     arevoke_named = revoke_named.twin
 
     @operation
-    def revoke(self, token_id: UUID) -> Operation[Token | None]:
+    def revoke(self, token_id: UUID, *, audit: AuditEntry | None = None) -> Operation[Token | None]:
         """Refuse the token of this id from now on; None if there is none, or it was revoked before."""
-        return (yield from tokens.revoke_token(token_id, self.queue.clock.now()))
+        work = tokens.revoke_token(token_id, self.queue.clock.now())
+        return (yield from self.audited(work, audit, lambda revoked: None if revoked is None else {}))
 
     arevoke = revoke.twin

@@ -122,7 +122,7 @@ def test_without_any_url_it_is_a_file_in_this_folder(tmp_path: Path, monkeypatch
 def test_a_bug_is_one_line_too_unless_one_wants_to_see_it(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tasklib.service.service.QueueService.overview", lambda self: 1 / 0)
+    monkeypatch.setattr("tasklib.service.statistics.Statistics.overview", lambda self: 1 / 0)
     assert main(["stats", "--database-url", sqlite_url]) == 70
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("error: unexpected ZeroDivisionError: division by zero (a bug in tasklib")

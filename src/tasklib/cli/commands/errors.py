@@ -35,7 +35,7 @@ def errors(
 
     Every task counts that failed for good or was buried. The id of a group is what redrive takes.
     """
-    groups = cli.service.errors(name, limit=limit)
+    groups = cli.service.error_groups.all(name, limit=limit)
 
     def say() -> None:
         if groups:
@@ -60,7 +60,7 @@ def redrive(
 
     Their attempts start again at zero. With --rate they come due one after the other.
     """
-    found = cli.service.find_error_group(group)
+    found = cli.service.error_groups.find(group)
     if found is None:
         raise CommandFailed(f"no group of errors has the id {group!r}; `tasklib errors` shows them")
     count = cli.service.queue.redrive(found, rate=rate, dry_run=dry_run)

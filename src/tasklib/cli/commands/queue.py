@@ -22,7 +22,7 @@ PausedName = Annotated[
 @command(app, "stats", group=GROUP, examples="tasklib stats\ntasklib stats --json")
 def stats(cli: Cli) -> None:
     """Count the tasks by where they stand."""
-    overview = cli.service.overview()
+    overview = cli.service.statistics.overview()
 
     def say() -> None:
         from tasklib.cli.queue_views import show_overview
@@ -44,7 +44,7 @@ def types(cli: Cli) -> None:
 
     That is every name that is stored or that a worker knows.
     """
-    found = cli.service.types()
+    found = cli.service.statistics.types()
 
     def say() -> None:
         from tasklib.cli.queue_views import show_types

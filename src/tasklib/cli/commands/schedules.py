@@ -14,6 +14,8 @@ from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.person import person
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tasklib.core.schedule import Schedule
     from tasklib.queue import TaskQueue
 
@@ -79,7 +81,7 @@ def schedules(cli: Cli, what: What, added: Added) -> None:
         raise CommandFailed(f"no such action: {what.action!r}; there are {', '.join(ACTIONS)}", Exit.USAGE)
     cli.creates = what.action == "add"
     if what.action == "list":
-        _say_all(cli, list(cli.service.queue.schedules()))
+        _say_all(cli, cli.service.schedules.all())
     elif what.name is None:
         raise CommandFailed(f"which schedule? Give its name: tasklib schedules {what.action} NAME", Exit.USAGE)
     else:
@@ -90,7 +92,8 @@ def _act(cli: Cli, action: str, name: str, added: Added) -> None:
     queue = cli.service.queue
     match action:
         case "add":
-            _say_one(cli, _add(queue, name, added))
+            _add(queue, name, added)
+            _say_one(cli, name)
         case "run":
             task_id = _known(queue.run_schedule(name), name)
             cli.out.answer({"id": task_id, "schedule": name}, lambda: cli.out.line(f"Submitted {task_id}"))
@@ -101,15 +104,15 @@ def _act(cli: Cli, action: str, name: str, added: Added) -> None:
             if action != "show":
                 changed = queue.pause_schedule(name, by=person()) if action == "pause" else queue.resume_schedule(name)
                 _known(changed or None, name)
-            _say_one(cli, _known(queue.get_schedule(name), name))
+            _say_one(cli, name)
 
 
-def _add(queue: TaskQueue, name: str, added: Added) -> Schedule:
+def _add(queue: TaskQueue, name: str, added: Added) -> None:
     if added.task is None:
         raise CommandFailed("which task? Give its name by --task", Exit.USAGE)
     seconds = None if added.every is None else values.duration(added.every).total_seconds()
     kwargs = values.pairs(added.arguments or (), "argument")
-    return queue.add_schedule(name, task=added.task, cron=added.cron, every=seconds, tz=added.tz, kwargs=kwargs)
+    queue.add_schedule(name, task=added.task, cron=added.cron, every=seconds, tz=added.tz, kwargs=kwargs)
 
 
 def _known(answer: Any, name: str) -> Any:
@@ -118,14 +121,7 @@ def _known(answer: Any, name: str) -> Any:
     return answer
 
 
-def _hidden(cli: Cli, schedule: Schedule) -> Schedule:
-    cli.service.queue.learn_secrets()
-    return cli.service.redactor.schedule(schedule)
-
-
-def _say_all(cli: Cli, found: list[Schedule]) -> None:
-    found = [_hidden(cli, schedule) for schedule in found]
-
+def _say_all(cli: Cli, found: Sequence[Schedule]) -> None:
     def say() -> None:
         from tasklib.cli.queue_views import show_schedules
 
@@ -137,8 +133,8 @@ def _say_all(cli: Cli, found: list[Schedule]) -> None:
     cli.out.answer({"schedules": [_data(schedule) for schedule in found]}, say)
 
 
-def _say_one(cli: Cli, schedule: Schedule) -> None:
-    schedule = _hidden(cli, schedule)
+def _say_one(cli: Cli, name: str) -> None:
+    schedule: Schedule = _known(cli.service.schedules.get(name), name)
 
     def say() -> None:
         from tasklib.cli.queue_views import show_schedule

@@ -140,9 +140,7 @@ def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None, unknown: Un
     if unknown and seconds is None:
         cli.out.note(unknown.text)
     try:
-        finished = cli.service.queue.wait(task_id, seconds)
-        cli.service.queue.learn_secrets()
-        task: Task = cli.service.redactor.task(finished)
+        task: Task = cli.service.shown(cli.service.queue.wait(task_id, seconds))
     except WaitTimeout as error:
         raise CommandFailed(f"{error}; {unknown.text}" if unknown else str(error), Exit.TIMEOUT) from error
     data = {"id": task_id, "name": name, "created": task_id.created, "task": task}

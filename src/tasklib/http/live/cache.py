@@ -21,7 +21,7 @@ INTEREST_SECONDS: Final = 600.0
 T = TypeVar("T")
 
 
-class Fresh(Generic[T]):
+class CachedValue(Generic[T]):
     """One value, read anew for every request while that is cheap, else never more than five seconds old."""
 
     def __init__(

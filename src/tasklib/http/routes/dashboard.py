@@ -14,10 +14,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from tasklib.http.errors import Refused
+from tasklib.http.parts import parts_of
 from tasklib.http.routes import sign_in
+from tasklib.http.routes.session import log_in
 from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Permission, cookie_name, needs
-from tasklib.http.security.session import log_in
 
 PAGES: Final = ("/", "/tasks", "/tasks/{task_id}", "/errors", "/workers", "/schedules", "/types", "/settings")
 BUILT: Final = files("tasklib.http") / "static"
@@ -42,7 +43,7 @@ class PageRoute(AuditedRoute):
                 if "text/html" not in request.headers.get("accept", "") or refused.status_code not in (401, 403):
                     raise
                 if _brings_a_token(request):  # Who is only not signed in yet has tried nothing.
-                    await request.app.state.refusals.record(request, refused.status_code, refused.kind)
+                    await parts_of(request).refusals.record(request, refused.status_code, refused.kind)
                 return sign_in.page(request, refused)
 
         return shown

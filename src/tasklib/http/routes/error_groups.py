@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -12,15 +11,11 @@ from pydantic import BeforeValidator, Field
 
 from tasklib.core.task import ErrorGroup
 from tasklib.http.errors import Refused, problems
-from tasklib.http.live.cache import Fresh
+from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.fields import Answer, Input, Name, check_number
-from tasklib.http.security.audit import AuditedRoute, changing, note
+from tasklib.http.security.audit import AuditedRoute, audit_of, note
 from tasklib.http.security.auth import Permission, needs
-from tasklib.http.service import Queue, Service
-from tasklib.queue import TaskQueue
-from tasklib.storage.operations import lists
-from tasklib.storage.operations.error_times import HOURS, count_errors_by_hour
-from tasklib.storage.operations.errors import MOST_GROUPS
+from tasklib.service.error_groups import HOURS
 
 router = APIRouter(prefix="/api/errors", tags=["errors"], route_class=AuditedRoute)
 
@@ -70,52 +65,27 @@ class Redriven(Answer):
     dry_run: bool
 
 
-class Failures:
-    """What failed for good, by type and kind; of many at most five seconds old."""
-
-    def __init__(self, queue: TaskQueue) -> None:
-        self._queue = queue
-        self._seen = Fresh(self._look, is_costly=lambda seen: sum(each.count for each in seen[0]) > lists.FEW_ROWS)
-
-    async def get(self, name: str | None, limit: int) -> tuple[Sequence[ErrorGroup], Mapping[str, list[int]]]:
-        """The latest groups, of one type or of all, and how often each happened in each of the last hours."""
-        groups, hours = await self._seen.get()
-        if name is not None and len(groups) == MOST_GROUPS:
-            return await self._queue.aerrors(name, limit=limit), hours
-        return [each for each in groups if name in (None, each.name)][:limit], hours
-
-    def forget(self) -> None:
-        """Look anew: some were started again."""
-        self._seen.forget()
-
-    async def _look(self) -> tuple[Sequence[ErrorGroup], Mapping[str, list[int]]]:
-        groups = await self._queue.aerrors(limit=MOST_GROUPS)
-        return groups, await self._queue.database.arun(lambda: count_errors_by_hour(self._queue.clock.now()))
-
-
 @router.get("", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
 async def list_errors(query: Annotated[ErrorsQuery, Query()], request: Request, service: Service) -> ErrorInfos:
     """What failed for good or was buried, by type and kind of error, the latest first; of many at most 5 s old."""
-    failures: Failures = request.app.state.failures
-    groups, hours = await failures.get(query.type, query.limit)
-    shown = await service.ashown_errors(groups)
+    groups, hours = await parts_of(request).failures.get(query.type, query.limit)
+    shown = await service.error_groups.ashown(groups)
     return ErrorInfos(groups=[_shown(each, hours.get(each.id, [0] * HOURS)) for each in shown])
 
 
 @router.post("/{group_id}/redrive", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
-async def redrive(group_id: str, request: Request, queue: Queue, body: Redrive | None = None) -> Redriven:
+async def redrive(group_id: str, request: Request, service: Service, body: Redrive | None = None) -> Redriven:
     """Start every task of the group anew, from zero attempts; with `dryRun` only count them."""
     body = body or Redrive()
-    group = next((each for each in await queue.aerrors(limit=MOST_GROUPS) if each.id == group_id), None)
+    group = await service.error_groups.afind(group_id)
     if group is None:
         raise Refused(404, "error-group-not-found", f"there is no group of errors {group_id!r}; see GET /api/errors")
     asked = {"type": group.name, "fingerprint": group.fingerprint}
+    audit = None if body.dry_run else audit_of(request, **asked)
     if body.dry_run:
         note(request, **asked, dryRun=True)
-    else:
-        queue = changing(request, lambda changed: {"changed": changed}, **asked)
-    changed = await queue.aredrive(group, rate=body.rate, dry_run=body.dry_run)
-    request.app.state.failures.forget()
+    changed = await service.error_groups.aredrive(group, rate=body.rate, dry_run=body.dry_run, audit=audit)
+    parts_of(request).failures.forget()
     return Redriven(changed=changed, dry_run=body.dry_run)
 
 

@@ -8,10 +8,9 @@ from fastapi import APIRouter, Request
 
 from tasklib.errors import StorageError
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, problems
+from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.security.auth import Permission, needs
-from tasklib.http.service import Queue
-from tasklib.storage.operations.access.tokens import any_token
 
 router = APIRouter(tags=["health"])
 
@@ -29,12 +28,12 @@ async def is_alive() -> Health:
 
 
 @router.get("/readyz", responses=problems(503), **needs(Permission.PUBLIC))
-async def is_ready(request: Request, queue: Queue) -> Health:
+async def is_ready(request: Request, service: Service) -> Health:
     """The service runs and its database answers."""
     try:
-        await queue.apauses()
-        if request.app.state.takes_tokens:
-            await queue.database.arun(any_token)  # a database role that may not read them lets nobody in
+        await service.queue.apauses()
+        if parts_of(request).takes_tokens:
+            await service.tokens.aany_exists()  # a database role that may not read them lets nobody in
     except StorageError as error:
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         raise Refused(503, "not-ready", "the database does not answer, or not to this role", headers=headers) from error

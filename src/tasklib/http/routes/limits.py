@@ -10,11 +10,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from tasklib.core.codec import number
 from tasklib.http.errors import problems
+from tasklib.http.parts import Queue, Service
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.fields import Answer, Input, Key, Name, Text, Whole, check_number
-from tasklib.http.security.audit import AuditedRoute, changing
+from tasklib.http.security.audit import AuditedRoute, audit_of
 from tasklib.http.security.auth import Permission, needs, principal_of
-from tasklib.http.service import Queue
 from tasklib.queue import TaskQueue
 from tasklib.queue.arguments import SLOWEST_RATE, is_rate
 
@@ -123,48 +123,44 @@ class Control(Answer):
 
 
 @router.post("/tasks/pause", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
-async def pause(request: Request, queue: Queue, body: PauseInput | None = None) -> Paused:
+async def pause(request: Request, service: Service, body: PauseInput | None = None) -> Paused:
     """Stop starting tasks on every worker; running ones finish.  It holds until resumed."""
     body = body or PauseInput()
-    await changing(request, type=body.type, reason=body.reason).apause(
-        body.type, by=principal_of(request).name, reason=body.reason
-    )
+    audit = audit_of(request, type=body.type, reason=body.reason)
+    await service.limits.apause(body.type, by=principal_of(request).name, reason=body.reason, audit=audit)
     return Paused(paused=True)
 
 
 @router.post("/tasks/resume", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
-async def resume(request: Request, queue: Queue, body: ResumeInput | None = None) -> Paused:
+async def resume(request: Request, service: Service, body: ResumeInput | None = None) -> Paused:
     """Start tasks again."""
     kind = None if body is None else body.type
-    await changing(request, type=kind).aresume(kind)
-    return Paused(paused=await queue.ais_paused(kind))
+    await service.limits.aresume(kind, audit=audit_of(request, type=kind))
+    return Paused(paused=await service.queue.ais_paused(kind))
 
 
 @router.post("/tasks/rate-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
-async def set_rate_limit(body: RateLimitInput, request: Request, queue: Queue) -> RateLimit:
+async def set_rate_limit(body: RateLimitInput, request: Request, service: Service) -> RateLimit:
     """Let at most so many tasks start in a second, exact over all workers."""
-    await changing(request, type=body.type, tasksPerSecond=body.tasks_per_second).aset_rate_limit(
-        body.tasks_per_second, body.type
-    )
-    return RateLimit(tasks_per_second=number(await queue.aget_rate_limit(body.type)) or 0)
+    audit = audit_of(request, type=body.type, tasksPerSecond=body.tasks_per_second)
+    await service.limits.aset_rate(body.tasks_per_second, body.type, audit=audit)
+    return RateLimit(tasks_per_second=number(await service.queue.aget_rate_limit(body.type)) or 0)
 
 
 @router.post("/tasks/concurrency-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
-async def set_concurrency_limit(body: ConcurrencyInput, request: Request, queue: Queue) -> ConcurrencyLimit:
+async def set_concurrency_limit(body: ConcurrencyInput, request: Request, service: Service) -> ConcurrencyLimit:
     """Let at most so many tasks run at once over all workers."""
-    await changing(request, type=body.type, maxRunning=body.max_running).aset_concurrency_limit(
-        body.max_running, body.type
-    )
+    audit = audit_of(request, type=body.type, maxRunning=body.max_running)
+    await service.limits.aset_concurrency(body.max_running, body.type, audit=audit)
     return ConcurrencyLimit(max_running=body.max_running)
 
 
 @router.post("/tasks/key-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
-async def set_key_limit(body: KeyLimitInput, request: Request, queue: Queue) -> KeyLimits:
+async def set_key_limit(body: KeyLimitInput, request: Request, service: Service) -> KeyLimits:
     """Let at most so many tasks of one concurrency key, or of each, run at once over all workers."""
-    await changing(request, key=body.key, type=body.type, maxRunning=body.max_running).aset_key_limit(
-        body.max_running, body.key, body.type
-    )
-    return KeyLimits(key_limits=await _key_limits(queue, Part()))
+    audit = audit_of(request, key=body.key, type=body.type, maxRunning=body.max_running)
+    await service.limits.aset_key(body.max_running, body.key, body.type, audit=audit)
+    return KeyLimits(key_limits=await _key_limits(service.queue, Part()))
 
 
 @router.get("/control", responses=problems(400, 401, 403, 503), **needs(Permission.READ))

@@ -8,12 +8,12 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from tasklib.http.errors import problems
+from tasklib.http.parts import Counts, Service
 from tasklib.http.schemas.bounds import MOST_NAMES, busiest, summed
 from tasklib.http.schemas.tasks import status_of
 from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Permission, needs
-from tasklib.http.service import Counts, Service
-from tasklib.service.service import TypeInfo
+from tasklib.service.statistics import TypeInfo
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STATES = ("pending", "delayed", "running", "completed", "failed", "retrying", "cancelled", "buried")
@@ -35,11 +35,11 @@ Sample = tuple[Mapping[str, str], float]
 async def get_metrics(service: Service, counts: Counts) -> Response:
     """Tasks by type and status, workers, pauses and limits."""
     stats = await counts.stats()
-    known = await service.atypes(stats)
+    known = await service.statistics.atypes(stats)
     named = {each.name: each for each in known}
     chosen = set(busiest(named, lambda name: _counts(named[name])))
     types, others = [each for each in known if each.name in chosen], [each for each in known if each.name not in chosen]
-    overview = await service.aoverview(stats)
+    overview = await service.statistics.aoverview(stats)
     limits = await service.queue.alimits()
     lines = [
         *_metric("tasklib_tasks", "Tasks by type and status; without a type, of all others.", _tasks(types, others)),

@@ -10,13 +10,12 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field, model_validator
 
 from tasklib.http.errors import problems
+from tasklib.http.parts import NOT_MODIFIED, Service, conditional
 from tasklib.http.schemas.bounds import MOST_ROWS, busiest
 from tasklib.http.schemas.fields import Answer, Input, Name
 from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Permission, needs
-from tasklib.http.service import NOT_MODIFIED, Queue, Service, conditional
-from tasklib.storage.operations import statistics
-from tasklib.storage.operations.oldest_due import find_oldest_waiting
+from tasklib.service import statistics
 
 router = APIRouter(prefix="/api/metrics", tags=["metrics"], route_class=AuditedRoute)
 
@@ -121,9 +120,9 @@ class OldestWaiting(Answer):
 
 
 @router.get("/oldest", responses=problems(401, 403, 503), **needs(Permission.READ))
-async def get_oldest_waiting(queue: Queue) -> OldestWaiting:
+async def get_oldest_waiting(service: Service) -> OldestWaiting:
     """Which task has been due the longest, paused and limited ones included."""
-    found = await queue.database.arun(lambda: find_oldest_waiting(queue.clock.now()))
+    found = await service.statistics.aoldest_waiting()
     if found is None:
         return OldestWaiting()
     return OldestWaiting(id=found.id, type=found.name, due_at=found.due_at)
@@ -137,7 +136,7 @@ async def get_oldest_waiting(queue: Queue) -> OldestWaiting:
 )
 async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, service: Service) -> Response:
     """What ended how, how long it waited and ran, and how deep the queue was, step by step."""
-    found = await service.aseries(seconds=query.seconds, step=query.chosen_step, name=query.type)
+    found = await service.statistics.aseries(seconds=query.seconds, step=query.chosen_step, name=query.type)
     points = [_point(*each) for each in found.points]
     return conditional(request, Series(step_seconds=found.step, type=query.type, points=points))
 
@@ -150,7 +149,7 @@ async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, s
 )
 async def get_types_work(query: Annotated[TypesQuery, Query()], request: Request, service: Service) -> Response:
     """What ended how and how long it took, by type: the slowest and the failing ones."""
-    found = await service.awork_by_type(seconds=query.seconds)
+    found = await service.statistics.awork_by_type(seconds=query.seconds)
     named = {each.name: each for each in found}
     chosen = busiest(named, lambda name: named[name].outcomes, MOST_ROWS)
     types = [TypeWork(type=name, **_work(named[name])) for name in chosen]

@@ -12,6 +12,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from tasklib.http.errors import Refused
+from tasklib.http.parts import parts_of
 
 STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1b1f2a; --soft: #5b6275; --line: #d8dce6; --page: #f6f7fa; --card: #fff;
@@ -59,7 +60,7 @@ def page(request: Request, refused: Refused) -> HTMLResponse:
     if _came_from_elsewhere(request):
         # The cookie is not sent with the first request after a link on another site; it is with the next.
         return _answer(request, "<p>One moment …</p>", 401, refresh='<meta http-equiv="refresh" content="0">')
-    if not request.app.state.takes_tokens:
+    if not parts_of(request).takes_tokens:
         text = "Sign in to the application around this dashboard, with an account that may see it."
         return _answer(request, f'<p class="bad">{text}</p>', refused.status_code)
     tried = request.method == "POST"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -11,8 +10,9 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from tasklib.core.lifecycle import Action
 from tasklib.core.task import TaskState
 from tasklib.errors import InvalidTransition
-from tasklib.http.create import Creator, Outcome, create_once, create_schedule, once_told
+from tasklib.http import create
 from tasklib.http.errors import problems
+from tasklib.http.parts import NOT_MODIFIED, Counts, Service, conditional, parts_of
 from tasklib.http.schemas.inputs import CleanupQuery, CreateTask, ListQuery, PriorityInput, Resubmit, cursor_of
 from tasklib.http.schemas.schedules import CreatedSchedule
 from tasklib.http.schemas.tasks import (
@@ -28,13 +28,10 @@ from tasklib.http.schemas.tasks import (
     TaskPage,
     status_of,
 )
-from tasklib.http.security.audit import AuditedRoute, changing, note, note_made
+from tasklib.http.security.audit import AuditedRoute, audit_of, note
 from tasklib.http.security.auth import Permission, needs
-from tasklib.http.security.joining import Submitter
-from tasklib.http.security.throttle import allow_creation, allow_submission
-from tasklib.http.service import NOT_MODIFIED, Counts, Gaps, Service, conditional
-from tasklib.queue import TaskQueue
-from tasklib.service.service import QueueService
+from tasklib.http.security.authorization import allow_submission
+from tasklib.service.creation import Stored
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
 creating_router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
@@ -64,28 +61,19 @@ ALREADY: dict[int | str, dict[str, Any]] = {
     responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
     **needs(Permission.SUBMIT),
 )
-async def create_task(
-    body: CreateTask, request: Request, service: Service, idempotency_key: IdempotencyKey = None
-) -> Response:
+async def create_task(body: CreateTask, request: Request, idempotency_key: IdempotencyKey = None) -> Response:
     """Store a task; with `options.repeat`, one that runs again and again."""
-    if body.options.repeat is None and idempotency_key is None:
-        return await store_task(body, request)
-    allow_creation(request, [body])
-    await service.queue.alearn_secrets()
     if body.options.repeat is not None:
-        made = await create_schedule(changing(request, lambda made: {"schedule": made.name}), body)
-        return _created(made, request)
-    queue: TaskQueue = changing(request, once_told)
-    assert idempotency_key is not None
-    return _created(await create_once(queue, [body], idempotency_key, Submitter.of(request)), request)
+        made = CreatedSchedule.of(await create.create_schedule(request, body))
+        return Response(made.model_dump_json(by_alias=True), 201, media_type="application/json")
+    if idempotency_key is not None:
+        return _created(await create.create_tasks(request, [body], idempotency_key), request)
+    return await store_task(body, request)
 
 
 async def store_task(body: CreateTask, request: Request) -> Response:
     """Store one task."""
-    allow_creation(request, [body])
-    creator: Creator = request.app.state.creator
-    entry = partial(note_made, request, "create_task")
-    return _created(await creator.create(body, Submitter.of(request), entry), request)
+    return _created(await create.create_task(request, body), request)
 
 
 plain_router.post(
@@ -102,14 +90,14 @@ plain_router.post(
     "", response_model=TaskPage, responses={**NOT_MODIFIED, **problems(400, 401, 403, 503)}, **needs(Permission.READ)
 )
 async def list_tasks(
-    query: Annotated[ListQuery, Query()], request: Request, service: Service, counts: Counts, gaps: Gaps
+    query: Annotated[ListQuery, Query()], request: Request, service: Service, counts: Counts
 ) -> Response:
     """Tasks that match, newest first.
 
     In a large queue a page may be short, or empty: if `nextCursor` is given there is more to be looked through.
     """
     which = query.wanted()
-    start = replace(query.start(), gap=await gaps.gap_for(which))
+    start = replace(query.start(), gap=await parts_of(request).gaps.gap_for(which))
     stats = await counts.stats() if query.total or which.name is not None else None
     found = await service.alisting(which, limit=query.limit, start=start, stats=stats, counted=query.total)
     page = TaskPage(
@@ -136,11 +124,10 @@ async def clean_up(query: Annotated[CleanupQuery, Query()], request: Request, se
     """Remove tasks that ended before a moment: completed ones, unless `status` says more."""
     states = [TaskState(status) for status in query.status]
     asked = query.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    audit = None if query.dry_run else audit_of(request, **asked)
     if query.dry_run:
         note(request, **asked)
-    else:
-        service = QueueService(changing(request, lambda deleted: {"deleted": deleted}, **asked))
-    deleted = await service.acleanup(query.older_than, states, name=query.type, dry_run=query.dry_run)
+    deleted = await service.acleanup(query.older_than, states, name=query.type, dry_run=query.dry_run, audit=audit)
     return Deleted(deleted=deleted)
 
 
@@ -151,9 +138,9 @@ async def get_task(task_id: str, service: Service) -> TaskDetail:
 
 
 @router.delete("/{task_id}", status_code=204, responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
-async def delete_task(task_id: str, request: Request) -> None:
+async def delete_task(task_id: str, request: Request, service: Service) -> None:
     """Remove a finished task for good."""
-    await QueueService(changing(request)).aact(Action.DELETE, task_id)
+    await service.aact(Action.DELETE, task_id, audit=audit_of(request))
 
 
 @router.post("/{task_id}/retry", responses=problems(400, 401, 403, 404, 409, 503), **needs(Permission.OPERATE))
@@ -164,22 +151,22 @@ async def retry_task(task_id: str, request: Request, service: Service, force: bo
         raise InvalidTransition(
             task.id, task.state, "retry", "failed, cancelled or buried (or completed, with ?force=true)"
         )
-    task = await QueueService(changing(request)).aact(Action.RETRY, task_id)
+    task = await service.aact(Action.RETRY, task_id, audit=audit_of(request))
     return Retried(id=task.id, status=status_of(task.state), attempts=task.attempts, next_retry_at=task.next_retry_at)
 
 
 @router.post("/{task_id}/priority", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
-async def set_priority(task_id: str, body: PriorityInput, request: Request) -> Prioritized:
+async def set_priority(task_id: str, body: PriorityInput, request: Request, service: Service) -> Prioritized:
     """Give a task that has not ended another priority; one that runs has it from its next attempt on."""
-    service = QueueService(changing(request, priority=body.priority))
-    task = await service.aact(Action.PRIORITIZE, task_id, priority=body.priority)
+    audit = audit_of(request, priority=body.priority)
+    task = await service.aact(Action.PRIORITIZE, task_id, priority=body.priority, audit=audit)
     return Prioritized(id=task.id, status=status_of(task.state), priority=task.priority)
 
 
 @router.post("/{task_id}/cancel", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
-async def cancel_task(task_id: str, request: Request) -> Cancelled:
+async def cancel_task(task_id: str, request: Request, service: Service) -> Cancelled:
     """Cancel a waiting task at once, or ask the worker of a running one to stop it."""
-    task = await QueueService(changing(request)).aact(Action.CANCEL, task_id)
+    task = await service.aact(Action.CANCEL, task_id, audit=audit_of(request))
     return Cancelled(id=task.id, status=status_of(task.state), cancel_requested_at=task.cancel_requested_at)
 
 
@@ -198,17 +185,15 @@ async def explain_task(task_id: str, service: Service) -> Explained:
 async def resubmit_task(task_id: str, body: Resubmit, request: Request, service: Service) -> Created:
     """Store a new task like this one with another payload; a `**********` left in it stands for the stored secret."""
     allow_submission(request)
-    changes = QueueService(changing(request, lambda made: {"id": str(made.id)}, of=task_id))
-    made = await changes.aresubmit(task_id, body.payload, priority=body.priority)
+    audit = audit_of(request, of=task_id)
+    made = await service.aresubmit(task_id, body.payload, priority=body.priority, audit=audit)
     return Created.of(await service.aget(made.id))
 
 
-def _created(outcome: Outcome, request: Request) -> Response:
+def _created(stored: Stored, request: Request) -> Response:
     """The answer, written here: checking it again would cost as much as storing the task."""
-    headers = {"Idempotent-Replayed": "true"} if outcome.repeated else {}
-    if isinstance(outcome.body, CreatedSchedule):
-        return Response(outcome.body.model_dump_json(by_alias=True), 201, headers, "application/json")
-    (created,) = outcome.tasks
-    headers["Location"] = f"{request.scope.get('root_path', '')}/api/tasks/{created.id}"
-    status = 201 if outcome.made else 200
-    return Response(created.model_dump_json(by_alias=True), status, headers, "application/json")
+    (task,) = stored.tasks
+    headers = {"Idempotent-Replayed": "true"} if stored.repeated else {}
+    headers["Location"] = f"{request.scope.get('root_path', '')}/api/tasks/{task.id}"
+    status = 201 if stored.made else 200
+    return Response(Created.of(task).model_dump_json(by_alias=True), status, headers, "application/json")

@@ -10,13 +10,12 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from tasklib.http.errors import Refused, problems
+from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.fields import Answer, Input, Moment, Name
-from tasklib.http.security.audit import AuditedRoute, changing
+from tasklib.http.security.audit import AuditedRoute, audit_of
 from tasklib.http.security.auth import Bearer, Permission, needs
-from tasklib.http.service import Queue
-from tasklib.storage.operations.access import tokens
-from tasklib.storage.operations.access.tokens import Role
+from tasklib.service.tokens import Role, Token
 
 router = APIRouter(prefix="/api/tokens", tags=["security"], route_class=AuditedRoute)
 
@@ -35,9 +34,9 @@ class TokenInfo(Answer):
     valid: bool
 
     @classmethod
-    def of(cls, token: tokens.Token) -> Self:
+    def of(cls, token: Token) -> Self:
         """The token as HTTP shows it."""
-        return cls(**{name: getattr(token, name) for name in tokens.Token.__slots__})
+        return cls(**{name: getattr(token, name) for name in Token.__slots__})
 
 
 class Tokens(Answer):
@@ -63,39 +62,37 @@ class CreatedToken(Answer):
 
 
 @router.get("", responses=problems(400, 401, 403, 503), **needs(Permission.ADMIN))
-async def list_tokens(query: Annotated[Part, Query()], queue: Queue) -> Tokens:
+async def list_tokens(query: Annotated[Part, Query()], service: Service) -> Tokens:
     """Every token, also those that are refused by now; up to 1000 at once."""
-    found = await queue.database.arun(lambda: tokens.list_tokens(queue.clock.now()))
+    found = await service.tokens.aall()
     return Tokens(tokens=[TokenInfo.of(each) for each in query.of(found)], total=len(found))
 
 
 @router.post("", status_code=201, responses=problems(400, 401, 403, 413, 503), **needs(Permission.ADMIN))
-async def create_token(body: CreateToken, request: Request) -> CreatedToken:
+async def create_token(body: CreateToken, request: Request, service: Service) -> CreatedToken:
     """Make a token; once there is one, every request but those for health needs one."""
-    queue = changing(request, lambda made: {"id": str(made.token.id)}, name=body.name, role=str(body.role))
-    made = await queue.database.arun(
-        lambda: tokens.create_token(body.name, body.role, expires_at=body.expires_at, now=queue.clock.now()),
-        repeatable=False,
-    )
+    audit = audit_of(request, name=body.name, role=str(body.role))
+    made = await service.tokens.acreate(body.name, body.role, expires_at=body.expires_at, audit=audit)
     _forget_remembered(request)
     return CreatedToken(token=TokenInfo.of(made.token), secret=made.secret)
 
 
 @router.delete("/{token_id}", status_code=204, responses=problems(401, 403, 404, 503), **needs(Permission.ADMIN))
-async def revoke_token(token_id: str, request: Request) -> None:
+async def revoke_token(token_id: str, request: Request, service: Service) -> None:
     """Refuse a token from now on."""
-    which, queue = _parsed(token_id), changing(request, lambda revoked: None if revoked is None else {})
-    if which is None or await queue.database.arun(lambda: tokens.revoke_token(which, queue.clock.now())) is None:
+    which = _parsed(token_id)
+    if which is None or await service.tokens.arevoke(which, audit=audit_of(request)) is None:
         raise Refused(404, "token-not-found", f"there is no token {token_id!r} that could be revoked")
     _forget_remembered(request)
 
 
 def _forget_remembered(request: Request) -> None:
     """Let the change hold at once here; other processes notice it within a second."""
-    identify = request.app.state.identify
+    parts = parts_of(request)
+    identify = parts.identify
     if isinstance(identify, Bearer):
         identify.check.forget()
-    request.app.state.pulse.check_anew()
+    parts.live_stats.check_anew()
 
 
 def _parsed(text: str) -> UUID | None:

@@ -11,11 +11,11 @@ from pydantic import Field
 
 from tasklib.core.task import WorkerInfo
 from tasklib.http.errors import problems
+from tasklib.http.parts import Counts, Service
 from tasklib.http.schemas.bounds import MOST_ROWS, Part
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Permission, needs
-from tasklib.http.service import Counts, Service
 
 router = APIRouter(prefix="/api", tags=["types and workers"], route_class=AuditedRoute)
 
@@ -75,7 +75,7 @@ class Workers(Answer):
 async def list_types(query: Annotated[Part, Query()], service: Service, counts: Counts) -> Types:
     """Every kind of task that is stored or that a worker knows, up to 1000 at once."""
     same = ("pending", "delayed", "completed", "failed", "retrying", "cancelled", "buried", "workers", "paused")
-    found = await service.atypes(await counts.stats(live=True))
+    found = await service.statistics.atypes(await counts.stats(live=True))
     shown = [
         TypeInfo(type=each.name, processing=each.running, **{name: getattr(each, name) for name in same})
         for each in query.of(found)

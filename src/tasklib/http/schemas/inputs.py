@@ -13,7 +13,7 @@ from tasklib.core.task import TaskFilter
 from tasklib.http.schemas.fields import INT32, Input, Key, Moment, Name, Seconds, Tags, Text, Whole
 from tasklib.http.schemas.tasks import STATES
 from tasklib.queue import task_filter
-from tasklib.storage.operations.scan import Start
+from tasklib.service.pages import Start
 
 StatusFilter = Literal["pending", "delayed", "processing", "completed", "failed", "retrying", "cancelled", "buried"]
 MAX_PAGE = 100

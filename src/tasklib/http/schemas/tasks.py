@@ -13,6 +13,7 @@ import tasklib.core.task as domain
 from tasklib.core.explain import Explanation
 from tasklib.http.schemas.bounds import busiest
 from tasklib.http.schemas.fields import Answer
+from tasklib.service.creation import StoredTask
 from tasklib.service.service import as_data
 
 Status = Literal["pending", "processing", "completed", "failed", "cancelled", "buried"]
@@ -34,7 +35,7 @@ class Created(Answer):
     created_at: datetime
 
     @classmethod
-    def of(cls, task: domain.Task) -> Self:
+    def of(cls, task: domain.Task | StoredTask) -> Self:
         """The answer about one task."""
         return cls(id=task.id, type=task.name, status=status_of(task.state), created_at=task.created_at)
 

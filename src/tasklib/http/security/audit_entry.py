@@ -7,9 +7,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from fastapi import Request
+from starlette.routing import Route
 
 from tasklib.http.security.auth import Principal
-from tasklib.storage.operations.access.audit import AuditEntry
+from tasklib.service.audit import AuditEntry
 
 ANONYMOUS: Final = "anonymous"
 """In the place of a name where nobody has said who they are."""
@@ -27,6 +28,13 @@ def make_entry(request: Request, action: str, shown: Mapping[str, Any]) -> Audit
         remote=request.client.host if request.client else None,
         request_id=getattr(request.state, "request_id", None),
     )
+
+
+def action_of(request: Request) -> str:
+    """What the request does, by the name of its route; unknown where it was refused before it came to one."""
+    # Before that it may be the mount of the program around us.
+    route = request.scope.get("route")
+    return route.name if isinstance(route, Route) else getattr(request.state, "action", "request")
 
 
 def target_of(request: Request) -> str | None:

@@ -13,10 +13,9 @@ from fastapi import Request
 
 from tasklib.errors import ConfigurationError
 from tasklib.http.errors import Refused
-from tasklib.http.security.local import is_from_this_machine, sign_of_proxy
+from tasklib.http.security.local import is_from_this_machine
 from tasklib.http.security.tokens import TokenCheck
-from tasklib.queue import TaskQueue
-from tasklib.storage.operations.access.tokens import Role
+from tasklib.service.tokens import Role, Tokens
 
 logger = logging.getLogger("tasklib.http")
 
@@ -61,6 +60,10 @@ class Principal:
         """Under what this caller's rates, idempotency keys and streams are counted."""
         return self.caller or f"name:{self.name}"
 
+    def may(self, permission: Permission) -> bool:
+        """Whether this caller's role grants it."""
+        return permission in GRANTS[self.role]
+
 
 Authorize = Callable[[Request], "str | Principal | Awaitable[str | Principal | None] | None"]
 """The host application's own check: the caller's role, a Principal, or None for nobody."""
@@ -90,52 +93,13 @@ def permission_of(route: Any) -> Permission | None:
     return None if declared is None else Permission(declared)
 
 
-async def refuse_repeated(request: Request) -> None:
-    """Refuse a request that gives a parameter twice where one is meant: which of them counts is not for us to guess."""
-    if not request.scope["query_string"]:
-        return
-    given = [name for name, _ in request.query_params.multi_items() if name not in REPEATABLE]
-    for name in set(given):
-        if given.count(name) > 1:
-            raise Refused(400, "invalid-request", f"{name}: given {given.count(name)} times, once is meant", field=name)
-
-
-async def authorize(request: Request) -> None:
-    """Refuse the request unless its route's permission is granted to its caller."""
-    permission = permission_of(request.scope.get("route"))
-    if permission is Permission.PUBLIC:
-        return
-    principal = await request.app.state.identify(request)
-    if principal is None:
-        raise _unknown(request)
-    request.state.principal = principal
-    require(request, permission)
-
-
-def require(request: Request, permission: Permission | None, what: str = "this") -> None:
-    """Refuse the request unless its caller may do this: for a part of it that needs more than its route does."""
-    principal = principal_of(request)
-    if permission is None or permission not in GRANTS[principal.role]:
-        raise Refused(
-            403, "forbidden", f"the role {principal.role} may not do {what}; it needs the permission: {permission}"
-        )
-
-
-def _unknown(request: Request) -> Refused:
-    said = "a valid token is needed: send the header `Authorization: Bearer tl_…`; make one by: tasklib token create"
-    proxy = sign_of_proxy(request) if request.app.state.opens_to_this_machine else None
-    if proxy is not None:
-        said += f"; without tokens only this machine itself gets in, and this request came by a proxy ({proxy})"
-    return Refused(401, "token-required", said, headers={"WWW-Authenticate": 'Bearer realm="tasklib"'})
-
-
 def principal_of(request: Request) -> Principal:
     """Who is asking; known on every route that is not public."""
     principal: Principal = request.state.principal
     return principal
 
 
-def identifier(queue: TaskQueue, auth: Auth) -> Identify:
+def identifier(tokens: Tokens, auth: Auth) -> Identify:
     """The way to find out who is asking that `auth` means."""
     if auth is None:
         return _anybody
@@ -143,7 +107,7 @@ def identifier(queue: TaskQueue, auth: Auth) -> Identify:
         return _Callback(auth)
     if auth not in ("tokens", "local"):
         raise ConfigurationError(f"auth is 'tokens', 'local', a function of the request, or None; got {auth!r}")
-    return Bearer(TokenCheck(queue), open_without=auth == "local")
+    return Bearer(TokenCheck(tokens), open_without=auth == "local")
 
 
 async def _anybody(request: Request) -> Principal | None:
@@ -198,9 +162,6 @@ class Bearer:
             return Principal("local", Role.ADMIN)
         return None
 
-
-REPEATABLE: Final = frozenset({"status", "tag"})
-"""Parameters of a query that may be given more than once."""
 
 COOKIE: Final = "tasklib_session"
 """Where the dashboard keeps its token: not readable by scripts, never sent by another site."""

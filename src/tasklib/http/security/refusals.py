@@ -8,12 +8,10 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from fastapi import Request
-from starlette.routing import Route
 
 from tasklib.errors import TaskLibError
-from tasklib.http.security.audit_entry import ANONYMOUS, make_entry, storable
-from tasklib.queue import TaskQueue
-from tasklib.storage.operations.access.audit import write_audit
+from tasklib.http.security.audit_entry import ANONYMOUS, action_of, make_entry, storable
+from tasklib.service.audit import AuditLog
 
 logger = logging.getLogger("tasklib.http")
 
@@ -28,11 +26,11 @@ ENTRIES_PER_MINUTE: Final = 60
 class Refusals:
     """Writes the first of each kind, and of many alike the tenth, the hundredth and so on; never more than a few."""
 
-    def __init__(self, queue: TaskQueue) -> None:
-        self._queue = queue
+    def __init__(self, log: AuditLog) -> None:
+        self._log = log
         self._kinds: OrderedDict[tuple[str | None, ...], tuple[float, int]] = OrderedDict()
         # Who has no token must not keep out what is written of those who have one.
-        self._rooms = {True: _Room(), False: _Room()}
+        self._budgets = {True: _EntryBudget(), False: _EntryBudget()}
 
     async def record(self, request: Request, status: int, why: str) -> None:
         """Write down that the request was refused, if this status means that.
@@ -41,25 +39,22 @@ class Refusals:
         """
         if status not in REFUSED:
             return
-        # Unknown where it was refused before a route was looked for; then it may be the mount of the program around us.
-        route = request.scope.get("route")
-        action: str = route.name if isinstance(route, Route) else getattr(request.state, "action", "request")
-        entry = make_entry(request, action, {})
+        entry = make_entry(request, action_of(request), {})
         alike = self._count((entry.actor, entry.remote, entry.action, entry.target, str(status)))
         if not _is_power_of_ten(alike):
             return
-        room = self._rooms[entry.actor == ANONYMOUS]
-        if not room.take():
+        budget = self._budgets[entry.actor == ANONYMOUS]
+        if not budget.take():
             return
         path = storable(request.url.path)
         detail: dict[str, Any] = {"refused": why, "status": status, "method": request.method, "path": path}
         if alike > 1:
             detail["times"] = alike
-        if room.left_out:
-            detail["leftOut"], room.left_out = room.left_out, 0
+        if budget.left_out:
+            detail["leftOut"], budget.left_out = budget.left_out, 0
         entry = make_entry(request, entry.action, detail)
         try:
-            await self._queue.database.arun(lambda: write_audit([entry], self._queue.clock.now()), repeatable=False)
+            await self._log.awrite(entry)
         except TaskLibError as error:
             logger.warning("a refused request of %s is not in the audit log: %s", entry.actor, error)
 
@@ -75,8 +70,8 @@ class Refusals:
         return count + 1
 
 
-class _Room:
-    """How many entries may still be written in this minute."""
+class _EntryBudget:
+    """The entries that may still be written in this minute."""
 
     def __init__(self) -> None:
         self._minute = time.monotonic()
@@ -84,7 +79,7 @@ class _Room:
         self.left_out = 0
 
     def take(self) -> bool:
-        """Whether there is room for one more; counts those for which there was none."""
+        """Whether one more may be written; counts those that may not."""
         now = time.monotonic()
         if now - self._minute >= 60:
             self._minute, self._written = now, 0

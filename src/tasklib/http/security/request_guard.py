@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.http.errors import Refused, problem
+from tasklib.http.parts import parts_of
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SECURITY_HEADERS: Final = {
@@ -62,7 +63,8 @@ class RequestGuard:
         try:
             self._check(scope, headers)
         except Refused as refused:
-            await scope["app"].state.refusals.record(Request(scope), refused.status_code, refused.kind)
+            request = Request(scope)
+            await parts_of(request).refusals.record(request, refused.status_code, refused.kind)
             answer = problem(refused.status_code, refused.kind, refused.detail)
             await answer(scope, receive, send_guarded)
             return

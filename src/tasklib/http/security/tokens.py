@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections import OrderedDict
 from typing import Final
 
-from tasklib.queue import TaskQueue
-from tasklib.storage.operations.access import tokens
-from tasklib.storage.operations.access.tokens import Token
+from tasklib.service.tokens import Token, Tokens
 
 REMEMBER_SECONDS: Final = 1.0
 """A revoked token is refused at the latest after this."""
@@ -21,8 +20,8 @@ REMEMBER_TOKENS: Final = 1000
 class TokenCheck:
     """Knows which tokens are good."""
 
-    def __init__(self, queue: TaskQueue) -> None:
-        self._queue = queue
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
         self._good: OrderedDict[str, tuple[Token, float]] = OrderedDict()
         self._seen_any = False
         self._none_until = 0.0
@@ -33,11 +32,11 @@ class TokenCheck:
         """The token, if it exists, has not expired and was not revoked; with `anew` nothing remembered counts."""
         if len(secret) > 200:
             return None
-        hashed = tokens.hashed(secret)
+        hashed = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
         known = self._good.get(hashed)
         if known is not None and known[1] > time.monotonic() and not anew:
             return known[0]
-        token = await self._queue.database.arun(lambda: tokens.use_token(hashed, self._queue.clock.now()))
+        token = await self._tokens.ause(secret)
         self._good.pop(hashed, None)
         if token is not None:
             self._good[hashed] = (token, time.monotonic() + REMEMBER_SECONDS)
@@ -61,7 +60,7 @@ class TokenCheck:
         async with self._asking:
             self._next_answer = None
             asked_at = time.monotonic()
-            self._seen_any = self._seen_any or await self._queue.database.arun(tokens.any_token)
+            self._seen_any = self._seen_any or await self._tokens.aany_exists()
             self._none_until = asked_at + REMEMBER_NONE_SECONDS
             return self._seen_any
 

@@ -9,7 +9,11 @@ from typing import Final
 
 from tasklib.errors import TaskLibError
 from tasklib.queue import TaskQueue
+from tasklib.queue.sync_async import operation
+from tasklib.service.base import ServicePart
 from tasklib.storage.operations import http_workers
+from tasklib.storage.operations.http_workers import Overrun
+from tasklib.storage.statement import Operation
 from tasklib.worker.upkeep.metrics import Metrics
 
 LOOK_SECONDS: Final = 5.0
@@ -19,16 +23,15 @@ AWAY_SECONDS: Final = 1.0
 log = logging.getLogger("tasklib.http")
 
 
-class TimeoutService:
+class TimeoutService(ServicePart):
     """Watches the time of what workers over HTTP run, while they run anything that has a timeout."""
 
-    def __init__(self, queue: TaskQueue, meter: Metrics, stopping: threading.Event) -> None:
-        self._queue = queue
-        self._meter = meter
+    def __init__(self, queue: TaskQueue, metrics: Metrics, stopping: threading.Event) -> None:
+        super().__init__(queue)
+        self._metrics = metrics
         self._stopping = stopping
         self._watching: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
-        queue.before_close.append(self.stop)
 
     def watch(self) -> None:
         """Watch from now on; asked for whenever a worker is heard of, because it may hold something."""
@@ -61,9 +64,14 @@ class TimeoutService:
 
     async def end(self) -> float | None:
         """End what is out of time now; seconds until the next is, None if nothing has a timeout."""
-        queue = self._queue
-        found = await queue.database.arun(lambda: http_workers.end_overtime(queue.config.backoff, queue.clock.now()))
+        found = await self._aend_overtime()
         for task in found.ended:
             log.warning("task %s ran past its timeout on a worker over HTTP", task.id, extra={"task_id": str(task.id)})
-            self._meter.count(task.name, "failed" if task.completed_at else "retried", None, None)
+            self._metrics.count(task.name, "failed" if task.completed_at else "retried", None, None)
         return found.next_in
+
+    @operation
+    def _end_overtime(self) -> Operation[Overrun]:
+        return (yield from http_workers.end_overtime(self.queue.config.backoff, self.queue.clock.now()))
+
+    _aend_overtime = _end_overtime.twin

@@ -10,7 +10,7 @@ from tasklib.http.errors import problems
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import GRANTS, Permission, cookie_name, needs, principal_of
-from tasklib.storage.operations.access.tokens import Role
+from tasklib.service.tokens import Role
 
 router = APIRouter(prefix="/api/session", tags=["security"], route_class=AuditedRoute)
 

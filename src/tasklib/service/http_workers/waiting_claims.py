@@ -11,7 +11,10 @@ from typing import Final
 from uuid import UUID
 
 from tasklib.queue import TaskQueue
+from tasklib.queue.sync_async import operation
+from tasklib.service.base import ServicePart
 from tasklib.storage.operations import workers
+from tasklib.storage.statement import Operation
 
 LOOK_SECONDS: Final = 2.0
 """How often a claim that waits looks although nobody has called: a call that got lost costs this."""
@@ -28,11 +31,11 @@ class Waiting:
     called: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class WaitingClaims:
+class WaitingClaims(ServicePart):
     """The claims of one service that wait for work, and its one subscription to the database's notices."""
 
     def __init__(self, queue: TaskQueue, stopping: threading.Event) -> None:
-        self._queue = queue
+        super().__init__(queue)
         self._stopping = stopping
         self._waiting: set[Waiting] = set()
         self._unsubscribe: Callable[[], None] | None = None
@@ -49,9 +52,9 @@ class WaitingClaims:
         self._waiting.add(claim)
         async with self._subscribing:
             if self._unsubscribe is None:
-                self._unsubscribe = await asyncio.to_thread(self._queue.database.subscribe, self._listener())
+                self._unsubscribe = await asyncio.to_thread(self.database.subscribe, self._listener())
         # Not longer than this claim waits: a call to one that is gone wakes nobody else.
-        await self._queue.database.arun(lambda: workers.declare_idle(claim.instance, claim.names, seconds))
+        await self._adeclare_idle(claim, seconds)
 
     async def wait(self, claim: Waiting, seconds: float, is_gone: Callable[[], Awaitable[bool]]) -> None:
         """Return when called, when the time is over, or when there is nobody left to answer."""
@@ -72,7 +75,19 @@ class WaitingClaims:
             stop, self._unsubscribe = self._unsubscribe, None
             stop()
         if not any(other.instance == claim.instance for other in self._waiting):
-            await self._queue.database.arun(lambda: workers.declare_busy(claim.instance, claim.names))
+            await self._adeclare_busy(claim)
+
+    @operation
+    def _declare_idle(self, claim: Waiting, seconds: float) -> Operation[None]:
+        yield from workers.declare_idle(claim.instance, claim.names, seconds)
+
+    _adeclare_idle = _declare_idle.twin
+
+    @operation
+    def _declare_busy(self, claim: Waiting) -> Operation[None]:
+        yield from workers.declare_busy(claim.instance, claim.names)
+
+    _adeclare_busy = _declare_busy.twin
 
     def _listener(self) -> Callable[[str], None]:
         loop = asyncio.get_running_loop()

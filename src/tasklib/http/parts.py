@@ -1,0 +1,106 @@
+"""What every route works with: the parts of the app, reached by type, and answers that a client may already have."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
+
+from fastapi import Depends, FastAPI, Request, Response
+from pydantic import BaseModel
+
+from tasklib.http.live.error_cache import ErrorCache
+from tasklib.http.live.live_stats import LiveStats
+from tasklib.http.live.stats_cache import GapCache, StatsCache
+from tasklib.http.security.auth import Auth, Identify, identifier
+from tasklib.http.security.refusals import Refusals
+from tasklib.http.security.throttle import Throttle
+from tasklib.queue import TaskQueue
+from tasklib.service.creation import Creation
+from tasklib.service.http_workers.workers import HttpWorkers
+from tasklib.service.service import QueueService
+
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "Nothing changed since the ETag given by If-None-Match."}
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one app."""
+
+    service: QueueService
+    creation: Creation
+    workers: HttpWorkers
+    identify: Identify
+    opens_to_this_machine: bool
+    takes_tokens: bool
+    throttle: Throttle
+    refusals: Refusals
+    counts: StatsCache
+    gaps: GapCache
+    failures: ErrorCache
+    live_stats: LiveStats
+    stopping: threading.Event
+    """Set when the server stops: whoever listens or waits is let go."""
+
+    @classmethod
+    def of(cls, queue: TaskQueue, auth: Auth) -> Self:
+        """The parts for a queue, and for callers that are known in this way."""
+        service, stopping = QueueService(queue), threading.Event()
+        counts = StatsCache(service.statistics)
+        return cls(
+            service=service,
+            creation=Creation(queue),
+            workers=HttpWorkers(queue, stopping),
+            identify=identifier(service.tokens, auth),
+            opens_to_this_machine=auth == "local",
+            takes_tokens=auth in ("tokens", "local"),
+            throttle=Throttle(queue.config.submit_rate_limit),
+            refusals=Refusals(service.audit_log),
+            counts=counts,
+            gaps=GapCache(service),
+            failures=ErrorCache(service.error_groups),
+            live_stats=LiveStats(service.statistics, counts, stopping),
+            stopping=stopping,
+        )
+
+
+def parts_of(request: Request) -> Parts:
+    """The parts of the app that the request came to."""
+    return parts_of_app(request.app)
+
+
+def parts_of_app(app: FastAPI) -> Parts:
+    """The parts of an app that `create_app` has made."""
+    parts: Parts = app.state.parts
+    return parts
+
+
+def _service(request: Request) -> QueueService:
+    return parts_of(request).service
+
+
+def _queue(request: Request) -> TaskQueue:
+    return parts_of(request).service.queue
+
+
+def _counts(request: Request) -> StatsCache:
+    return parts_of(request).counts
+
+
+Service = Annotated[QueueService, Depends(_service)]
+Counts = Annotated[StatsCache, Depends(_counts)]
+Queue = Annotated[TaskQueue, Depends(_queue)]
+
+
+def conditional(request: Request, answer: BaseModel) -> Response:
+    """The answer with its ETag; empty, as 304, if the client has just that."""
+    body = answer.model_dump_json(by_alias=True).encode()
+    tag = f'W/"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    known = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
+    if tag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)

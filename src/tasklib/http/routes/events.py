@@ -1,0 +1,88 @@
+"""Live numbers by server-sent events."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from tasklib.errors import TaskLibError
+from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, problems
+from tasklib.http.live.live_stats import Listener, LiveStats
+from tasklib.http.parts import parts_of
+from tasklib.http.security.audit import AuditedRoute
+from tasklib.http.security.auth import Bearer, Permission, needs, principal_of
+
+router = APIRouter(prefix="/api/events", tags=["events"], route_class=AuditedRoute)
+
+EXAMPLE: dict[str, Any] = {
+    "description": "Events named `snapshot`: the numbers now, and again whenever they have changed.",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}
+
+
+@router.get(
+    "",
+    response_class=StreamingResponse,
+    responses={200: EXAMPLE, **problems(401, 403, 503)},
+    **needs(Permission.READ),
+)
+async def listen(request: Request) -> StreamingResponse:
+    """Live numbers as server-sent events.
+
+    Each event is whole, so a lost connection loses nothing: the first event after it is what holds now, and its `id` is
+    that of the last one seen if nothing has changed.
+    """
+    live = parts_of(request).live_stats
+    listener = live.admit(principal_of(request).identity)
+    if listener is None:
+        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        raise Refused(503, "too-many-listeners", "too many listen already; try again later", headers=headers)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return _Stream(request, live, listener, headers)
+
+
+class _Stream(StreamingResponse):
+    """The answer that goes on; its place is free again however it ends, also before it has begun."""
+
+    def __init__(self, request: Request, live: LiveStats, listener: Listener, headers: dict[str, str]) -> None:
+        super().__init__(_stream(request, live, listener), media_type="text/event-stream", headers=headers)
+        self._leave = partial(live.dismiss, listener)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
+
+
+async def _stream(request: Request, live: LiveStats, listener: Listener) -> AsyncIterator[str]:
+    yield "retry: 2000\n\n"
+    async for snapshot in live.listen(listener):
+        # Asked after the news and before it is sent, so that nothing reaches who was shut out before it happened.
+        if not await _may_still_listen(request):
+            return
+        if snapshot is None:
+            yield ": nothing new\n\n"
+        else:
+            yield f"event: snapshot\nid: {_id(snapshot)}\ndata: {snapshot}\n\n"
+
+
+def _id(snapshot: str) -> str:
+    return hashlib.sha256(snapshot.encode()).hexdigest()[:16]
+
+
+async def _may_still_listen(request: Request) -> bool:
+    """Whether the token with which it began is still good by what is stored now; in doubt it is not."""
+    identify = parts_of(request).identify
+    try:
+        principal = await (identify.identify_anew if isinstance(identify, Bearer) else identify)(request)
+    except (HTTPException, TaskLibError):
+        return False
+    return principal is not None and principal.may(Permission.READ)

@@ -1,0 +1,96 @@
+"""Whether a request may go on: who is asking, what its route and its content need, and how fast it comes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from fastapi import Request
+
+from tasklib.core.schedule import UNIQUE_KEY_PREFIX
+from tasklib.http.errors import Refused
+from tasklib.http.parts import parts_of
+from tasklib.http.schemas.inputs import CreateOptions, CreateTask
+from tasklib.http.security.auth import Permission, permission_of, principal_of
+from tasklib.http.security.local import sign_of_proxy
+
+REPEATABLE: Final = frozenset({"status", "tag"})
+"""Parameters of a query that may be given more than once."""
+
+
+async def refuse_repeated(request: Request) -> None:
+    """Refuse a request that gives a parameter twice where one is meant: which of them counts is not for us to guess."""
+    if not request.scope["query_string"]:
+        return
+    given = [name for name, _ in request.query_params.multi_items() if name not in REPEATABLE]
+    for name in set(given):
+        if given.count(name) > 1:
+            raise Refused(400, "invalid-request", f"{name}: given {given.count(name)} times, once is meant", field=name)
+
+
+async def authorize(request: Request) -> None:
+    """Refuse the request unless its route's permission is granted to its caller."""
+    permission = permission_of(request.scope.get("route"))
+    if permission is Permission.PUBLIC:
+        return
+    await admit(request, permission)
+
+
+async def admit(request: Request, permission: Permission | None) -> None:
+    """Find out who is asking, and refuse the request unless the permission is granted to them; none is to nobody."""
+    principal = await parts_of(request).identify(request)
+    if principal is None:
+        raise _unknown(request)
+    request.state.principal = principal
+    require(request, permission)
+
+
+def require(request: Request, permission: Permission | None, what: str = "this") -> None:
+    """Refuse the request unless its caller may do this: for a part of it that needs more than its route does."""
+    principal = principal_of(request)
+    if permission is None or not principal.may(permission):
+        raise Refused(
+            403, "forbidden", f"the role {principal.role} may not do {what}; it needs the permission: {permission}"
+        )
+
+
+def _unknown(request: Request) -> Refused:
+    said = "a valid token is needed: send the header `Authorization: Bearer tl_…`; make one by: tasklib token create"
+    proxy = sign_of_proxy(request) if parts_of(request).opens_to_this_machine else None
+    if proxy is not None:
+        said += f"; without tokens only this machine itself gets in, and this request came by a proxy ({proxy})"
+    return Refused(401, "token-required", said, headers={"WWW-Authenticate": 'Bearer realm="tasklib"'})
+
+
+def allow_creation(request: Request, bodies: Sequence[CreateTask]) -> None:
+    """Refuse the request unless its caller may create all of these: with 403 what it may not do, with 429 too much."""
+    require(request, Permission.SUBMIT)
+    for body in bodies:
+        more = _beyond_creating(body.options)
+        if more is not None:
+            require(request, Permission.OPERATE, more)
+    allow_submission(request, len(bodies))
+
+
+def _beyond_creating(options: CreateOptions) -> str | None:
+    """What a submission does beside adding a task; None if nothing."""
+    if options.repeat is not None:
+        return "this: options.repeat makes or changes a schedule"
+    if options.unique_key is not None and options.unique_key.startswith(UNIQUE_KEY_PREFIX):
+        return f"this: keys that begin with {UNIQUE_KEY_PREFIX} are those of schedules, which it would hold up"
+    if options.on_conflict == "replace":
+        return "this: options.onConflict replace rewrites a task that is stored, whoever made it"
+    return None
+
+
+def allow_submission(request: Request, count: int = 1) -> None:
+    """Refuse the request with 429 if its caller submits faster than `submit_rate_limit` allows."""
+    wait = parts_of(request).throttle.take(principal_of(request).identity, count)
+    if wait:
+        raise Refused(
+            429,
+            "too-many-submissions",
+            f"this caller submits faster than the service allows; send it again in {math.ceil(wait)} s",
+            headers={"Retry-After": str(math.ceil(wait))},
+        )

@@ -1,0 +1,273 @@
+"""Storing tasks for callers that give a name and a payload: one, many, or once only under an idempotency key."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Self
+from uuid import UUID
+
+from tasklib.core.task import SUBMITTER_HEADER, NewTask, Task, TaskFilter, TaskId
+from tasklib.errors import TaskLibError, UniqueConflict
+from tasklib.queue import TaskQueue
+from tasklib.queue.sync_async import operation
+from tasklib.service.audit import AuditEntry
+from tasklib.service.base import Addition, ServicePart
+from tasklib.storage.operations import lists, tasks
+from tasklib.storage.operations.access.audit import entries_text, write_audit
+from tasklib.storage.operations.access.idempotency import Once, do_once
+from tasklib.storage.statement import BEGIN, Operation, recall
+from tasklib.submission import Merger, with_secrets
+
+
+class KeyTaken(UniqueConflict):
+    """Another task holds the unique key, and the caller may not know which."""
+
+    def __init__(self, name: str, unique_key: str) -> None:
+        super().__init__(name, unique_key, None)
+        TaskLibError.__init__(
+            self,
+            f"a live task of {name!r} already holds the unique key {unique_key!r}; nothing was stored; "
+            "wait until it has ended, or use another key",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A task to be stored; `options` are the keywords of `TaskQueue.enqueue`."""
+
+    name: str
+    payload: Any
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who stores tasks, and whether it may read those of others.
+
+    Who may not is told no more of another's task that holds a unique key than that the key is taken.
+    """
+
+    identity: str
+    reads_all: bool
+
+    def mark(self, new: NewTask) -> NewTask:
+        """The row with its sender noted, if others can come upon it by its key."""
+        if new.unique_key is None:
+            return new
+        return replace(new, headers={**new.headers, SUBMITTER_HEADER: self._digest})
+
+    def require_own(self, new: NewTask, holder: Task | None) -> None:
+        """Refuse to tell of the task that holds the key of a new one, unless the sender sent it or may read it."""
+        if not self.reads_all and (holder is None or holder.headers.get(SUBMITTER_HEADER) != self._digest):
+            raise KeyTaken(new.name, new.unique_key or "")
+
+    def shown(self, conflict: UniqueConflict) -> UniqueConflict:
+        """What the sender is told of a conflict: which task it is only if it may read every task."""
+        return conflict if self.reads_all else KeyTaken(conflict.name, conflict.unique_key)
+
+    @property
+    def _digest(self) -> str:
+        """Tells senders apart without naming them to whoever reads the task."""
+        return hashlib.sha256(self.identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTask:
+    """A task that was asked for, as it stands: new, or the one that was there already."""
+
+    id: UUID
+    name: str
+    state: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """What is told of a task."""
+        return cls(task.id, task.name, str(task.state), task.created_at)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """The same from what `as_data` has made of it."""
+        return cls(UUID(data["id"]), data["name"], data["state"], datetime.fromisoformat(data["created_at"]))
+
+    def as_data(self) -> dict[str, Any]:
+        """The same in JSON."""
+        return {"id": str(self.id), "name": self.name, "state": self.state, "created_at": self.created_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What came of submissions."""
+
+    made: bool
+    """Whether any of the tasks is new."""
+    tasks: Sequence[StoredTask]
+    repeated: bool = False
+    """Whether an earlier request under the same idempotency key has stored them."""
+    changed: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """The ids of the tasks that are new and of those that were rewritten, without those that were there already."""
+
+
+class Creation(ServicePart):
+    """Stores tasks; single ones of the same moment in one transaction, with their entries in the audit log."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        super().__init__(queue)
+        self._merger = Merger(self._send)
+        self._entries: dict[UUID, AuditEntry] = {}
+        self._created_at: dict[UUID, datetime] = {}
+
+    async def create(self, submission: Submission, sender: Sender, audit: AuditEntry) -> Stored:
+        """Store one task and its entry in the audit log, or neither."""
+        await self._alearn_secrets()
+        new = self._new(submission, sender)
+        self._entries[new.id] = replace(audit, detail={"id": str(new.id)})
+        try:
+            task_id = await self._merger.submit(new)
+            created_at = self._created_at.get(new.id)
+        except UniqueConflict as conflict:
+            raise sender.shown(conflict) from conflict
+        finally:
+            self._entries.pop(new.id, None)
+            self._created_at.pop(new.id, None)
+        if created_at is not None:
+            return Stored(True, [StoredTask(new.id, new.name, "pending", created_at)])
+        return Stored(task_id.created, await self._aread([new], [task_id], sender))
+
+    @operation
+    def create_many(
+        self, submissions: Sequence[Submission], sender: Sender, *, audit: AuditEntry | None = None
+    ) -> Operation[Stored]:
+        """Store tasks, all or none."""
+        new = yield from self._rows(submissions, sender)
+        return (yield from self.audited(self._store_all(new, sender), audit, lambda stored: stored.changed or None))
+
+    acreate_many = create_many.twin
+
+    @operation
+    def create_once(
+        self,
+        submissions: Sequence[Submission],
+        sender: Sender,
+        *,
+        key: str,
+        fingerprint: str,
+        audit: AuditEntry | None = None,
+    ) -> Operation[Stored | None]:
+        """Store tasks, all or none, once under the sender's key however often they are sent.
+
+        None if the key was used for a request with another fingerprint.
+        """
+        new = yield from self._rows(submissions, sender)
+
+        def work() -> Operation[Any]:
+            stored = yield from self._store_all(new, sender)
+            shown = [each.as_data() for each in stored.tasks]
+            return {"made": stored.made, "tasks": shown, "changed": dict(stored.changed)}
+
+        # A key has no space in it, so that no caller can write another one's.
+        doing = do_once(f"{sender.identity} {key}", fingerprint, work, self.queue.clock.now())
+        once = yield from self.audited(doing, audit, _changed_once)
+        if once.answer is None:
+            return None
+        return Stored(once.answer["made"], [StoredTask.from_data(each) for each in once.answer["tasks"]], once.repeated)
+
+    acreate_once = create_once.twin
+
+    def _rows(self, submissions: Sequence[Submission], sender: Sender) -> Operation[list[NewTask]]:
+        """The rows to store: the same ones, with the same ids, however often the call is tried."""
+        yield from self.queue.secret_places.learn()
+        memory = yield from recall()
+        if "rows" not in memory:
+            memory["rows"] = [self._new(each, sender) for each in submissions]
+        rows: list[NewTask] = memory["rows"]
+        return rows
+
+    @operation
+    def _learn_secrets(self) -> Operation[None]:
+        yield from self.queue.secret_places.learn()
+
+    _alearn_secrets = _learn_secrets.twin
+
+    def _new(self, submission: Submission, sender: Sender) -> NewTask:
+        """The row of a task that was sent, marked with its sender and the secrets that its workers tell of."""
+        new = self.queue.new_by_name(submission.name, submission.payload, **submission.options)
+        return sender.mark(with_secrets(new, self.queue.secret_places.of(submission.name)))
+
+    async def _send(self, new: Sequence[NewTask]) -> list[TaskId]:
+        return await self._astore(new)
+
+    @operation
+    def _store(self, new: Sequence[NewTask]) -> Operation[list[TaskId]]:
+        """The tasks with their entries, which for those with a unique key are known only when they are stored."""
+        now = self.queue.clock.now()
+        entries = [self._entries[task.id] for task in new if task.unique_key is None]
+        keyed = [(at, task) for at, task in enumerate(new) if task.unique_key is not None]
+        if keyed:
+            yield BEGIN
+        ids = yield from tasks.submit_tasks(
+            new, now, created_at=self._created_at, entries=entries_text(entries) if entries else None
+        )
+        late = [
+            replace(
+                self._entries[task.id], detail={"id": str(ids[at]), **({} if "ids" in changed else {"replaced": True})}
+            )
+            for at, task in keyed
+            if (changed := _changed([task], [ids[at]]))
+        ]
+        if late:
+            yield from write_audit(late, now)
+        return ids
+
+    _astore = _store.twin
+
+    def _store_all(self, new: Sequence[NewTask], sender: Sender) -> Operation[Stored]:
+        yield BEGIN  # what may not be told of is found after the rest was stored
+        try:
+            ids = yield from tasks.submit_tasks(new, self.queue.clock.now())
+        except UniqueConflict as conflict:
+            raise sender.shown(conflict) from conflict
+        found = yield from self._find(new, ids, sender)
+        return Stored(any(each.created for each in ids), found, changed=_changed(new, ids))
+
+    @operation
+    def _read(self, new: Sequence[NewTask], ids: Sequence[TaskId], sender: Sender) -> Operation[list[StoredTask]]:
+        return (yield from self._find(new, ids, sender))
+
+    _aread = _read.twin
+
+    def _find(self, new: Sequence[NewTask], ids: Sequence[TaskId], sender: Sender) -> Operation[list[StoredTask]]:
+        if len(ids) == 1:
+            one = yield from tasks.get_task(ids[0].id)
+            stored = {} if one is None else {one.id: one}
+        else:
+            which = TaskFilter(ids=tuple(each.id for each in ids))
+            found = yield from lists.list_tasks(which, self.queue.clock.now(), limit=len(ids))
+            stored = {task.id: task for task in found}
+        answers: list[StoredTask] = []
+        for task, task_id in zip(new, ids, strict=True):
+            holder = stored.get(task_id.id)
+            if not task_id.created:
+                sender.require_own(task, holder)
+            answers.append(_gone(task, task_id) if holder is None else StoredTask.of(holder))
+        return answers
+
+
+def _changed_once(once: Once) -> Addition:
+    return None if once.repeated or once.answer is None else once.answer["changed"] or None
+
+
+def _changed(new: Sequence[NewTask], ids: Sequence[TaskId]) -> dict[str, list[str]]:
+    """The ids of what was really made or rewritten, by how; empty if every task was there already."""
+    both = list(zip(new, ids, strict=True))
+    made = [str(each.id) for _, each in both if each.created]
+    replaced = [str(each.id) for task, each in both if not each.created and task.on_conflict == "replace"]
+    return {what: found for what, found in (("ids", made), ("replaced", replaced)) if found}
+
+
+def _gone(task: NewTask, task_id: TaskId) -> StoredTask:
+    """A task that was finished and cleaned up between its submission and this answer."""
+    return StoredTask(task_id.id, task.name, "completed", datetime.now(UTC))

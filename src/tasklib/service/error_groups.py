@@ -1,0 +1,75 @@
+"""What failed for good, grouped by what went wrong: shown without secrets, counted by hour, started anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tasklib.core.error_text import summary
+from tasklib.core.task import ErrorGroup
+from tasklib.queue.sync_async import as_operation, operation
+from tasklib.service.audit import AuditEntry
+from tasklib.service.base import ServicePart
+from tasklib.storage.operations import errors, tasks
+from tasklib.storage.operations.error_times import HOURS, count_errors_by_hour
+from tasklib.storage.operations.errors import MOST_GROUPS
+from tasklib.storage.statement import Operation
+
+__all__ = ["HOURS", "MOST_GROUPS", "ErrorGroups"]
+
+
+class ErrorGroups(ServicePart):
+    """The failures of one queue."""
+
+    @operation
+    def all(self, name: str | None = None, *, limit: int = 100) -> Operation[tuple[ErrorGroup, ...]]:
+        """What went wrong, grouped by name and kind of error, the latest first."""
+        return (yield from self._shown((yield from errors.list_errors(name, limit))))
+
+    aall = all.twin
+
+    @operation
+    def shown(self, groups: Sequence[ErrorGroup]) -> Operation[tuple[ErrorGroup, ...]]:
+        """The groups without the secrets that their messages and fingerprints may quote."""
+        return (yield from self._shown(groups))
+
+    ashown = shown.twin
+
+    def _shown(self, groups: Sequence[ErrorGroup]) -> Operation[tuple[ErrorGroup, ...]]:
+        shown: list[ErrorGroup] = []
+        yield from self.queue.secret_places.learn()
+        for group in groups:
+            # What is secret is known only by the arguments of the task whose message it is.
+            task = yield from tasks.get_task(group.example)
+            if task is None:
+                shown.append(replace(group, message=""))
+                continue
+            hide = self.redactor.texts_of(task)
+            message = summary(hide.text(task.error) or "")
+            shown.append(replace(group, message=message, fingerprint=hide.text(group.fingerprint)))
+        return tuple(shown)
+
+    @operation
+    def find(self, group_id: str) -> Operation[ErrorGroup | None]:
+        """The group with this id, as `redrive` takes it; its texts are as they are stored."""
+        groups = yield from errors.list_errors(None, MOST_GROUPS)
+        return next((each for each in groups if each.id == group_id), None)
+
+    afind = find.twin
+
+    @operation
+    def by_hour(self) -> Operation[Mapping[str, list[int]]]:
+        """How often each group happened in each of the last HOURS hours, the oldest first, by the group's id."""
+        return (yield from count_errors_by_hour(self.queue.clock.now()))
+
+    aby_hour = by_hour.twin
+
+    @operation
+    def redrive(
+        self, group: ErrorGroup, *, rate: float | None = None, dry_run: bool = False, audit: AuditEntry | None = None
+    ) -> Operation[int]:
+        """Start every task of a group anew, from zero attempts, `rate` in a second; with `dry_run` only count them."""
+        work = as_operation(self.queue.redrive)(group, rate=rate, dry_run=dry_run)
+        return (yield from self.audited(work, audit, lambda changed: {"changed": changed}))
+
+    aredrive = redrive.twin

@@ -1,0 +1,53 @@
+"""What every worker does for all, done by the service: workers that speak HTTP may be the only ones there are."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from tasklib.queue import TaskQueue
+from tasklib.service.base import ServicePart
+from tasklib.service.statistics import Statistics
+from tasklib.worker.upkeep.metrics import Metrics, flush
+from tasklib.worker.upkeep.recovery import Recovery
+
+CARE_SECONDS: Final = 5.0
+
+
+class Upkeep(ServicePart):
+    """Takes over from dead workers, runs schedules and keeps the statistics, while workers over HTTP are heard of."""
+
+    def __init__(self, queue: TaskQueue, metrics: Metrics) -> None:
+        super().__init__(queue)
+        self._metrics = metrics
+        self._statistics = Statistics(queue)
+        self._next = 0.0
+        self._watching: asyncio.AbstractEventLoop | None = None
+        self._recovery: Recovery | None = None
+
+    def watch(self) -> None:
+        """Take over from the dead from now on, in the background: that takes regular looks, and requests come as they
+        please."""
+        loop = asyncio.get_running_loop()
+        if self._watching is not loop:
+            self._watching = loop
+            self._recovery = Recovery(self.database, self.queue.config, now=self.queue.clock.now)
+            self._recovery.start()
+
+    async def care(self) -> None:
+        """Do the rest, if it was not done a moment ago."""
+        self.watch()
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + CARE_SECONDS
+        await self.queue.afire_schedules()
+        await flush(self.database, self._metrics, self.queue.clock.now())
+        await self._statistics.akeep()
+
+    async def stop(self) -> None:
+        """End what goes on in the background of this event loop."""
+        if self._watching is asyncio.get_running_loop():
+            self._watching = None
+            if self._recovery is not None:
+                await self._recovery.stop()

@@ -1,0 +1,278 @@
+"""Workers in any language: register, claim, beat, and end each attempt under its fencing token."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+from uuid import UUID
+
+from tasklib.core.lifecycle import Ending
+from tasklib.core.task import Task
+from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable
+from tasklib.queue import TaskQueue
+from tasklib.queue.sync_async import operation, single_try
+from tasklib.service.audit import AuditEntry
+from tasklib.service.base import Addition, ServicePart
+from tasklib.service.http_workers.timeouts import TimeoutService
+from tasklib.service.http_workers.upkeep import Upkeep
+from tasklib.service.http_workers.waiting_claims import Waiting, WaitingClaims
+from tasklib.storage.operations import http_workers
+from tasklib.storage.operations.attempts import Claimed, Retries
+from tasklib.storage.operations.http_workers import MAX_OWNED, Ended, Holding, Known, NotYours, Remote, TooManyWorkers
+from tasklib.storage.operations.tasks import get_task
+from tasklib.storage.operations.workers import Registration
+from tasklib.storage.statement import Operation
+from tasklib.worker.upkeep.metrics import Metrics
+
+__all__ = ["MAX_OWNED", "HttpWorkers", "NotYours", "Registration", "Remote", "TooManyWorkers"]
+
+AWAY_SECONDS: Final = 0.5
+
+
+class HttpWorkers(ServicePart):
+    """The workers of one queue that speak HTTP.
+
+    Each was registered by somebody, and only for them it claims, beats, ends attempts and stops: NotYours.
+    """
+
+    def __init__(self, queue: TaskQueue, stopping: threading.Event) -> None:
+        super().__init__(queue)
+        self._stopping = stopping
+        self._metrics = Metrics()
+        self._giving_back: set[asyncio.Future[None]] = set()
+        self.upkeep = Upkeep(queue, self._metrics)
+        self.timeouts = TimeoutService(queue, self._metrics, stopping)
+        self.waiting = WaitingClaims(queue, stopping)
+        queue.before_close.append(self.stop)
+
+    @operation
+    def register(self, who: Registration, *, audit: AuditEntry | None = None) -> Operation[None]:
+        """Make a worker known; TooManyWorkers if its owner has MAX_OWNED others."""
+        yield from self.audited(http_workers.register_for(who, self.queue.clock.now()), audit)
+
+    aregister = register.twin
+
+    async def claim(
+        self, who: Remote, limit: int, wait_seconds: float, is_gone: Callable[[], Awaitable[bool]]
+    ) -> Sequence[Task] | None:
+        """Lease tasks that are due, waiting a little for the first if none is; None if the worker is not known.
+
+        `is_gone` tells whether there is nobody left to answer.
+        """
+        await self.upkeep.care()
+        found = await self._claim(who, limit)
+        if found is not None and not found[1].tasks and wait_seconds:
+            found = await self._wait_and_claim(who, limit, wait_seconds, found[0].names, is_gone)
+        if found is None:
+            return None
+        worker, claimed = found
+        if claimed.tasks:
+            self.timeouts.watch()
+        return [row.task(worker.worker_id) for row in claimed.tasks]
+
+    async def beat(self, who: Remote) -> Holding | None:
+        """Say that a worker is alive and move its leases forward; None if it was declared dead."""
+        self.upkeep.watch()
+        holding = await self._abeat(who)
+        if holding is not None and holding.held:
+            self.timeouts.watch()
+        return holding
+
+    @operation
+    def stop_worker(self, who: Remote, *, audit: AuditEntry | None = None) -> Operation[int | None]:
+        """Forget a worker and give back what it holds, no attempt spent; None if it is not known."""
+        work = http_workers.stop_for(who, self.queue.clock.now())
+        return (yield from self.audited(work, audit, lambda n: None if n is None else {"released": n}))
+
+    astop_worker = stop_worker.twin
+
+    async def complete(
+        self, task_id: UUID, version: int, result: str, owner: str, audit: AuditEntry | None = None
+    ) -> Task | None:
+        """End an attempt in success; its result is JSON text.  None: it was out of time, and has failed by that."""
+        ended = await self._acomplete(task_id, version, result, owner, audit)
+        return None if ended is None else self._counted(ended, "completed")
+
+    async def fail(
+        self,
+        task_id: UUID,
+        version: int,
+        owner: str,
+        *,
+        error: str,
+        retry: bool,
+        delay: float | None,
+        audit: AuditEntry | None = None,
+    ) -> Task:
+        """End an attempt in failure; another follows by the retry policy, while there are attempts left."""
+        ended = await self._afail(task_id, version, owner, error, retry, delay, audit)
+        return self._counted(ended, "failed" if ended.task.completed_at else "retried")
+
+    async def end_cancelled(self, task_id: UUID, version: int, owner: str, audit: AuditEntry | None = None) -> Task:
+        """End an attempt that was stopped because a person asked to cancel it."""
+        return self._counted(await self._aend(Ending.cancel(str(task_id), version), owner, audit), "cancelled")
+
+    async def release(self, task_id: UUID, version: int, owner: str, audit: AuditEntry | None = None) -> Task:
+        """Give a task back; the attempt is not spent."""
+        return (await self._aend(Ending.release(str(task_id), version), owner, audit)).task
+
+    @operation
+    def report(self, task_id: UUID, version: int, owner: str, progress: float, message: str | None) -> Operation[None]:
+        """Keep how far the attempt has come, from 0 to 1."""
+        now = self.queue.clock.now()
+        yield from http_workers.report_for(task_id, version, owner, progress, message, now)
+
+    areport = report.twin
+
+    async def stop(self) -> None:
+        """End what goes on in the background of this event loop; the next worker begins it again."""
+        await self.upkeep.stop()
+        await self.timeouts.stop()
+        loop = asyncio.get_running_loop()
+        own = [each for each in self._giving_back if each.get_loop() is loop]
+        for giving_back in own:
+            giving_back.cancel()
+        await asyncio.gather(*own, return_exceptions=True)
+
+    async def _wait_and_claim(
+        self, who: Remote, limit: int, seconds: float, names: Sequence[str], is_gone: Callable[[], Awaitable[bool]]
+    ) -> tuple[Known, Claimed] | None:
+        """What becomes due while the claim waits; nothing if nothing does, or the service stops."""
+        deadline, waiting = time.monotonic() + seconds, Waiting(who.instance, names)
+        try:
+            while True:
+                await self.waiting.come(waiting, max(0.1, deadline - time.monotonic()))
+                found = await self._claim(who, limit)
+                left = deadline - time.monotonic()
+                if found is None or found[1].tasks or left <= 0 or self._stopping.is_set() or await is_gone():
+                    return found
+                next_due = found[1].next_due_in
+                due = left if next_due is None else max(0.001, next_due)
+                await self.waiting.wait(waiting, min(left, due), is_gone)
+        finally:
+            await self.waiting.leave(waiting)
+
+    async def _claim(self, who: Remote, limit: int) -> tuple[Known, Claimed] | None:
+        """Lease tasks to a worker.  What is taken and cannot be told is given back."""
+        taken = list[tuple[str, int]]()
+        try:
+            return await self._aclaim_once(who, limit, taken)
+        except DatabaseUnavailable:
+            if taken:
+                giving_back = asyncio.ensure_future(self._give_back(who.instance, taken))
+                self._giving_back.add(giving_back)
+                giving_back.add_done_callback(self._giving_back.discard)
+            raise
+
+    @single_try
+    def _claim_once(
+        self, who: Remote, limit: int, taken: list[tuple[str, int]]
+    ) -> Operation[tuple[Known, Claimed] | None]:
+        config = self.queue.config
+        return (
+            yield from http_workers.claim_for(
+                who,
+                limit=limit,
+                lease_seconds=config.lock_timeout_seconds,
+                now=self.queue.clock.now(),
+                taken=taken,
+                retries=Retries(self.queue.registry.retries(), config.max_retries),
+            )
+        )
+
+    _aclaim_once = _claim_once.twin
+
+    async def _give_back(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> None:
+        """Try until the database is back: the worker knows nothing of these, and its heartbeat renews their leases."""
+        while True:
+            try:
+                await self._agive_back_once(instance, taken)
+                return
+            except (DatabaseUnavailable, DatabaseBusy, DatabaseFull):
+                await asyncio.sleep(AWAY_SECONDS)
+
+    @operation
+    def _give_back_once(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
+        yield from http_workers.give_back_for(instance, taken, self.queue.clock.now())
+
+    _agive_back_once = _give_back_once.twin
+
+    @operation
+    def _beat(self, who: Remote) -> Operation[Holding | None]:
+        lease = self.queue.config.lock_timeout_seconds
+        return (yield from http_workers.beat_for(who, lease, self.queue.clock.now()))
+
+    _abeat = _beat.twin
+
+    @operation
+    def _complete(
+        self, task_id: UUID, version: int, result: str, owner: str, audit: AuditEntry | None
+    ) -> Operation[Ended | None]:
+        now, backoff = self.queue.clock.now(), self.queue.config.backoff
+        work = http_workers.complete_for(task_id, version, result, owner, backoff=backoff, now=now)
+        return (yield from self.audited(work, audit, _if_ended))
+
+    _acomplete = _complete.twin
+
+    @operation
+    def _fail(
+        self,
+        task_id: UUID,
+        version: int,
+        owner: str,
+        error: str,
+        retry: bool,
+        delay: float | None,
+        audit: AuditEntry | None,
+    ) -> Operation[Ended]:
+        yield from self.queue.secret_places.learn()
+        task = yield from get_task(task_id)
+        if task is not None:  # without its secrets, before the text is cut, grouped and stored
+            error = self.redactor.texts_of(task).clean(error)
+        work = http_workers.fail_for(
+            task_id,
+            version,
+            owner,
+            error=error,
+            retry=retry,
+            delay=delay,
+            backoff=self.queue.config.backoff,
+            now=self.queue.clock.now(),
+        )
+        return (yield from self.audited(work, audit, _if_ended_with_state))
+
+    _afail = _fail.twin
+
+    @operation
+    def _end(self, ending: Ending, owner: str, audit: AuditEntry | None) -> Operation[Ended]:
+        return (yield from self.audited(http_workers.end_for(ending, owner, self.queue.clock.now()), audit, _if_ended))
+
+    _aend = _end.twin
+
+    def _counted(self, ended: Ended, outcome: str) -> Task:
+        """The task after its attempt, which is counted if it is this call that ended it."""
+        if ended.now:
+            self._metrics.count(ended.task.name, outcome, *_durations(ended.task))
+        return ended.task
+
+
+def _if_ended(ended: Ended | None) -> Addition:
+    """Nothing more to say; None if this call has not ended the attempt."""
+    return None if ended is None or not ended.now else {}
+
+
+def _if_ended_with_state(ended: Ended) -> Addition:
+    return {"status": str(ended.task.state)} if ended.now else None
+
+
+def _durations(task: Task) -> tuple[float | None, float | None]:
+    """How long the attempt ran and, if it was the first, had waited, in seconds."""
+    last = task.history[-1] if task.history else None
+    if last is None or last.started_at is None or last.ended_at is None:
+        return None, None
+    due = max(task.scheduled_at, task.created_at)
+    waited = (last.started_at - due).total_seconds() if last.number == 1 else None
+    return (last.ended_at - last.started_at).total_seconds(), waited

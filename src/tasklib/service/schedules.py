@@ -1,0 +1,94 @@
+"""Schedules as front ends show and change them: without secrets, and with entries in the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasklib.core.schedule import Schedule
+from tasklib.core.task import TaskId
+from tasklib.definition import check_name
+from tasklib.queue.sync_async import as_operation, operation
+from tasklib.service.audit import AuditEntry
+from tasklib.service.base import Addition, ServicePart
+from tasklib.storage.operations import schedules
+from tasklib.storage.statement import Operation
+
+
+class Schedules(ServicePart):
+    """The schedules of one queue."""
+
+    @operation
+    def all(self) -> Operation[Sequence[Schedule]]:
+        """Every schedule, by name."""
+        yield from self.queue.secret_places.learn()
+        return [self.redactor.schedule(each) for each in (yield from schedules.list_schedules())]
+
+    aall = all.twin
+
+    @operation
+    def get(self, name: str) -> Operation[Schedule | None]:
+        """The schedule of this name, or None."""
+        yield from self.queue.secret_places.learn()
+        stored = yield from schedules.get_schedule(name)
+        return None if stored is None else self.redactor.schedule(stored)
+
+    aget = get.twin
+
+    @operation
+    def put(self, name: str, decided: Mapping[str, Any], *, audit: AuditEntry | None = None) -> Operation[Schedule]:
+        """Make a schedule, or change the one of that name; `decided` are the keywords of `TaskQueue.add_schedule`.
+
+        Where the mask was left in the arguments the stored secret stays; MaskLeft if there is none of the same task.
+        """
+        check_name(name)  # before it is looked for: not every text can be
+        yield from self.queue.secret_places.learn()
+        task, secrets = decided["task"], list(self.queue.secret_places.of(decided["task"]))
+        stored = yield from schedules.get_schedule(name)
+        if stored is not None:
+            # Another task gets none of the secrets of this one.
+            kept = stored.plan.kwargs if stored.plan.task == task else None
+            if stored.plan.task == task:
+                secrets = list(dict.fromkeys((*secrets, *(stored.plan.secrets or ()))))
+            decided = {**decided, "kwargs": self.redactor.restore(decided["kwargs"], kept, secrets)}
+        given: dict[str, Any] = {**decided, "secrets": secrets}
+        work = as_operation(self.queue.add_schedule)(name, **given)
+        return self.redactor.schedule((yield from self.audited(work, audit)))
+
+    aput = put.twin
+
+    @operation
+    def remove(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
+        """Forget a schedule; tasks it has made stay.  False if there is none of that name."""
+        return (yield from self.audited(as_operation(self.queue.remove_schedule)(name), audit, _if_done))
+
+    aremove = remove.twin
+
+    @operation
+    def pause(self, name: str, *, by: str | None, audit: AuditEntry | None = None) -> Operation[bool]:
+        """Let no more ticks of a schedule run; False if there is none of that name."""
+        return (yield from self.audited(as_operation(self.queue.pause_schedule)(name, by=by), audit, _if_done))
+
+    apause = pause.twin
+
+    @operation
+    def resume(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
+        """Let a schedule run again, from its next tick on; False if there is none of that name."""
+        return (yield from self.audited(as_operation(self.queue.resume_schedule)(name), audit, _if_done))
+
+    aresume = resume.twin
+
+    @operation
+    def run(self, name: str, *, audit: AuditEntry | None = None) -> Operation[TaskId | None]:
+        """Make a task of the schedule at once, beside its ticks; None if there is none of that name."""
+        return (yield from self.audited(as_operation(self.queue.run_schedule)(name), audit, _made))
+
+    arun = run.twin
+
+
+def _if_done(done: bool) -> Addition:
+    return {} if done else None
+
+
+def _made(task_id: TaskId | None) -> Addition:
+    return None if task_id is None else {"id": str(task_id.id)}

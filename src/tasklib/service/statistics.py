@@ -1,0 +1,149 @@
+"""Statistics: how many tasks stand where, what was done, how long it took, and how deep the queue was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from tasklib.core.controls import Pause
+from tasklib.core.task import QueueStats
+from tasklib.queue.sync_async import operation
+from tasklib.service.base import ServicePart
+from tasklib.storage.operations import controls, lists, oldest_due, statistics, workers
+from tasklib.storage.operations.oldest_due import Oldest
+from tasklib.storage.operations.statistics import Depth, Durations, Work
+from tasklib.storage.statement import Operation
+
+__all__ = ["Depth", "Durations", "Oldest", "Overview", "Series", "Statistics", "TypeInfo", "Work", "takes_a_while"]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The queue at a glance."""
+
+    stats: QueueStats
+    pauses: tuple[Pause, ...]
+    workers_alive: int
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """One kind of task: how many stand where, and who works on it."""
+
+    name: str
+    pending: int
+    delayed: int
+    running: int
+    completed: int
+    failed: int
+    retrying: int
+    cancelled: int
+    buried: int
+    workers: int
+    """Live workers that know the name."""
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What was done and how deep the queue was, in steps of equal length."""
+
+    step: int
+    points: tuple[tuple[int, Work | None, Depth | None], ...]
+    """When each began, in seconds since 1970; None where nothing was done, or nobody looked."""
+
+
+class Statistics(ServicePart):
+    """The statistics of one queue."""
+
+    @operation
+    def overview(self, stats: QueueStats | None = None) -> Operation[Overview]:
+        """How many tasks stand where, what is paused, and how many workers are there."""
+        now = self.queue.clock.now()
+        stats = stats or (yield from statistics.count_tasks_by_state(now))
+        pauses = yield from controls.list_pauses()
+        known = yield from workers.list_workers(now)
+        return Overview(stats, tuple(pauses), sum(worker.alive for worker in known))
+
+    aoverview = overview.twin
+
+    @operation
+    def types(self, stats: QueueStats | None = None) -> Operation[tuple[TypeInfo, ...]]:
+        """Every kind of task that is stored or that a worker knows, by name."""
+        now = self.queue.clock.now()
+        stats = stats or (yield from statistics.count_tasks_by_state(now))
+        known = yield from workers.list_workers(now)
+        pauses = yield from controls.list_pauses()
+        workers_of = Counter(name for worker in known if worker.alive for name in set(worker.names))
+        paused = {pause.name for pause in pauses}
+        names = {*stats.by_name, *(name for worker in known for name in worker.names)}
+        return tuple(_type_info(name, stats, workers_of[name], paused) for name in sorted(names))
+
+    atypes = types.twin
+
+    @operation
+    def series(self, *, seconds: int, step: int, name: str | None = None) -> Operation[Series]:
+        """What was done and how deep the queue was, step by step, in the last so many seconds; nothing is left out."""
+        clock = yield from statistics.read_time(self.queue.clock.now())
+        until = clock // step * step + step
+        since = until - max(1, -(-seconds // step)) * step
+        done = yield from statistics.read_work(since=since, until=until, step=step, name=name)
+        deep = yield from statistics.read_depths(since=since, until=until, step=step, name=name)
+        work, depths = {each.at: each for each in done}, {each.at: each for each in deep}
+        points = [(at, work.get(at), depths.get(at)) for at in range(since, until, step)]
+        return Series(step, tuple(points))
+
+    aseries = series.twin
+
+    @operation
+    def work_by_type(self, *, seconds: int) -> Operation[tuple[Work, ...]]:
+        """What was done of each kind of task in the last so many seconds, by name."""
+        clock = yield from statistics.read_time(self.queue.clock.now())
+        since = (clock - seconds) // 60 * 60
+        # One step for the whole time: no moment is a multiple of more.
+        found = yield from statistics.read_work(since=since, until=clock + 60, step=_WHOLE, by_name=True)
+        return tuple(sorted(found, key=lambda each: each.name))
+
+    awork_by_type = work_by_type.twin
+
+    @operation
+    def oldest_waiting(self) -> Operation[Oldest | None]:
+        """The task that has been due the longest, paused and limited ones included; None if none is due."""
+        return (yield from oldest_due.find_oldest_waiting(self.queue.clock.now()))
+
+    aoldest_waiting = oldest_waiting.twin
+
+    @operation
+    def keep(self, *, fold_every: timedelta = statistics.FOLD_EVERY) -> Operation[None]:
+        """Take a turn in keeping counts and charts small and quick to read; does nothing while others do."""
+        yield from statistics.keep_statistics(self.queue.clock.now(), fold_every=fold_every)
+
+    akeep = keep.twin
+
+
+def takes_a_while(count: int) -> bool:
+    """Whether so many tasks are too many to be counted or grouped for each request."""
+    return count > lists.FEW_ROWS
+
+
+def _type_info(name: str, stats: QueueStats, workers_alive: int, paused: Collection[str | None]) -> TypeInfo:
+    counts = stats.by_name.get(name, {})
+    return TypeInfo(
+        name=name,
+        pending=counts.get("pending", 0),
+        delayed=counts.get("delayed", 0),
+        running=counts.get("running", 0),
+        completed=counts.get("completed", 0),
+        failed=counts.get("failed", 0),
+        retrying=counts.get("retrying", 0),
+        cancelled=counts.get("cancelled", 0),
+        buried=counts.get("buried", 0),
+        workers=workers_alive,
+        paused=None in paused or name in paused,
+    )
+
+
+_WHOLE: Final = 1 << 40
