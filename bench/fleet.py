@@ -23,8 +23,9 @@ import psycopg
 from bench.report import show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config
+from tasklib.core.outcome import Completion
 from tasklib.storage.operations import workers
-from tasklib.storage.operations.attempts import Completion, claim_tasks, complete_tasks
+from tasklib.storage.operations.attempts import claim_tasks, complete_tasks
 from tasklib.storage.postgres.dialect import PostgresDialect, translate
 from tasklib.storage.postgres.sending import execute_async
 from tasklib.storage.postgres.session import SESSION

@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from tasklib import TaskState
-from tasklib.core.lifecycle import Ending
+from tasklib import Retry, TaskState
+from tasklib.core.lifecycle import Ending, Phase, phase_of
+from tasklib.storage.operations import attempts
 from tests.fixtures.queues import Face, Instance
 
 MOMENT = timedelta(seconds=4)
@@ -122,8 +123,44 @@ def test_a_released_retry_keeps_what_it_had_spent(queue: Face, worker: Instance)
     worker.release(worker.take(task_id))
 
     task = queue.read(task_id)
-    assert (task.state, task.attempts, task.retry_count) == (TaskState.PENDING, 1, 1)
-    assert task.error == "ValueError: no"
+    assert (phase_of(task), task.attempts, task.retry_count) == (Phase.RETRYING, 1, 1)
+    assert (task.error, task.next_retry_at, task.completed_at) == ("ValueError: no", queue.now, None)
+    assert worker.claim_ids() == [task_id]
+
+
+def test_a_released_task_whose_worker_was_lost_before_is_pending_again(queue: Face, worker: Instance):
+    task_id = queue.enqueue("job")
+    queue.worker(timeout_seconds=0.001).take(task_id)
+    queue.advance(0.01)
+    queue.recover()
+    worker.release(worker.take(task_id))
+
+    task = queue.read(task_id)
+    assert (task.state, task.attempts, task.retry_count, task.next_retry_at) == (TaskState.PENDING, 1, 1, None)
+
+
+def test_a_release_of_a_retry_said_again_after_a_lost_reply_is_known(queue: Face, worker: Instance):
+    task_id = queue.enqueue("job")
+    worker.fail(worker.take(task_id), delay=0)
+    released = worker.take(task_id)
+    ending = Ending.release(released.id, released.version)
+
+    assert queue.do(lambda: attempts.end_attempts([ending], queue.now)) == set()
+    assert queue.do(lambda: attempts.end_attempts([ending], queue.now, again=True)) == set()
+
+
+def test_a_batch_leaves_a_retry_that_is_due_at_once_waiting_as_a_retry(queue: Face):
+    def fail(payload: object) -> None:
+        raise Retry(delay=0)
+
+    queue.plain.register_handler("job", fail)
+    task_id = queue.enqueue("job", max_retries=5)
+
+    assert queue.process_batch() == 1
+
+    task = queue.read(task_id)
+    assert (phase_of(task), task.attempts, task.retry_count) == (Phase.RETRYING, 1, 1)
+    assert task.next_retry_at is not None
 
 
 def test_a_cancelled_attempt_is_terminal(queue: Face, worker: Instance):

@@ -11,8 +11,8 @@ import pytest
 from tasklib import ManualClock, TaskId, TaskNotFound, TaskQueue
 from tasklib.core.explain import MAX_AHEAD
 from tasklib.core.lifecycle import Ending
+from tasklib.core.outcome import Completion
 from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.rows import ClaimedTask
 

@@ -12,8 +12,9 @@ import psycopg
 import pytest
 
 from tasklib import ConfigurationError, ManualClock, TaskQueue
+from tasklib.core.outcome import Completion
 from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import Claimed, Completion
+from tasklib.storage.operations.attempts import Claimed
 from tasklib.storage.operations.workers import Registration
 from tests.fixtures.backends import libpq_url
 

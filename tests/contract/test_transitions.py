@@ -11,8 +11,8 @@ import pytest
 from tasklib import InvalidTransition, Task, UniqueConflict
 from tasklib.core.codec import encode_result
 from tasklib.core.lifecycle import TRANSITIONS, Ending, Event, Phase, phase_of
+from tasklib.core.outcome import Completion
 from tasklib.storage.operations import attempts
-from tasklib.storage.operations.attempts import Completion
 from tests.fixtures.queues import TIMEOUT_SECONDS, Face
 
 pytestmark = pytest.mark.parametrize("form", ["blocking"], indirect=True)  # both forms run the same statements

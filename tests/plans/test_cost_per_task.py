@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 from tasklib import Config, TaskQueue
-from tasklib.storage.operations.attempts import Completion, Position, complete_tasks
+from tasklib.core.outcome import Completion
+from tasklib.storage.operations.attempts import Position, complete_tasks
 from tasklib.storage.postgres import database as postgres_database
 from tasklib.storage.statement import Statement
 from tests.plans.crowd import DUE, SPREAD, names

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tasklib.storage.operations.attempts import Completion, complete_tasks
+from tasklib.core.outcome import Completion
+from tasklib.storage.operations.attempts import complete_tasks
 from tests.fixtures.waiting import eventually
 from tests.plans.crowd import DUE, SPREAD, names
 from tests.plans.postgres import PostgresTable

@@ -18,10 +18,11 @@ import pytest
 
 from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import Ending
+from tasklib.core.outcome import Completion
 from tasklib.core.short_id import readings
 from tasklib.core.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
 from tasklib.storage.operations import attempts, controls, lists, tasks, workers
-from tasklib.storage.operations.attempts import Completion, Position
+from tasklib.storage.operations.attempts import Position
 from tasklib.storage.statement import Operation, Statement, load_sql
 from tests.plans.crowd import DUE, SPREAD, due_ids, names
 from tests.plans.postgres import PostgresTable
@@ -94,9 +95,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "find_held_by": Statement("find_held_by", {"dead": dumps([str(instance)])}),
         "look_at_workers": Statement("look_at_workers", {"now": None}),
         "find_expired_held": Statement("find_expired_held", {"now": None}),
-        "recover_tasks": Statement(
-            "recover_tasks", {"lost": lost, "delays": dumps([1.0] * 64), "jitter": 0.1, "cap": 9.0, "now": None}
-        ),
+        "lock_lost": Statement("lock_lost", {"lost": lost}),
         "insert_task": lambda: tasks.submit_tasks([replace(new[-1], unique_key=None)], None),
         "insert_tasks": lambda: tasks.submit_tasks(new[:1], None),
         "insert_batch": lambda: tasks.submit_batch(TaskBatch(first, dumps([{}] * BATCH), BATCH), None),

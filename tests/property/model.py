@@ -37,6 +37,8 @@ class Row:
     cancel_requested: bool = False
     holder: UUID | None = None
     lease: float = 0.0
+    failed_last: bool = False
+    """Whether its last recorded attempt failed, and was not lost."""
 
     @property
     def due(self) -> float | None:
@@ -102,10 +104,12 @@ class Model:
         if row.cancel_requested and not effect.terminal:
             row.phase, row.attempts = Phase.CANCELLED, row.attempts - effect.refund
             return True
-        retrying = effect.state is TaskState.FAILED and not effect.terminal
+        given_back = event is Event.RELEASE and row.retry_count > 0 and row.failed_last
+        row.failed_last = row.failed_last or event is Event.RETRY_LATER
+        retrying = given_back or (effect.state is TaskState.FAILED and not effect.terminal)
         row.phase = Phase.RETRYING if retrying else Phase(effect.state.value)
         row.attempts, row.retry_count = row.attempts - effect.refund, row.retry_count + effect.retried
-        row.retry_at = None if delay is None else self.now + delay
+        row.retry_at = self.now if given_back else None if delay is None else self.now + delay
         return True
 
     def renew(self, task_id: UUID, version: int) -> bool:
@@ -168,3 +172,4 @@ class Model:
             row.retry_at = self.now + BACKOFF(row.retry_count) if row.lost_count else None
             row.retry_count += 1
         row.lost_count += 1
+        row.failed_last = False

@@ -32,8 +32,6 @@ def lived(story: list[Event], max_retries: int) -> tuple[Phase, int, int]:
         if event in EFFECTS:
             attempts -= EFFECTS[event].refund
             retry_count += EFFECTS[event].retried
-        elif event is Event.LOSE:
-            retry_count += 1
         if phase in (Phase.FAILED, Phase.BURIED):
             break
     return phase, attempts, retry_count

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasklib.core.error_text import SUMMARY_CHARACTERS, summary
-from tasklib.worker.execution.outcome import describe
+from tasklib.core.error_text import SUMMARY_CHARACTERS, describe, summary
 
 
 class TwoFaced(Exception):

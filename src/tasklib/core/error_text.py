@@ -1,11 +1,35 @@
-"""Texts of errors: the line that names the exception, and no more of a text than is kept.  Pure."""
+"""Texts of errors: a traceback, the line of it that names the exception, and no more of a text than is kept.  Pure."""
 
 from __future__ import annotations
 
+import asyncio
+import traceback
+from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 SUMMARY_CHARACTERS: Final = 500
 ERROR_CHARACTERS: Final = 100_000
+
+_CALLERS: Final = (
+    str(Path(__file__).parents[1] / "worker"),
+    str(Path(__file__).with_name("middleware.py")),
+    str(Path(asyncio.__file__).parent),
+)
+"""Where the code lies that calls a task's function."""
+
+
+def describe(error: BaseException) -> str:
+    """The full traceback, without the worker's own frames at its top."""
+    try:
+        return "".join(traceback.format_exception(type(error), error, _skip_callers(error.__traceback__))).rstrip()
+    except Exception as broken:  # noqa: BLE001  the user's own class of exception
+        return f"{type(error).__name__}: (its traceback cannot be shown: {type(broken).__name__})"
+
+
+def describe_shortly(error: BaseException) -> str:
+    """The exception in one line, whatever its own `__str__` does."""
+    return "".join(traceback.TracebackException.from_exception(error).format_exception_only()).strip()
 
 
 def summary(error: str) -> str:
@@ -26,3 +50,9 @@ def bounded(text: str, limit: int) -> str:
         return clean
     half = (limit - 20) // 2
     return f"{clean[:half]}\n… cut …\n{clean[-half:]}"
+
+
+def _skip_callers(frames: TracebackType | None) -> TracebackType | None:
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_CALLERS):
+        frames = frames.tb_next
+    return frames

@@ -59,7 +59,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase | None]] = MappingProxyTyp
         (Phase.RUNNING, Event.RETRY_LATER): Phase.RETRYING,
         (Phase.RUNNING, Event.GIVE_UP): Phase.FAILED,
         (Phase.RUNNING, Event.SNOOZE): Phase.PENDING,
-        (Phase.RUNNING, Event.RELEASE): Phase.PENDING,
+        (Phase.RUNNING, Event.RELEASE): Phase.PENDING,  # or RETRYING, where the last attempt failed
         (Phase.RUNNING, Event.LOSE): Phase.PENDING,
         (Phase.RUNNING, Event.BURY): Phase.BURIED,
         (Phase.PENDING, Event.CANCEL): Phase.CANCELLED,
@@ -183,6 +183,7 @@ EFFECTS: Final[Mapping[Event, Effect]] = MappingProxyType(
         Event.GIVE_UP: Effect(TaskState.FAILED, terminal=True, refund=0, retried=0),
         Event.SNOOZE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
         Event.RELEASE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
+        Event.LOSE: Effect(TaskState.PENDING, terminal=False, refund=0, retried=1),
         Event.CANCEL: Effect(TaskState.CANCELLED, terminal=True, refund=0, retried=0),
         Event.BURY: Effect(TaskState.BURIED, terminal=True, refund=0, retried=0),
     }

@@ -12,7 +12,8 @@ from uuid import UUID
 from tasklib.core.codec import dumps, loads
 from tasklib.core.error_text import ERROR_CHARACTERS, bounded, summary
 from tasklib.core.fingerprint import fingerprint
-from tasklib.core.lifecycle import EFFECTS, Ending
+from tasklib.core.lifecycle import EFFECTS, Ending, Event
+from tasklib.core.outcome import Completion
 from tasklib.core.task import DEFAULT_RETRIES, LogLine
 from tasklib.storage.operations.keys import NOBODYS_TURN, settle_turn, take_turn
 from tasklib.storage.rows import UNREADABLE, BrokenTask, ClaimedTask, claimed_from_text
@@ -60,18 +61,6 @@ class Retries:
 
 
 NO_RETRIES: Final = Retries()
-
-
-class Completion(NamedTuple):
-    """An attempt that returned, its result already JSON text `{"value": …}`; a tuple, because one is made per task."""
-
-    task_id: str
-    version: int
-    result: str
-    started: float
-    ended: float
-    progress: tuple[float, str | None] | None = None
-    """The last report of its progress."""
 
 
 def claim_tasks(
@@ -292,6 +281,8 @@ def _ending(ending: Ending, moment: float) -> dict[str, Any]:
         "delay": ending.delay,
         "refund": effect.refund,
         "retried": effect.retried,
+        "lost": int(ending.outcome == "lost"),
+        "released": ending.event is Event.RELEASE,
         "error": error,
         "fingerprint": None if error is None else fingerprint(error),
         "outcome": ending.outcome,

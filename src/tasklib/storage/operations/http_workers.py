@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -15,11 +15,12 @@ from uuid import UUID
 from tasklib.core.codec import dumps, loads
 from tasklib.core.error_text import ERROR_CHARACTERS, bounded
 from tasklib.core.lifecycle import Ending
+from tasklib.core.outcome import Reported, Returned, TimedOut, decide
 from tasklib.core.retry import Backoff
 from tasklib.core.task import Task, TaskState
-from tasklib.errors import ClaimLost, TaskNotFound, TaskTimeout
+from tasklib.errors import ClaimLost, TaskNotFound
 from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import NO_RETRIES, Claimed, Completion, Retries
+from tasklib.storage.operations.attempts import NO_RETRIES, Claimed, Retries
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.statement import BEGIN, Operation, Statement
@@ -184,7 +185,7 @@ def complete_for(
     if task.timeout_seconds is not None and elapsed > task.timeout_seconds:
         yield from attempts.end_attempts([_out_of_time(task, backoff)], now)
         return None
-    done = Completion(str(task_id), version, result, moment - elapsed, moment)
+    done = decide(task, Returned(result, moment - elapsed, moment), backoff)
     return (yield from _ended(task_id, version, (yield from attempts.complete_tasks([done], now))))
 
 
@@ -208,15 +209,7 @@ def end_overtime(backoff: Backoff, now: datetime | None) -> Operation[Overrun]:
 
 
 def _out_of_time(task: Task, backoff: Backoff) -> Ending:
-    """How an attempt ends that has run past its timeout: as asked if a person wanted it to stop, else in failure."""
-    task_id, version = str(task.id), task.version
-    error = f"tasklib.errors.TaskTimeout: {TaskTimeout(task.timeout_seconds or 0)}"
-    if task.cancel_requested_at is not None:
-        return Ending.cancel(task_id, version, error=error)
-    if task.retry_count < task.max_retries:
-        delay = backoff(task.retry_count)
-        return Ending.retry_later(task_id, version, delay=delay, error=error, outcome="timeout")
-    return Ending.give_up(task_id, version, error=error, outcome="timeout")
+    return decide(task, TimedOut(task.timeout_seconds or 0, task.cancel_requested_at is not None), backoff)
 
 
 def fail_for(
@@ -234,11 +227,7 @@ def fail_for(
     yield BEGIN
     task = yield from _find(task_id)
     # After the end the row no longer says what was left then; both ways to fail show in the same way.
-    follows = retry and task.retry_count < task.max_retries
-    ending = Ending.give_up(str(task_id), version, error=error)
-    if follows and _is_current(task, version):
-        wait = backoff(task.retry_count) if delay is None else delay
-        ending = Ending.retry_later(str(task_id), version, delay=wait, error=error)
+    ending = replace(decide(task, Reported(error, retry, delay), backoff), version=version)
     return (yield from _end(task, ending, owner, now))
 
 

@@ -6,14 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.core.codec import dumps, loads
-from tasklib.core.lifecycle import Ending
+from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.liveness import Sighting
+from tasklib.core.outcome import Lost, decide
 from tasklib.core.retry import Backoff
-from tasklib.core.task import TaskState, WorkerInfo
+from tasklib.core.task import DEFAULT_RETRIES, WorkerInfo
 from tasklib.storage.operations.attempts import end_attempts
 from tasklib.storage.rows import worker_from_row
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
@@ -272,13 +273,28 @@ def _take_back(
     lost |= {str(row["id"]): {"id": str(row["id"]), "version": row["version"]} for row in stale}
     if not lost:
         return 0
-    batch = dumps([lost[task_id] for task_id in sorted(lost)])
-    policy = {
-        "delays": dumps([backoff.mean(n) for n in range(64)]),
-        "jitter": backoff.jitter,
-        "cap": backoff.cap,
-    }
-    rows = yield Statement("recover_tasks", {"lost": batch, **policy, "now": now})
-    if any(row["state"] == TaskState.PENDING for row in rows):
+    held = yield Statement("lock_lost", {"lost": dumps([lost[task_id] for task_id in sorted(lost)])})
+    endings = [_after_loss(row, backoff) for row in held]
+    if not endings:
+        return 0
+    refused = yield from end_attempts(endings, now)
+    if any(ending.event is Event.LOSE for ending in endings):
         yield Statement("wake_workers")
-    return len(rows)
+    return len(endings) - len(refused)
+
+
+def _after_loss(row: Row, backoff: Backoff) -> Ending:
+    task = _LostTask(
+        str(row["id"]),
+        row["version"],
+        row["retry_count"],
+        DEFAULT_RETRIES if row["max_retries"] is None else row["max_retries"],
+    )
+    return decide(task, Lost(row["error"], row["lost_count"], bool(row["cancel_requested"])), backoff)
+
+
+class _LostTask(NamedTuple):
+    id: str
+    version: int
+    retry_count: int
+    max_retries: int

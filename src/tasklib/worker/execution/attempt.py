@@ -14,16 +14,15 @@ from tasklib.core.codec import encode_result
 from tasklib.core.context import Progress, TaskContext, WorkerState
 from tasklib.core.lifecycle import Ending
 from tasklib.core.middleware import ErrorHook, Middleware, tell_error
+from tasklib.core.outcome import Completion, Raised, decide
 from tasklib.core.own_tasks import own_task
 from tasklib.core.retry import RetryPolicy
 from tasklib.core.task import LogLine, Task
 from tasklib.definition import Definition, TaskOptions, secrets_of
 from tasklib.errors import TaskNotRegistered, TaskTimeout
-from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED
 from tasklib.worker.execution.executor import Places, Work
-from tasklib.worker.execution.outcome import ending_for
 
 UNWIND_SECONDS = 5.0
 """How long work may take to end after it was stopped; then it is abandoned and said to be."""
@@ -214,7 +213,7 @@ class Execution:
     def _failed(self, error: BaseException) -> Ending:
         options = self._definition.options if self._definition is not None else TaskOptions()
         tell_error(self._runner.error_hooks, self.context, error)
-        ending = ending_for(self.task, options, error, self._runner.retry_policy).redacted(self.context.hide.text)
+        ending = decide(self.task, Raised(error), self._runner.retry_policy, options).redacted(self.context.hide.text)
         return ending.between(self.started, time.monotonic())
 
     async def _bounded(self, definition: Definition) -> Any:

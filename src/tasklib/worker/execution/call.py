@@ -17,11 +17,12 @@ from tasklib.core.base_exceptions import carrying
 from tasklib.core.codec import encode_result
 from tasklib.core.context import TaskContext, activate
 from tasklib.core.middleware import Middleware, wrap, wrap_async
+from tasklib.core.outcome import Completion
 from tasklib.core.own_tasks import own_task
 from tasklib.definition import Definition
 from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseUnavailable, Snooze
 from tasklib.storage.database import Database, Transaction
-from tasklib.storage.operations.attempts import Completion, complete_tasks
+from tasklib.storage.operations.attempts import complete_tasks
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 from tasklib.core.base_exceptions import carry
 from tasklib.core.context import make_current
 from tasklib.core.middleware import wrap_async
+from tasklib.core.outcome import Completion
 from tasklib.core.own_tasks import OwnTask, own_task
 from tasklib.definition import Definition
-from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import Ended, Execution, Runner
 from tasklib.worker.supervisor.running_table import RunningTable

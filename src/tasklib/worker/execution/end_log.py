@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tasklib.core.error_text import summary
 from tasklib.core.lifecycle import Ending, Event
-from tasklib.storage.operations.attempts import Completion
+from tasklib.core.outcome import Completion
 from tasklib.storage.rows import ClaimedTask
 
 log = logging.getLogger("tasklib.worker")

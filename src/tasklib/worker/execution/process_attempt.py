@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tasklib.core.lifecycle import Ending
+from tasklib.core.outcome import Completion
 from tasklib.definition import Definition
 from tasklib.errors import ConfigurationError, ProcessNotReady, TaskDefinitionError, TaskTimeout
-from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import UNWIND_SECONDS, Ended, Execution, Runner, log
 from tasklib.worker.execution.call import COMMITTED

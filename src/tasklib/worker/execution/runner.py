@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from tasklib.core.context import WorkerState
 from tasklib.core.lifecycle import Ending, Event
+from tasklib.core.outcome import Completion
 from tasklib.core.redaction import Redactor
 from tasklib.definition import Definition
-from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import Ended, Execution, Runner
 from tasklib.worker.execution.call import Caller

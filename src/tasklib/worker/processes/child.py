@@ -18,8 +18,8 @@ from typing import Any
 from tasklib.core.context import TaskContext
 from tasklib.core.error_text import summary
 from tasklib.core.lifecycle import Ending, Event
+from tasklib.core.outcome import Completion
 from tasklib.errors import ProcessDied, ProcessNotReady
-from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED
 from tasklib.worker.processes.framing import Pipe

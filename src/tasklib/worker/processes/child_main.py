@@ -22,16 +22,16 @@ from tasklib.core.base_exceptions import uncarried
 from tasklib.core.codec import encode_result
 from tasklib.core.config import Config
 from tasklib.core.context import TaskContext, WorkerState
-from tasklib.core.error_text import ERROR_CHARACTERS, bounded
+from tasklib.core.error_text import ERROR_CHARACTERS, bounded, describe
 from tasklib.core.lifecycle import Ending
 from tasklib.core.middleware import tell_error
+from tasklib.core.outcome import Raised, decide
 from tasklib.core.redaction import Redactor
 from tasklib.definition import Definition, secrets_of
 from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.storage import connect
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED, Caller
-from tasklib.worker.execution.outcome import describe, ending_for
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.processes.exit import ENDED, die, die_with, leave
 from tasklib.worker.processes.framing import Channel
@@ -178,7 +178,7 @@ class Host:
                 self._channel.send(["leaving"])
             if self._queue is not None:
                 tell_error(self._queue.error_hooks, context, raised)
-            ending = ending_for(task, definition.options, raised, self._config.backoff).redacted(context.hide.text)
+            ending = decide(task, Raised(raised), self._config.backoff, definition.options).redacted(context.hide.text)
             return _told(ending.between(started, time.monotonic()))
         finally:
             self._context = None

@@ -10,12 +10,12 @@ from contextlib import suppress
 from datetime import datetime
 
 from tasklib.core.lifecycle import Ending
+from tasklib.core.outcome import Completion
 from tasklib.core.own_tasks import own_task
 from tasklib.core.task import LogLine
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
-from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.rows import ClaimedTask
 
 BATCH = 500

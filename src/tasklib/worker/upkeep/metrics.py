@@ -10,9 +10,9 @@ from typing import Final
 
 from tasklib.core.histogram import Histogram, bucket_of
 from tasklib.core.lifecycle import Ending, Event
+from tasklib.core.outcome import Completion
 from tasklib.storage.database import Database
 from tasklib.storage.operations import statistics
-from tasklib.storage.operations.attempts import Completion
 from tasklib.storage.operations.statistics import Done
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.upkeep.service import Periodic

@@ -415,23 +415,26 @@ SELECT
 FROM done AS d;
 
 -- name: end_attempts
--- End attempts in any way but success: retry later, give up, snooze, release or cancel; fenced like complete_tasks.
--- Whatever does not end the task for good cancels it if a person has asked for that meanwhile.
+-- End attempts in any way but success: retry later, give up, snooze, release, cancel or lose; fenced like complete_tasks.
+-- Whatever does not end the task for good cancels it if a person has asked for that meanwhile.  A release leaves a task
+-- whose last attempt failed waiting for its retry again, which is due now.
 WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
         id uuid, version bigint, state text, terminal boolean, delay double precision, refund integer,
-        retried integer, error text, fingerprint text, outcome text, summary text, started_ago double precision,
+        retried integer, lost integer, released boolean, error text, fingerprint text, outcome text, summary text, started_ago double precision,
         ended_ago double precision, progress double precision, message text
     )
 ),
 done AS (
     UPDATE {schema}.tasks AS t
-    SET state = CASE WHEN {is_asked_to_end} THEN 'cancelled' ELSE e.state END,
+    SET state = CASE WHEN {is_asked_to_end} THEN 'cancelled' WHEN {is_retry_given_back} THEN 'failed' ELSE e.state END,
         completed_at = CASE WHEN {is_final} THEN c.now - make_interval(secs => e.ended_ago) END,
-        next_retry_at = CASE WHEN NOT {is_final} THEN c.now + make_interval(secs => e.delay) END,
+        next_retry_at = CASE WHEN NOT {is_final}
+            THEN c.now + make_interval(secs => CASE WHEN {is_retry_given_back} THEN 0 ELSE e.delay END) END,
         started_at = coalesce(c.now - make_interval(secs => e.started_ago), t.started_at),
         attempts = t.attempts - e.refund,
         retry_count = t.retry_count + CASE WHEN {is_final} THEN 0 ELSE e.retried END,
+        lost_count = least(t.lost_count, 1999999999) + e.lost,
         error = coalesce(e.error, t.error), fingerprint = coalesce(e.fingerprint, t.fingerprint),
         history = CASE WHEN e.outcome IS NULL THEN t.history ELSE {append_history} END,
         progress = CASE WHEN {is_final} THEN coalesce(e.progress, t.progress) END,
@@ -455,14 +458,18 @@ FROM done AS d;
 -- fragment: is_asked_to_end
 NOT e.terminal AND t.cancel_requested_at IS NOT NULL
 
+-- fragment: is_retry_given_back
+(e.released AND t.retry_count > 0 AND t.history -> -1 ->> 'outcome' <> 'lost')
+
 -- name: find_recorded
 -- Which of these attempts were the last of their tasks and ended like this, as the rows show it.
 SELECT e.id
 FROM jsonb_to_recordset(:batch::jsonb) AS e (id uuid, version bigint, state text, outcome text)
 CROSS JOIN LATERAL (
-    SELECT x.version, x.state, x.history FROM {schema}.tasks AS x WHERE x.id = e.id LIMIT 1
+    SELECT x.version, x.state, x.completed_at, x.history FROM {schema}.tasks AS x WHERE x.id = e.id LIMIT 1
 ) AS t
-WHERE t.version = e.version AND t.state = e.state AND (e.outcome IS NULL OR t.history -> -1 ->> 'outcome' = e.outcome);
+WHERE t.version = e.version AND (t.state = e.state OR (e.state = 'pending' AND t.state = 'failed' AND t.completed_at IS NULL))
+    AND (e.outcome IS NULL OR t.history -> -1 ->> 'outcome' = e.outcome);
 
 -- fragment: append_history
 jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jsonb_build_object(

@@ -228,74 +228,28 @@ WHERE t.state = 'running' AND (
 )
 ORDER BY t.id;
 
--- name: recover_tasks
--- Take running tasks from a worker that is gone: cancelled if a person asked for it, buried if no attempt is left, else
--- back to pending, at once the first time and by the back-off after that.  One that was found by its lease stays if
--- that was renewed meanwhile.
-WITH lost AS (
-    UPDATE {schema}.tasks AS t
-    SET state = CASE
-            WHEN t.cancel_requested_at IS NOT NULL THEN 'cancelled'
-            WHEN t.retry_count >= t.max_retries THEN 'buried'
-            ELSE 'pending'
-        END,
-        completed_at = CASE
-            WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN c.now
-        END,
-        retry_count = t.retry_count + CASE
-            WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN 0 ELSE 1
-        END,
-        next_retry_at = CASE
-            WHEN t.cancel_requested_at IS NULL AND t.retry_count < t.max_retries AND t.lost_count > 0
-            THEN c.now + make_interval(secs => least(:cap::float8, (:delays::jsonb ->> least(t.retry_count, 63))::float8
-                * (1 + :jitter::float8 * (2 * random() - 1))))
-        END,
-        lost_count = least(t.lost_count, 1999999999) + 1,
-        progress = CASE
-            WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN t.progress
-        END,
-        progress_message = CASE
-            WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN t.progress_message
-        END,
-        finished_by = CASE
-            WHEN t.cancel_requested_at IS NOT NULL OR t.retry_count >= t.max_retries THEN t.worker_id
-        END,
-        error = l.error, fingerprint = 'WorkerLost',
-        history = {append_lost},
-        updated_at = c.now, worker_id = NULL, locked_until = NULL
-    FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
-    CROSS JOIN LATERAL (
-        SELECT r.id, r.version, r.lease, concat(
-            'WorkerLost: worker ', coalesce(x.worker_id, 'unknown'),
-            CASE WHEN w.instance IS NULL THEN ' is gone' ELSE concat(
-                ' on ', w.host, ' (pid ', w.pid, ') last answered at ',
-                to_char(w.heartbeat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-            ) END,
-            ' and lost the task in attempt ', x.attempts
-        ) AS error
-        FROM jsonb_to_recordset(:lost::jsonb) AS r (id uuid, version bigint, lease text)
-        CROSS JOIN LATERAL (
-            SELECT y.worker_id, y.attempts FROM {schema}.tasks AS y WHERE y.id = r.id LIMIT 1
-        ) AS x
-        LEFT JOIN LATERAL (
-            SELECT w.* FROM {schema}.tasklib_workers AS w WHERE w.worker_id = x.worker_id
-            ORDER BY w.heartbeat_at LIMIT 1
-        ) AS w ON true
-    ) AS l
-    WHERE t.id = ANY (ARRAY(SELECT (e.value ->> 'id')::uuid FROM jsonb_array_elements(:lost::jsonb) AS e))
-        AND t.id = l.id AND t.version = l.version AND t.state = 'running'
-        AND (l.lease IS NULL OR l.lease = t.locked_until::text)
-    RETURNING t.id, t.state, t.watched
-)
-SELECT l.id, l.state,
-    CASE WHEN l.watched AND l.state <> 'pending' THEN pg_notify('{channel}', 'done:' || l.id)::text END AS notified
-FROM lost AS l;
-
--- fragment: append_lost
-jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jsonb_build_object(
-            'number', t.attempts, 'started_at', t.started_at, 'ended_at', c.now, 'worker_id', t.worker_id,
-            'outcome', 'lost', 'error', l.error
-        )
+-- name: lock_lost
+-- The tasks among these that a lost worker still holds, locked, with what decides about them and what became of the
+-- worker.  One that was found by its lease is left out if that was renewed meanwhile.
+SELECT
+    t.id, t.version, t.retry_count, t.max_retries, t.lost_count, t.cancel_requested_at IS NOT NULL AS cancel_requested,
+    concat(
+        'WorkerLost: worker ', coalesce(t.worker_id, 'unknown'),
+        CASE WHEN w.instance IS NULL THEN ' is gone' ELSE concat(
+            ' on ', w.host, ' (pid ', w.pid, ') last answered at ',
+            to_char(w.heartbeat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+        ) END,
+        ' and lost the task in attempt ', t.attempts
+    ) AS error
+FROM {schema}.tasks AS t
+JOIN jsonb_to_recordset(:lost::jsonb) AS r (id uuid, version bigint, lease text) ON t.id = r.id AND t.version = r.version
+LEFT JOIN LATERAL (
+    SELECT x.* FROM {schema}.tasklib_workers AS x WHERE x.worker_id = t.worker_id ORDER BY x.heartbeat_at LIMIT 1
+) AS w ON true
+WHERE t.id = ANY (ARRAY(SELECT (e.value ->> 'id')::uuid FROM jsonb_array_elements(:lost::jsonb) AS e))
+    AND t.state = 'running' AND (r.lease IS NULL OR r.lease = t.locked_until::text)
+ORDER BY t.id
+FOR NO KEY UPDATE OF t;
 
 -- name: remove_workers
 -- Forget instances that were found dead; an instance that wakes up again finds itself unknown and claims nothing.

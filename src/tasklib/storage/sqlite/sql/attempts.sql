@@ -230,16 +230,24 @@ strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -(e.value ->> 'st
 strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -(e.value ->> 'ended_ago')))
 
 -- name: end_attempts
--- End attempts in any way but success: retry later, give up, snooze, release or cancel; fenced like complete_tasks.
--- Whatever does not end the task for good cancels it if a person has asked for that meanwhile.
+-- End attempts in any way but success: retry later, give up, snooze, release, cancel or lose; fenced like complete_tasks.
+-- Whatever does not end the task for good cancels it if a person has asked for that meanwhile.  A release leaves a task
+-- whose last attempt failed waiting for its retry again, which is due now.
 UPDATE tasks
-SET state = CASE WHEN {is_asked_to_end} THEN 'cancelled' ELSE e.value ->> 'state' END,
+SET state = CASE
+        WHEN {is_asked_to_end} THEN 'cancelled' WHEN {is_retry_given_back} THEN 'failed' ELSE e.value ->> 'state'
+    END,
     completed_at = CASE WHEN {is_final} THEN {ended_at} END,
-    next_retry_at = CASE WHEN e.value ->> 'delay' IS NOT NULL AND NOT {is_final}
-        THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', e.value ->> 'delay')) END,
+    next_retry_at = CASE
+        WHEN {is_final} THEN NULL
+        WHEN {is_retry_given_back} THEN :now
+        WHEN e.value ->> 'delay' IS NOT NULL
+        THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', e.value ->> 'delay'))
+    END,
     started_at = CASE WHEN e.value ->> 'started_ago' IS NULL THEN started_at ELSE {started_at} END,
     attempts = attempts - (e.value ->> 'refund'),
     retry_count = retry_count + CASE WHEN {is_final} THEN 0 ELSE (e.value ->> 'retried') END,
+    lost_count = min(lost_count, 1999999999) + (e.value ->> 'lost'),
     error = coalesce(e.value ->> 'error', error), fingerprint = coalesce(e.value ->> 'fingerprint', fingerprint),
     history = CASE WHEN e.value ->> 'outcome' IS NULL THEN history ELSE json_insert(
         CASE WHEN json_array_length(history) >= 20 THEN json_remove(history, '$[0]') ELSE coalesce(history, '[]') END,
@@ -266,12 +274,16 @@ RETURNING tasks.id;
 -- fragment: is_asked_to_end
 NOT (e.value ->> 'terminal') AND cancel_requested_at IS NOT NULL
 
+-- fragment: is_retry_given_back
+(e.value ->> 'released' AND retry_count > 0 AND history ->> '$[#-1].outcome' <> 'lost')
+
 -- name: find_recorded
 -- Which of these attempts were the last of their tasks and ended like this, as the rows show it.
 SELECT t.id
 FROM json_each(:batch) AS e
 CROSS JOIN tasks AS t ON t.id = e.value ->> 'id'
-WHERE t.version = e.value ->> 'version' AND t.state = e.value ->> 'state'
+WHERE t.version = e.value ->> 'version'
+    AND (t.state = e.value ->> 'state' OR (e.value ->> 'state' = 'pending' AND t.state = 'failed' AND t.completed_at IS NULL))
     AND (e.value ->> 'outcome' IS NULL OR t.history ->> '$[#-1].outcome' = e.value ->> 'outcome');
 
 -- name: renew_leases

@@ -177,51 +177,21 @@ WHERE t.state = 'running' AND (
 )
 ORDER BY t.id;
 
--- name: recover_tasks
--- Take running tasks from a worker that is gone: cancelled if a person asked for it, buried if no attempt is left, else
--- back to pending, at once the first time and by the back-off after that.  One that was found by its lease stays if
--- that was renewed meanwhile.
-UPDATE tasks
-SET state = CASE
-        WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
-        WHEN retry_count >= max_retries THEN 'buried'
-        ELSE 'pending'
-    END,
-    completed_at = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN :now END,
-    retry_count = retry_count + CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN 0 ELSE 1 END,
-    next_retry_at = CASE
-        WHEN cancel_requested_at IS NULL AND retry_count < max_retries AND lost_count > 0
-        THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf(
-            '%+.3f seconds',
-            min(:cap, (:delays ->> min(retry_count, 63)) * (1 + :jitter * (abs(random() % 1000000) / 500000.0 - 1)))
-        ))
-    END,
-    lost_count = min(lost_count, 1999999999) + 1,
-    progress = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN progress END,
-    progress_message = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN progress_message END,
-    finished_by = CASE WHEN cancel_requested_at IS NOT NULL OR retry_count >= max_retries THEN worker_id END,
-    error = l.error, fingerprint = 'WorkerLost',
-    history = json_insert(
-        CASE WHEN json_array_length(history) >= 20 THEN json_remove(history, '$[0]') ELSE coalesce(history, '[]') END,
-        '$[#]', json_object(
-            'number', attempts, 'started_at', started_at, 'ended_at', :now, 'worker_id', worker_id, 'outcome', 'lost',
-            'error', l.error
-        )
-    ),
-    updated_at = :now, worker_id = NULL, locked_until = NULL
-FROM (
-    SELECT x.id, r.value ->> 'version' AS version, r.value ->> 'lease' AS lease, 'WorkerLost: worker ' || coalesce(x.worker_id, 'unknown')
-        || coalesce((
-            SELECT ' on ' || w.host || ' (pid ' || w.pid || ') last answered at '
-                || strftime('%Y-%m-%dT%H:%M:%fZ', w.heartbeat_at)
-            FROM tasklib_workers AS w WHERE w.worker_id = x.worker_id ORDER BY w.heartbeat_at LIMIT 1
-        ), ' is gone')
-        || ' and lost the task in attempt ' || x.attempts AS error
-    FROM json_each(:lost) AS r JOIN tasks AS x ON x.id = r.value ->> 'id'
-) AS l
-WHERE tasks.id = l.id AND tasks.version = l.version AND tasks.state = 'running'
-    AND (l.lease IS NULL OR l.lease = tasks.locked_until)
-RETURNING tasks.id, tasks.state;
+-- name: lock_lost
+-- The tasks among these that a lost worker still holds, locked, with what decides about them and what became of the
+-- worker.  One that was found by its lease is left out if that was renewed meanwhile.
+SELECT
+    t.id, t.version, t.retry_count, t.max_retries, t.lost_count, t.cancel_requested_at IS NOT NULL AS cancel_requested,
+    'WorkerLost: worker ' || coalesce(t.worker_id, 'unknown') || coalesce((
+        SELECT ' on ' || w.host || ' (pid ' || w.pid || ') last answered at '
+            || strftime('%Y-%m-%dT%H:%M:%fZ', w.heartbeat_at)
+        FROM tasklib_workers AS w WHERE w.worker_id = t.worker_id ORDER BY w.heartbeat_at LIMIT 1
+    ), ' is gone') || ' and lost the task in attempt ' || t.attempts AS error
+FROM json_each(:lost) AS r
+CROSS JOIN tasks AS t ON t.id = r.value ->> 'id'
+WHERE t.version = r.value ->> 'version' AND t.state = 'running'
+    AND (r.value ->> 'lease' IS NULL OR r.value ->> 'lease' = t.locked_until)
+ORDER BY t.id;
 
 -- name: remove_workers
 -- Forget instances that were found dead; an instance that wakes up again finds itself unknown and claims nothing.

@@ -1,0 +1,212 @@
+"""What becomes of a task when an attempt has ended: one decision for workers of every kind and for recovery.  Pure.
+
+Asked by the worker, its child processes, the routes for workers over HTTP, and whoever takes back the tasks of a lost
+worker.  The answer is a Completion or an Ending, which `storage/operations/attempts.py` writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, assert_never, overload
+
+from tasklib.core.base_exceptions import is_interrupt
+from tasklib.core.error_text import describe, describe_shortly
+from tasklib.core.lifecycle import Ending, Event
+from tasklib.core.retry import RetryPolicy
+from tasklib.errors import (
+    Abort,
+    InvalidArguments,
+    ProcessDied,
+    ProcessNotReady,
+    ResultError,
+    Retry,
+    Snooze,
+    TaskTimeout,
+    seconds_of,
+)
+
+
+class Returned(NamedTuple):
+    """The function returned; its result is JSON text `{"value": …}`.  A tuple, because one is made per task."""
+
+    result: str
+    started: float
+    ended: float
+    progress: tuple[float, str | None] | None = None
+    """The last report of its progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The function raised, Snooze, Retry and Abort too; or its result could not be kept, or its process died."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A worker over HTTP said that it failed: why, whether another attempt makes sense, and after how many seconds."""
+
+    error: str
+    retry: bool = True
+    delay: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """Somebody else ended it because its time was over; a person may have asked for its end before."""
+
+    seconds: float
+    cancel_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Its worker vanished."""
+
+    error: str
+    before: int = 0
+    """How often the task had lost its worker before."""
+    cancel_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """It was stopped because a person asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Its worker gave it back, not begun, or stopped in the middle because the worker stops."""
+
+
+NotReturned = Raised | Reported | TimedOut | Lost | Cancelled | Released
+
+
+class Completion(NamedTuple):
+    """An attempt that returned, as it is recorded."""
+
+    task_id: str
+    version: int
+    result: str
+    started: float
+    ended: float
+    progress: tuple[float, str | None] | None = None
+
+
+class Attempt(Protocol):
+    """What decides about an attempt: which one it is, and how many may follow."""
+
+    @property
+    def id(self) -> object: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def retry_count(self) -> int: ...
+    @property
+    def max_retries(self) -> int: ...
+
+
+class RetryOptions(Protocol):
+    """What was declared for a task about its retries."""
+
+    @property
+    def retry_policy(self) -> RetryPolicy | None: ...
+    def retries(self, error: BaseException) -> bool:
+        """Whether an attempt that ended in this error may be repeated, as far as its kind decides."""
+        ...
+
+
+@overload
+def decide(attempt: Attempt, outcome: Returned, policy: RetryPolicy) -> Completion: ...
+@overload
+def decide(
+    attempt: Attempt, outcome: NotReturned, policy: RetryPolicy, options: RetryOptions | None = None
+) -> Ending: ...
+def decide(
+    attempt: Attempt, outcome: Returned | NotReturned, policy: RetryPolicy, options: RetryOptions | None = None
+) -> Completion | Ending:
+    """From how an attempt ended to what is recorded of it; `policy` gives the delay where `options` have none."""
+    task_id, version = str(attempt.id), attempt.version
+    match outcome:
+        case Returned():
+            return Completion(task_id, version, *outcome)
+        case Released():
+            return Ending.release(task_id, version)
+        case Cancelled():
+            return Ending.cancel(task_id, version)
+        case TimedOut(cancel_requested=True):
+            return Ending.cancel(task_id, version, error=_timeout(outcome))
+        case Lost(cancel_requested=True):
+            return Ending(task_id, version, Event.CANCEL, error=outcome.error, outcome="lost")
+        case Raised(Snooze(delay=delay)):
+            return Ending.snooze(task_id, version, delay=delay)
+        case Raised(error):
+            failure = _raised(error, options)
+        case TimedOut():
+            failure = _Failure(_timeout(outcome), "timeout")
+        case Reported(text, retry, delay):
+            failure = _Failure(text, "failed", repeatable=retry, delay=delay)
+        case Lost(text, before):
+            failure = _Failure(text, "lost", again=Event.LOSE, end=Event.BURY, waits=before > 0)
+        case _:
+            assert_never(outcome)
+    if not failure.repeatable or attempt.retry_count >= attempt.max_retries:
+        return Ending(task_id, version, failure.end, error=failure.error, outcome=failure.kind)
+    delay, note = _delay(attempt, failure, options, policy)
+    return Ending(task_id, version, failure.again, delay, failure.error + note, failure.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """An attempt that failed: another may follow."""
+
+    error: str
+    kind: str
+    """How the history calls it."""
+    cause: BaseException | None = None
+    repeatable: bool = True
+    delay: float | None = None
+    """The seconds asked for instead of the policy's."""
+    waits: bool = True
+    """False: the next attempt is due at once."""
+    again: Event = Event.RETRY_LATER
+    end: Event = Event.GIVE_UP
+
+
+def _raised(error: BaseException, options: RetryOptions | None) -> _Failure:
+    text, wanted = describe(error), options is None or options.retries(error)
+    match error:
+        case Abort() | ResultError() | InvalidArguments() | ProcessNotReady(never=True):
+            return _Failure(text, "failed", error, repeatable=False)
+        # Whatever `retry_on` names: the function asked for it, or did not raise it.
+        case Retry(delay=delay):
+            return _Failure(text, "failed", error, delay=delay)
+        case ProcessDied():
+            return _Failure(text, "crashed", error, end=Event.BURY)
+        case ProcessNotReady():
+            return _Failure(text, "failed", error)
+        case TaskTimeout():
+            return _Failure(text, "timeout", error, repeatable=wanted)
+        case _:
+            return _Failure(text, "failed", error, repeatable=wanted)
+
+
+def _delay(
+    attempt: Attempt, failure: _Failure, options: RetryOptions | None, default: RetryPolicy
+) -> tuple[float | None, str]:
+    """The delay before the next attempt; a policy of the user's that fails itself is said, and replaced for once."""
+    if failure.delay is not None or not failure.waits:
+        return failure.delay, ""
+    policy = (options and options.retry_policy) or default
+    try:
+        return seconds_of(policy(attempt.retry_count, failure.cause)), ""
+    except BaseException as broken:
+        if is_interrupt(broken):
+            raise
+        note = f"\n(its retry policy failed too: {describe_shortly(broken)})"
+        return default(attempt.retry_count, failure.cause), note
+
+
+def _timeout(outcome: TimedOut) -> str:
+    return describe(TaskTimeout(outcome.seconds))
