@@ -138,6 +138,7 @@ class Drain:
                     held=[],
                     now=None,
                     keyed=False,
+                    limited=False,
                 )
             ).tasks
             if not claimed:

@@ -128,6 +128,7 @@ def test_a_claim_that_is_under_way_is_waited_for_and_taken_back_too(queue: Face,
             held=[],
             now=queue.now,
             keyed=False,
+            limited=False,
         )
     )
     recovered: list[int] = []

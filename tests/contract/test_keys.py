@@ -14,8 +14,10 @@ from tasklib import ConfigurationError
 from tasklib.core.lifecycle import Ending
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.attempts import Claimed
-from tasklib.storage.operations.keys import take_turn
+from tasklib.storage.operations.keys import Turn, take_turn
+from tasklib.storage.operations.limits import take_limits
 from tasklib.storage.operations.workers import Registration
+from tasklib.storage.statement import Operation
 from tests.contract.test_limits import Bench
 
 
@@ -354,9 +356,13 @@ def test_a_limit_that_is_none_is_refused_by_value(bench: Bench, count: Any) -> N
 def test_a_worker_stopped_in_the_middle_of_its_turn_keeps_nothing(postgres_url: str) -> None:
     bench = Bench(postgres_url)
     submit(bench, "ada", 1)
-    turn = take_turn(["mail"], {}, 1, bench.clock.now())
+
+    def turn() -> Operation[Turn]:
+        yield from take_limits(["mail"], bench.clock.now())
+        return (yield from take_turn(["mail"], {}, 1, bench.clock.now()))
+
     with bench.database.transaction() as stopped:
-        assert stopped.run(lambda: turn).keys == ("ada",)
+        assert stopped.run(turn).keys == ("ada",)
         shown = stopped.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
         assert shown == ("10s",)
         assert keys(bench.claim(bench.worker())) == []

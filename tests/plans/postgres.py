@@ -126,6 +126,7 @@ class PostgresTable:
             plain=plain and not keyed,
             after=after,
             keyed=keyed,
+            limited=keyed,
         )
 
     @contextmanager

@@ -54,6 +54,7 @@ class SqliteTable:
             held=[],
             now=None,
             keyed=keyed,
+            limited=keyed,
         )
 
     @contextmanager

@@ -46,6 +46,7 @@ WHOLE_TABLE = {
     "look_for_orphans": "looks for what nobody holds, when a person asks what is wrong",
     "look_at_objects": "looks at the catalog",
     "look_at_parts": "looks at the catalog",
+    "fail_unreadable_keys": "reads the due tasks of keys that are no text, once",
     "look_at_server": "looks at the catalog",
     "import_tasks": "inserts",
     "insert_tasks_audited": "inserts as insert_tasks does",
@@ -196,17 +197,11 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             held=[],
             now=None,
             keyed=False,
+            limited=False,
         ),
-        "claim_tasks, limited": lambda: attempts.claim_tasks(
-            instance=instance,
-            worker_id="worker-1",
-            names=names(2),
-            limit=BATCH,
-            lease_seconds=60.0,
-            held=[],
-            now=None,
-            keyed=False,
-        ),
+        "take_limits": Statement("take_limits", {"names": dumps(names(2)), "now": None}),
+        "spend_tokens": Statement("spend_tokens", {"seqs": dumps([1, 2, 3]), "now": None}),
+        "find_hints": Statement("find_hints", {"names": dumps(names(2)), "now": None}),
     }
 
 

@@ -15,7 +15,8 @@ from tasklib.core.fingerprint import fingerprint
 from tasklib.core.lifecycle import EFFECTS, Ending, Event
 from tasklib.core.outcome import Completion
 from tasklib.core.task import DEFAULT_RETRIES, LogLine
-from tasklib.storage.operations.keys import NOBODYS_TURN, settle_turn, take_turn
+from tasklib.storage.operations.keys import NOBODYS_TURN, find_hints, settle_turn, take_turn
+from tasklib.storage.operations.limits import NO_LIMITS, spend_tokens, take_limits
 from tasklib.storage.rows import UNREADABLE, BrokenTask, ClaimedTask, claimed_from_text
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement, recall
 
@@ -77,16 +78,18 @@ def claim_tasks(
     plain: bool = False,
     after: Sequence[Position] = (),
     keyed: bool = True,
+    limited: bool = True,
     retries: Retries = NO_RETRIES,
 ) -> Operation[Claimed]:
     """Lease up to `limit` due tasks, best first, and of a name in `caps` no more than that.
 
     `held` are the (seq, version) pairs this instance still has, `generation` the one it claims in (`find_strays`).
     With `plain` a smaller statement is tried first, which is enough where nobody has switched anything and no
-    concurrency key asks for a look.  Without `keyed` only tasks without such a key are looked for.
+    concurrency key asks for a look.  Without `keyed` only tasks without such a key are looked for, without `limited`
+    only those of names without a limit: the answer of one claim tells what the next should look for.
     `retries` decide for rows whose submitter left it open.
     """
-    known, most = list(names), dict(caps or {})
+    known = list(names)
     params = {
         "instance": str(instance),
         "generation": generation,
@@ -104,18 +107,32 @@ def claim_tasks(
         claimed = yield from _claim_plainly(params, after)
         if claimed is not None:
             return claimed
-    turn = NOBODYS_TURN
-    if keyed:
+    limits, turn = NO_LIMITS, NOBODYS_TURN
+    if keyed or limited:
         yield BEGIN
-        turn = yield from take_turn(known, most, limit, now)
-    (row,) = yield Statement("claim_tasks", {**params, "caps": dumps(most), "keyed": dumps(list(turn.seqs))})
-    tasks, broken = _claimed(row, limit, lease_seconds)
-    settled = yield from settle_turn(turn, [*(task.seq for task in tasks), *(each.seq for each in broken)], now)
+        limits = yield from take_limits(known, now)
+    room, most = limits.room(limit, caps or {})
+    if keyed:
+        turn = yield from take_turn(known, most, room, now)
+    decided = {"limit": room, "caps": dumps(most), "limits": limits.names, "keyed": dumps(list(turn.seqs))}
+    (row,) = yield Statement("claim_tasks", {**params, **decided})
+    tasks, broken = _claimed(row, room, lease_seconds)
+    taken = [*(task.seq for task in tasks), *(each.seq for each in broken)]
+    yield from spend_tokens(limits, taken, now)
+    settled = yield from settle_turn(turn, taken, now)
+    hinted, next_hint_in = (yield from find_hints(known, now)) if row["hints"] else (False, None)
     yield from _fail(broken, now)
-    registered, limited, hinted = bool(row["registered"]), bool(row["limited"]), bool(row["hinted"])
     more = turn.elsewhere or (hinted and (settled or not keyed))
-    contended = not tasks and (row["seen"] > 0 or bool(row["blocked"]) or more)
-    return Claimed(tasks, contended, registered, limited, row["next_due_in"], bool(row["plain"]), hinted)
+    waits = [wait for wait in (row["next_due_in"], limits.next_in, next_hint_in) if wait is not None]
+    return Claimed(
+        tasks,
+        contended=not tasks and (row["seen"] > 0 or bool(row["blocked"]) or more),
+        registered=bool(row["registered"]),
+        limited=bool(row["limited"]),
+        next_due_in=min(waits, default=None),
+        plain=not row["switched"] and not row["hints"],
+        hinted=hinted,
+    )
 
 
 def complete_tasks(done: Sequence[Completion], now: datetime | None, *, again: bool = False) -> Operation[set[str]]:

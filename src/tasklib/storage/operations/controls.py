@@ -6,7 +6,7 @@ from datetime import datetime
 
 from tasklib.core.controls import Limit, Pause
 from tasklib.storage.rows import moment
-from tasklib.storage.statement import BEGIN, Operation, Statement
+from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
 EVERYTHING = ""
 """The name under which the whole queue is paused."""
@@ -47,9 +47,10 @@ def set_max_running(name: str | None, count: int | None) -> Operation[None]:
 def list_limits(now: datetime | None) -> Operation[list[Limit]]:
     """The limits in force."""
     rows = yield Statement("list_limits", {"now": now})
-    return [Limit(row["name"] or None, row["rate"], row["max_running"], _tokens(row["tokens"])) for row in rows]
+    return [limit_from_row(row) for row in rows]
 
 
-def _tokens(count: float | None) -> float | None:
-    """As fine as both databases can tell: a token that is there but for a rounding is there."""
-    return None if count is None else round(count, 4)
+def limit_from_row(row: Row) -> Limit:
+    """The limit of a row; its tokens as fine as both databases can tell: one there but for a rounding is there."""
+    tokens = row["tokens"]
+    return Limit(row["name"] or None, row["rate"], row["max_running"], None if tokens is None else round(tokens, 4))

@@ -9,7 +9,7 @@ from typing import Final
 
 from tasklib.core.codec import dumps
 from tasklib.core.controls import KeyLimit
-from tasklib.storage.operations.controls import EVERYTHING, list_limits
+from tasklib.storage.operations.controls import EVERYTHING
 from tasklib.storage.rows import UNREADABLE, is_undecoded
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
@@ -33,14 +33,14 @@ class Turn:
 NOBODYS_TURN: Final = Turn((), {}, elsewhere=False)
 
 
-def take_turn(names: Sequence[str], caps: Mapping[str, int], limit: int, now: datetime | None) -> Operation[Turn]:
+def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int, now: datetime | None) -> Operation[Turn]:
     """Lock the keys whose turn it is and find what may start of each, so that no limit of a key is ever exceeded.
+
+    `room` and `caps` are what the limits of names leave: names that cannot start anything take no turns of others.
 
     Locking and looking are two statements: the second sees everything that earlier holders of the locks have done.
     """
-    yield Statement("begin_turn")
     yield Statement("spread_hints", {"now": now})
-    room, caps = yield from _room(names, caps, limit, now)
     asked = {"names": dumps(list(names)), "caps": dumps(dict(caps)), "limit": max(room, KEYS_AT_ONCE), "now": now}
     rows = (yield Statement("take_keys", asked)) if room > 0 else ()
     odd = [row["id"] for row in rows if is_undecoded(row["key"])]
@@ -77,6 +77,12 @@ def settle_turn(turn: Turn, claimed: Sequence[int], now: datetime | None) -> Ope
     return bool(settled)
 
 
+def find_hints(names: Sequence[str], now: datetime | None) -> Operation[tuple[bool, float | None]]:
+    """Whether some key may have a task to start now, and in how many seconds the next one may."""
+    (row,) = yield Statement("find_hints", {"names": dumps(list(names)), "now": now})
+    return bool(row["due"]), row["next_in"]
+
+
 def set_key_limit(key: str | None, name: str | None, count: int | None) -> Operation[None]:
     """Let so many tasks of a key, or of every key without a limit of its own, run at once; None forgets the limit."""
     asked = {"key": key or EVERYTHING}
@@ -101,28 +107,3 @@ def list_slots(limit: KeyLimit) -> Operation[tuple[str, ...]]:
     """The running tasks of a key that stand under the limit, no more than it allows."""
     asked = {"key": limit.key, "scope": limit.name or EVERYTHING, "limit": limit.max_running}
     return tuple(str(row["id"]) for row in (yield Statement("list_slots", asked)))
-
-
-def _room(
-    names: Sequence[str], caps: Mapping[str, int], limit: int, now: datetime | None
-) -> Operation[tuple[int, Mapping[str, int]]]:
-    """What the limits of names leave at this moment.  The claim decides; this keeps names that cannot start anything
-    from taking the turns of others."""
-    limits = yield from list_limits(now)
-    if not limits:
-        return limit, caps
-    running: dict[str, int] = {}
-    if any(each.max_running is not None for each in limits):
-        running = {row["name"]: row["count"] for row in (yield Statement("count_running"))}
-    tighter = dict(caps)
-    for each in limits:
-        used = sum(running.values()) if each.name is None else running.get(each.name, 0)
-        free = min(
-            limit if each.tokens is None else int(each.tokens),
-            limit if each.max_running is None else max(0, each.max_running - used),
-        )
-        if each.name is None:
-            limit = min(limit, free)
-        elif each.name in names:
-            tighter[each.name] = min(tighter.get(each.name, free), free)
-    return limit, tighter

@@ -117,7 +117,6 @@ CREATE TABLE {schema}.tasklib_controls (
     tokens double precision,
     refilled_at timestamp with time zone,
     max_running integer,
-    version integer DEFAULT 0 NOT NULL,
     CONSTRAINT tasklib_controls_max_running_check CHECK ((max_running > 0)),
     CONSTRAINT tasklib_controls_rate_check CHECK ((rate > (0)::double precision))
 );

@@ -172,7 +172,8 @@ class Claimer:
     async def claim(self, limit: int) -> Claimed:
         """Claim up to `limit` tasks now."""
         held = [(task.seq, task.version) for task in self._claims()]
-        names, caps, plain, keyed = self._names(), self._caps(), self._plain, self._keyed
+        names, caps, plain = self._names(), self._caps(), self._plain
+        keyed, limited = self._keyed, self._size.limited
         began = time.monotonic()
         after = self._resumption.after(names, began)
         claimed = await self._database.arun(
@@ -186,6 +187,7 @@ class Claimer:
                 plain=plain,
                 after=after,
                 keyed=keyed,
+                limited=limited,
                 retries=self._retries(),
                 lease_seconds=self._lease,
                 held=held,

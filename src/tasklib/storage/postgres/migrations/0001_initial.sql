@@ -160,9 +160,7 @@ CREATE TABLE {schema}.tasklib_controls (
     rate        double precision CHECK (rate > 0),
     tokens      double precision,
     refilled_at timestamptz,
-    max_running integer CHECK (max_running > 0),
-    -- Grows whenever a limited task is claimed: a claim that has not seen the claim before it counts nothing and gives way.
-    version     integer NOT NULL DEFAULT 0
+    max_running integer CHECK (max_running > 0)
 );
 
 -- Call one waiting instance of each kind; one that is filled by what it finds calls the next.
@@ -441,7 +439,6 @@ COMMENT ON TABLE {schema}.tasklib_controls IS 'Pauses and limits: one row per ta
 COMMENT ON COLUMN {schema}.tasklib_controls.rate IS 'tasks that may start in a second';
 COMMENT ON COLUMN {schema}.tasklib_controls.tokens IS 'starts left in the token bucket at refilled_at; it holds one second''s worth, and at least one';
 COMMENT ON COLUMN {schema}.tasklib_controls.max_running IS 'tasks that may run at once';
-COMMENT ON COLUMN {schema}.tasklib_controls.version IS 'grows whenever a limited task is claimed';
 COMMENT ON TABLE {schema}.tasklib_key_limits IS 'How many tasks of a concurrency key may run at once.';
 COMMENT ON COLUMN {schema}.tasklib_key_limits.name IS 'tasks of this name only, counted by themselves; '''' for all names together';
 COMMENT ON COLUMN {schema}.tasklib_key_limits.key IS 'the concurrency key; '''' for every other key';

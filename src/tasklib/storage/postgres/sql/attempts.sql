@@ -5,73 +5,24 @@
 -- Only here: SQLite makes statements ready in no time.
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
-control AS MATERIALIZED (
-    SELECT 1 FROM {schema}.tasklib_controls UNION ALL SELECT 1 FROM {schema}.tasklib_hints LIMIT 1
-),
-pair AS (
-    SELECT n.name, head.priority, head.due_at
-    FROM jsonb_array_elements_text(:names::jsonb) AS n (name) CROSS JOIN LATERAL (
-        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
-        WHERE t.name = n.name COLLATE "C" AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
-        ORDER BY t.priority DESC, t.due_at LIMIT 1
-    ) AS head
+{control},
+known AS (
+    SELECT n.name COLLATE "C" AS name FROM jsonb_array_elements_text(:names::jsonb) AS n (name)
     WHERE NOT EXISTS (SELECT FROM control)
-    UNION ALL
-    SELECT p.name, head.priority, head.due_at
-    FROM pair AS p CROSS JOIN LATERAL (
-        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
-        WHERE t.name = p.name COLLATE "C" AND t.priority < p.priority AND t.due_at IS NOT NULL
-            AND t.concurrency_key IS NULL
-        ORDER BY t.priority DESC, t.due_at LIMIT 1
-    ) AS head
 ),
-due_pair AS MATERIALIZED (
-    SELECT p.name COLLATE "C" AS name, p.priority, p.due_at AS due, 0::bigint AS seq
-    FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now
+{waiting_pairs},
+place AS MATERIALIZED (
+    SELECT p.name, p.priority, p.due_at AS due, 0::bigint AS seq FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now
 ),
--- One pair alone needs no comparison with others, which costs as much as reading its rows once more.
-candidate AS MATERIALIZED (
-    SELECT p.name, p.priority
-    FROM due_pair AS p CROSS JOIN clock CROSS JOIN LATERAL (
-        SELECT t.due_at, t.seq FROM {schema}.tasks AS t
-        WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
-        ORDER BY t.due_at, t.seq LIMIT :limit::integer
-    ) AS due
-    WHERE (SELECT count(*) FROM due_pair) > 1
-    ORDER BY p.priority DESC, due.due_at, due.seq LIMIT :limit::integer
-),
-quota AS MATERIALIZED (
-    SELECT c.name, c.priority, count(*) AS share FROM candidate AS c GROUP BY c.name, c.priority
-    UNION ALL
-    SELECT p.name, p.priority, :limit::integer FROM due_pair AS p WHERE (SELECT count(*) FROM due_pair) = 1
-),
-me AS MATERIALIZED (
-    SELECT c.instance FROM {schema}.tasklib_claims AS c
-    WHERE c.instance = :instance::uuid AND c.generation = :generation::integer AND EXISTS (SELECT FROM due_pair)
-    FOR NO KEY UPDATE
-),
-picked AS MATERIALIZED (
-    SELECT q.name, q.priority, due.*
-    FROM me CROSS JOIN quota AS q CROSS JOIN clock CROSS JOIN LATERAL (
-        SELECT t.seq, t.ctid AS tid, t.due_at, t.expires_at <= clock.now AS expired FROM {schema}.tasks AS t
-        WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
-        ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
-    ) AS due
-    LIMIT :limit::integer
-),
-claimed AS ({lease_plainly}),
-held AS ({note_held})
+{claim_from_places}
 SELECT
     {claimed_tasks} AS tasks,
-    NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM picked AS p WHERE p.expired) AS plain,
+    {is_plain} AS plain,
     (SELECT count(*) FROM quota) AS seen,
     -- Where there is much to go on with, a look at everything is not much more.
-    (SELECT {places_json} FROM due_pair AS p {last_picked} HAVING count(*) <= 16) AS last,
-    EXISTS (SELECT FROM {schema}.tasklib_claims AS c WHERE c.instance = :instance::uuid) AS registered,
-    (
-        SELECT extract(epoch FROM min(p.due_at) - min(c.now))::float8 FROM pair AS p CROSS JOIN clock AS c
-        WHERE p.due_at > c.now
-    ) AS next_due_in,
+    (SELECT {places_json} FROM place AS p {last_picked} HAVING count(*) <= 16) AS last,
+    {is_registered} AS registered,
+    {next_due_in} AS next_due_in,
     (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
 
 -- name: claim_next
@@ -80,14 +31,155 @@ SELECT
 -- more than the claim.
 -- Only here: SQLite makes statements ready in no time.
 WITH clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
-control AS MATERIALIZED (
-    SELECT 1 FROM {schema}.tasklib_controls UNION ALL SELECT 1 FROM {schema}.tasklib_hints LIMIT 1
-),
+{control},
 place AS MATERIALIZED (
     SELECT p.name COLLATE "C" AS name, p.priority, p.due, p.seq
     FROM jsonb_to_recordset(:after::jsonb) AS p (name text, priority integer, due timestamptz, seq bigint)
     WHERE NOT EXISTS (SELECT FROM control)
 ),
+{claim_from_places}
+SELECT
+    {claimed_tasks} AS tasks,
+    {is_plain} AS plain,
+    (SELECT {places_json} FROM place AS p {last_picked}) AS last,
+    {is_registered} AS registered,
+    (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
+
+-- name: claim_tasks
+-- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion: of each
+-- name no more than :caps allows, of one with a limit only if :limits says that this transaction holds it (take_limits),
+-- and of those with a concurrency key only :keyed (take_keys).
+-- The best candidates over all (name, priority) pairs decide how many to take from each, and only that many rows are
+-- locked: rows that are finished, not yet due or of other names are never visited.  The update finds its rows by their
+-- physical address, which the lock keeps valid.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+known AS MATERIALIZED (
+    SELECT n.name COLLATE "C" AS name, (:caps::jsonb ->> n.name)::integer AS cap, EXISTS (
+        SELECT FROM {schema}.tasklib_controls AS c
+        WHERE c.name IN ('', n.name) AND {is_limited} AND NOT :limits::jsonb ? c.name
+    ) AS blocked
+    FROM jsonb_array_elements_text(:names::jsonb) AS n (name)
+    WHERE NOT EXISTS (
+        SELECT FROM {schema}.tasklib_controls AS c WHERE c.name IN ('', n.name) AND c.paused_at IS NOT NULL
+    )
+),
+{waiting_pairs},
+due AS MATERIALIZED (
+    SELECT p.name, p.priority, k.cap, k.blocked
+    FROM clock CROSS JOIN pair AS p JOIN known AS k ON k.name = p.name WHERE p.due_at <= clock.now
+),
+keyed AS MATERIALIZED (
+    SELECT t.name, t.priority, t.due_at, t.seq, k.cap, k.blocked
+    FROM clock CROSS JOIN {schema}.tasks AS t JOIN known AS k ON k.name = t.name
+    WHERE t.seq = ANY (ARRAY(SELECT jsonb_array_elements_text(:keyed::jsonb)::bigint)) AND t.due_at <= clock.now
+),
+candidate AS MATERIALIZED (
+    SELECT d.name, d.priority, d.cap, head.due_at, head.seq, NULL::bigint AS keyed
+    FROM clock CROSS JOIN due AS d CROSS JOIN LATERAL (
+        SELECT t.due_at, t.seq FROM {schema}.tasks AS t
+        WHERE t.name = d.name AND t.priority = d.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
+        ORDER BY t.due_at, t.seq LIMIT least(:limit::integer, d.cap)
+    ) AS head
+    WHERE NOT d.blocked
+    UNION ALL
+    SELECT k.name, k.priority, k.cap, k.due_at, k.seq, k.seq FROM keyed AS k WHERE NOT k.blocked
+    ORDER BY priority DESC, due_at, seq LIMIT :limit::integer
+),
+-- A name's cap holds over all its tasks together: the best use it up first.
+quota AS MATERIALIZED (
+    SELECT r.name, r.priority, r.keyed, count(*) AS share
+    FROM (
+        SELECT c.*, row_number() OVER (PARTITION BY c.name ORDER BY c.priority DESC, c.due_at, c.seq) AS rank
+        FROM candidate AS c
+    ) AS r
+    WHERE r.cap IS NULL OR r.rank <= r.cap
+    GROUP BY r.name, r.priority, r.keyed
+),
+{me},
+picked AS MATERIALIZED (
+    SELECT head.seq, head.tid, head.due_at
+    FROM me CROSS JOIN clock CROSS JOIN quota AS q CROSS JOIN LATERAL (
+        SELECT t.seq, t.ctid AS tid, t.due_at FROM {schema}.tasks AS t
+        WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
+        ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
+    ) AS head
+    WHERE q.keyed IS NULL
+    UNION ALL
+    SELECT own.seq, own.tid, own.due_at
+    FROM me CROSS JOIN (
+        SELECT t.seq, t.ctid AS tid, t.due_at FROM {schema}.tasks AS t CROSS JOIN clock
+        WHERE t.seq = ANY (ARRAY(SELECT q.keyed FROM quota AS q WHERE q.keyed IS NOT NULL))
+            AND t.due_at <= clock.now AND t.concurrency_key IS NOT NULL
+        FOR NO KEY UPDATE OF t SKIP LOCKED
+    ) AS own
+    LIMIT :limit::integer
+),
+claimed AS (
+    -- A task past its expiry is cancelled here instead of run, and spends no attempt.
+    UPDATE {schema}.tasks AS t
+    SET state = CASE WHEN t.expires_at <= c.now THEN 'cancelled' ELSE 'running' END,
+        completed_at = CASE WHEN t.expires_at <= c.now THEN c.now END,
+        error = CASE WHEN t.expires_at <= c.now THEN 'Expired: not started before expires_at' ELSE t.error END,
+        attempts = CASE WHEN t.expires_at <= c.now THEN t.attempts ELSE {next_attempt} END,
+        max_retries = {retries_in_force},
+        started_at = CASE WHEN t.expires_at <= c.now THEN t.started_at ELSE c.now END,
+        worker_id = CASE WHEN t.expires_at <= c.now THEN NULL ELSE :worker_id::text END,
+        locked_until = CASE WHEN t.expires_at <= c.now THEN NULL ELSE c.now + make_interval(secs => :lease::float8) END,
+        version = {next_version}, next_retry_at = NULL, updated_at = c.now
+    FROM clock AS c
+    WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p))
+    RETURNING t.id, t.seq, t.version, t.priority, t.state = 'cancelled' AND t.watched AS awaited,
+        CASE WHEN t.state = 'running' THEN {claimed_json} END AS json
+),
+held AS ({note_held}),
+expired AS MATERIALIZED (
+    SELECT pg_notify('{channel}', 'done:' || k.id) FROM claimed AS k WHERE k.awaited
+)
+SELECT
+    {claimed_tasks} AS tasks,
+    (SELECT count(*) FROM candidate) AS seen,
+    -- Read, because a CTE nobody reads is not run.
+    (SELECT count(*) FROM expired) AS expired,
+    {is_registered} AS registered,
+    EXISTS (SELECT FROM {schema}.tasklib_hints) AS hints,
+    EXISTS (SELECT FROM {schema}.tasklib_controls) AS switched,
+    EXISTS (
+        SELECT FROM {schema}.tasklib_controls AS c WHERE {is_limited} AND (c.name = '' OR :names::jsonb ? c.name)
+    ) AS limited,
+    -- Something is due under a limit that this transaction does not hold: look again at once.
+    EXISTS (SELECT FROM due AS d WHERE d.blocked) OR EXISTS (SELECT FROM keyed AS k WHERE k.blocked) AS blocked,
+    {next_due_in} AS next_due_in,
+    (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
+
+-- fragment: control
+-- Whether anything but priority and time decides: a pause, a limit or a concurrency key.
+control AS MATERIALIZED (
+    SELECT 1 FROM {schema}.tasklib_controls UNION ALL SELECT 1 FROM {schema}.tasklib_hints LIMIT 1
+)
+
+-- fragment: waiting_pairs
+-- The (name, priority) pairs of `known` names that wait, each with its first due time, found by skipping through the
+-- claim index.
+pair AS (
+    SELECT k.name, head.priority, head.due_at
+    FROM known AS k CROSS JOIN LATERAL (
+        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
+        WHERE t.name = k.name AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+        ORDER BY t.priority DESC, t.due_at LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT p.name, head.priority, head.due_at
+    FROM pair AS p CROSS JOIN LATERAL (
+        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
+        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+        ORDER BY t.priority DESC, t.due_at LIMIT 1
+    ) AS head
+)
+
+-- fragment: claim_from_places
+-- Lease the best tasks after each `place`.  One place alone needs no comparison with others, which costs as much as
+-- reading its rows once more.
 candidate AS MATERIALIZED (
     SELECT p.name, p.priority
     FROM place AS p CROSS JOIN clock CROSS JOIN LATERAL (
@@ -104,10 +196,7 @@ quota AS MATERIALIZED (
     UNION ALL
     SELECT p.name, p.priority, :limit::integer FROM place AS p WHERE (SELECT count(*) FROM place) = 1
 ),
-me AS MATERIALIZED (
-    SELECT c.instance FROM {schema}.tasklib_claims AS c
-    WHERE c.instance = :instance::uuid AND c.generation = :generation::integer FOR NO KEY UPDATE
-),
+{me},
 picked AS MATERIALIZED (
     SELECT q.name, q.priority, due.*
     FROM me CROSS JOIN quota AS q JOIN place AS p ON p.name = q.name AND p.priority = q.priority
@@ -119,14 +208,41 @@ picked AS MATERIALIZED (
     ) AS due
     LIMIT :limit::integer
 ),
-claimed AS ({lease_plainly}),
+claimed AS (
+    UPDATE {schema}.tasks AS t
+    SET state = 'running', attempts = {next_attempt}, version = {next_version}, started_at = c.now,
+        max_retries = {retries_in_force},
+        locked_until = c.now + make_interval(secs => :lease::float8), worker_id = :worker_id::text,
+        next_retry_at = NULL, updated_at = c.now
+    FROM clock AS c
+    WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p WHERE NOT EXISTS (SELECT FROM picked AS e WHERE e.expired)))
+    RETURNING t.seq, t.version, t.priority, {claimed_json} AS json
+),
 held AS ({note_held})
-SELECT
-    {claimed_tasks} AS tasks,
-    NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM picked AS p WHERE p.expired) AS plain,
-    (SELECT {places_json} FROM place AS p {last_picked}) AS last,
-    EXISTS (SELECT FROM me) AS registered,
-    (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
+
+-- fragment: me
+-- An instance that was declared dead has lost its row here, and claims nothing; nor does a claim that comes late, after
+-- its instance has looked for what it took.
+me AS MATERIALIZED (
+    SELECT i.instance FROM {schema}.tasklib_claims AS i
+    WHERE i.instance = :instance::uuid AND i.generation = :generation::integer AND EXISTS (SELECT FROM quota)
+    FOR NO KEY UPDATE
+)
+
+-- fragment: is_limited
+(c.rate IS NOT NULL OR c.max_running IS NOT NULL)
+
+-- fragment: is_plain
+NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM picked AS p WHERE p.expired)
+
+-- fragment: is_registered
+EXISTS (SELECT FROM {schema}.tasklib_claims AS i WHERE i.instance = :instance::uuid)
+
+-- fragment: next_due_in
+(
+        SELECT extract(epoch FROM min(p.due_at) - min(c.now))::float8 FROM pair AS p CROSS JOIN clock AS c
+        WHERE p.due_at > c.now
+    )
 
 -- fragment: next_attempt
 least(t.attempts, 1999999999) + 1
@@ -139,16 +255,6 @@ greatest(nextval($name${schema}.tasklib_versions$name$), CASE WHEN t.version < 4
 -- fragment: retries_in_force
 CASE WHEN t.max_retries >= 0 THEN t.max_retries
             ELSE coalesce((:retries::jsonb ->> t.name)::integer, :default_retries::integer) END
-
--- fragment: lease_plainly
-    UPDATE {schema}.tasks AS t
-    SET state = 'running', attempts = {next_attempt}, version = {next_version}, started_at = c.now,
-        max_retries = {retries_in_force},
-        locked_until = c.now + make_interval(secs => :lease::float8), worker_id = :worker_id::text,
-        next_retry_at = NULL, updated_at = c.now
-    FROM clock AS c
-    WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p WHERE NOT EXISTS (SELECT FROM picked AS e WHERE e.expired)))
-    RETURNING t.seq, t.version, t.priority, {claimed_json} AS json
 
 -- fragment: claimed_tasks
 (
@@ -181,212 +287,6 @@ concat('["', t.id, '",', t.seq, ',', t.version, ',', t.attempts, ',', t.max_retr
             ELSE json_build_array(date_part('epoch', t.scheduled_at), t.retry_count, t.lost_count, t.priority, t.tags,
                 t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at)::text
         END, ']')
-
--- name: claim_tasks
--- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion, and of
--- each name no more than :caps allows.
--- The waiting (name, priority) pairs are found by skipping through the claim index, the best candidates over all pairs
--- decide how many to take from each, and only that many rows are locked: rows that are finished, not yet due or of
--- other names are never visited.  The update finds its rows by their physical address, which the lock keeps valid.
-WITH RECURSIVE
-clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
--- An instance that was declared dead has lost its row here, and claims nothing; nor does a claim that comes late, after
--- its instance has looked for what it took.
-me AS MATERIALIZED (
-    SELECT c.instance FROM {schema}.tasklib_claims AS c
-    WHERE c.instance = :instance::uuid AND c.generation = :generation::integer FOR NO KEY UPDATE
-),
--- What people have switched, as it stood when this statement began.
-control AS MATERIALIZED (
-    SELECT c.name, c.paused_at, c.version, (c.rate IS NOT NULL OR c.max_running IS NOT NULL) AS limited
-    FROM {schema}.tasklib_controls AS c
-),
-known AS MATERIALIZED (
-    SELECT n.name COLLATE "C" AS name
-    FROM me CROSS JOIN jsonb_array_elements_text(:names::jsonb) AS n (name)
-    WHERE NOT EXISTS (SELECT FROM control AS c WHERE c.name IN ('', n.name) AND c.paused_at IS NOT NULL)
-),
-pair AS (
-    SELECT k.name, head.priority, head.due_at
-    FROM known AS k CROSS JOIN LATERAL (
-        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
-        WHERE t.name = k.name AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
-        ORDER BY t.priority DESC, t.due_at LIMIT 1
-    ) AS head
-    UNION ALL
-    SELECT p.name, head.priority, head.due_at
-    FROM pair AS p CROSS JOIN LATERAL (
-        SELECT t.priority, t.due_at FROM {schema}.tasks AS t
-        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
-        ORDER BY t.priority DESC, t.due_at LIMIT 1
-    ) AS head
-),
--- The first hints of these names, and of slots that became free, priority by priority; mostly there are none.
-hint_pair AS (
-    SELECT k.name, head.priority, head.ready_at
-    FROM (SELECT '' COLLATE "C" AS name UNION ALL SELECT n.name FROM known AS n) AS k CROSS JOIN LATERAL (
-        SELECT h.priority, h.ready_at FROM {schema}.tasklib_hints AS h
-        WHERE h.name = k.name ORDER BY h.priority DESC, h.ready_at LIMIT 1
-    ) AS head
-    UNION ALL
-    SELECT p.name, head.priority, head.ready_at
-    FROM hint_pair AS p CROSS JOIN LATERAL (
-        SELECT h.priority, h.ready_at FROM {schema}.tasklib_hints AS h
-        WHERE h.name = p.name AND h.priority < p.priority ORDER BY h.priority DESC, h.ready_at LIMIT 1
-    ) AS head
-),
--- Tasks with a concurrency key that may start, as far as their keys are concerned.
-keyed AS MATERIALIZED (
-    SELECT t.name, t.priority, t.due_at, t.seq
-    FROM {schema}.tasks AS t CROSS JOIN clock
-    WHERE t.seq = ANY (ARRAY(SELECT jsonb_array_elements_text(:keyed::jsonb)::bigint))
-        AND t.due_at <= clock.now AND t.name IN (SELECT k.name FROM known AS k)
-),
-due_name AS MATERIALIZED (
-    SELECT p.name FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now UNION SELECT k.name FROM keyed AS k
-),
--- The limits that matter now, each locked: whoever holds a limit decides how it is used, and nobody waits for it.
-limit_row AS MATERIALIZED (
-    SELECT c.name, c.version, c.max_running, c.rate, CASE WHEN c.rate IS NOT NULL THEN least(greatest(1, c.rate),
-        c.tokens + greatest(0, extract(epoch FROM clock.now - c.refilled_at)::float8) * c.rate) END AS tokens
-    FROM clock CROSS JOIN {schema}.tasklib_controls AS c
-    WHERE (c.rate IS NOT NULL OR c.max_running IS NOT NULL) AND EXISTS (
-        SELECT FROM due_name AS d WHERE c.name IN ('', d.name)
-    )
-    FOR NO KEY UPDATE OF c SKIP LOCKED
-),
--- A limit that changed after this statement began was used by a claim whose tasks this one cannot see: it gives way.
-usable AS MATERIALIZED (
-    SELECT l.* FROM limit_row AS l JOIN control AS c ON c.name = l.name AND c.version = l.version
-),
-running AS MATERIALIZED (
-    SELECT t.name, count(*) AS count
-    FROM (SELECT FROM usable AS u WHERE u.max_running IS NOT NULL LIMIT 1) AS asked
-    CROSS JOIN {schema}.tasklib_claims AS h
-    CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
-    CROSS JOIN LATERAL ({held_task}) AS t
-    GROUP BY t.name
-),
-free AS MATERIALIZED (
-    SELECT u.name, least(floor(u.tokens + 1e-9), CASE WHEN u.max_running IS NOT NULL THEN greatest(0, u.max_running - (
-        SELECT coalesce(sum(r.count), 0) FROM running AS r WHERE u.name IN ('', r.name)
-    )) END)::integer AS count
-    FROM usable AS u
-),
-name_cap AS MATERIALIZED (
-    SELECT d.name, least(
-        (:caps::jsonb ->> d.name)::integer,
-        (SELECT CASE WHEN c.limited THEN coalesce(f.count, 0) END
-            FROM control AS c LEFT JOIN free AS f ON f.name = c.name WHERE c.name = d.name)
-    ) AS cap
-    FROM due_name AS d
-),
-total AS MATERIALIZED (
-    SELECT least(:limit::integer, (
-        SELECT CASE WHEN c.limited THEN coalesce(f.count, 0) END
-        FROM control AS c LEFT JOIN free AS f ON f.name = c.name WHERE c.name = ''
-    )) AS count
-),
-candidate AS MATERIALIZED (
-    SELECT due.name, due.priority, due.due_at, due.seq, due.cap, due.keyed
-    FROM (
-        SELECT p.name, p.priority, head.due_at, head.seq, n.cap, false AS keyed
-        FROM pair AS p JOIN name_cap AS n ON n.name = p.name CROSS JOIN clock CROSS JOIN LATERAL (
-            SELECT t.due_at, t.seq FROM {schema}.tasks AS t
-            WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
-            ORDER BY t.due_at, t.seq LIMIT least(:limit::integer, n.cap)
-        ) AS head
-        WHERE p.due_at <= clock.now
-        UNION ALL
-        SELECT k.name, k.priority, k.due_at, k.seq, n.cap, true FROM keyed AS k JOIN name_cap AS n ON n.name = k.name
-    ) AS due
-    ORDER BY due.priority DESC, due.due_at, due.seq LIMIT (SELECT count FROM total)
-),
--- A name's cap holds over all its tasks together: the best use it up first.
-ranked AS MATERIALIZED (
-    SELECT c.*, row_number() OVER (PARTITION BY c.name ORDER BY c.priority DESC, c.due_at, c.seq) AS rank
-    FROM candidate AS c
-),
-quota AS MATERIALIZED (
-    SELECT r.name, r.priority, count(*) AS share
-    FROM ranked AS r WHERE NOT r.keyed AND (r.cap IS NULL OR r.rank <= r.cap) GROUP BY r.name, r.priority
-),
-picked AS MATERIALIZED (
-    SELECT due.seq, due.tid, due.due_at
-    FROM quota AS q CROSS JOIN clock CROSS JOIN LATERAL (
-        SELECT t.seq, t.ctid AS tid, t.due_at FROM {schema}.tasks AS t
-        WHERE t.name = q.name AND t.priority = q.priority AND t.due_at <= clock.now AND t.concurrency_key IS NULL
-        ORDER BY t.due_at, t.seq LIMIT q.share FOR NO KEY UPDATE SKIP LOCKED
-    ) AS due
-    UNION ALL
-    SELECT own.seq, own.tid, own.due_at
-    FROM (
-        SELECT t.seq, t.ctid AS tid, t.due_at FROM {schema}.tasks AS t CROSS JOIN clock
-        WHERE t.seq = ANY (ARRAY(SELECT r.seq FROM ranked AS r WHERE r.keyed AND (r.cap IS NULL OR r.rank <= r.cap)))
-            AND t.due_at <= clock.now AND t.concurrency_key IS NOT NULL
-        FOR NO KEY UPDATE OF t SKIP LOCKED
-    ) AS own
-    LIMIT :limit::integer
-),
-claimed AS (
-    -- A task past its expiry is cancelled here instead of run, and spends no attempt.
-    UPDATE {schema}.tasks AS t
-    SET state = CASE WHEN t.expires_at <= c.now THEN 'cancelled' ELSE 'running' END,
-        completed_at = CASE WHEN t.expires_at <= c.now THEN c.now END,
-        error = CASE WHEN t.expires_at <= c.now THEN 'Expired: not started before expires_at' ELSE t.error END,
-        attempts = CASE WHEN t.expires_at <= c.now THEN t.attempts ELSE {next_attempt} END,
-        max_retries = {retries_in_force},
-        started_at = CASE WHEN t.expires_at <= c.now THEN t.started_at ELSE c.now END,
-        worker_id = CASE WHEN t.expires_at <= c.now THEN NULL ELSE :worker_id::text END,
-        locked_until = CASE WHEN t.expires_at <= c.now THEN NULL ELSE c.now + make_interval(secs => :lease::float8) END,
-        version = {next_version}, next_retry_at = NULL, updated_at = c.now
-    FROM clock AS c
-    WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p))
-    RETURNING t.id, t.seq, t.name, t.state, t.version, t.priority, t.watched, {claimed_json} AS json
-),
-held AS ({note_held}),
-spent AS (
-    UPDATE {schema}.tasklib_controls AS c
-    SET tokens = u.tokens - used.count, refilled_at = greatest(clock.now, c.refilled_at), version = c.version + 1
-    FROM clock CROSS JOIN usable AS u CROSS JOIN LATERAL (
-        SELECT count(*) AS count FROM claimed AS k WHERE k.state = 'running' AND u.name IN ('', k.name)
-    ) AS used
-    WHERE c.name = u.name AND used.count > 0
-),
-expired AS MATERIALIZED (
-    SELECT pg_notify('{channel}', 'done:' || k.id) FROM claimed AS k WHERE k.watched AND k.state = 'cancelled'
-)
-SELECT
-    (
-        SELECT string_agg(k.json, E',\n' ORDER BY k.priority DESC, p.due_at, k.seq)
-        FROM claimed AS k JOIN picked AS p ON p.seq = k.seq
-        WHERE k.state = 'running'
-    ) AS tasks,
-    (SELECT count(*) FROM candidate) AS seen,
-    -- Read, because a CTE nobody reads is not run.
-    (SELECT count(*) FROM expired) AS expired,
-    (SELECT count(*) FROM me) AS registered,
-    NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM hint_pair) AS plain,
-    (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now,
-    EXISTS (SELECT FROM control AS c WHERE c.limited AND (c.name = '' OR :names::jsonb ? c.name)) AS limited,
-    -- Some key may have a task to start for these names, now or in a moment.
-    hinted.due AS hinted,
-    -- A limit that another claim held at this moment: look again at once.
-    EXISTS (
-        SELECT FROM control AS c WHERE c.limited AND EXISTS (SELECT FROM due_name AS d WHERE c.name IN ('', d.name))
-            AND NOT EXISTS (SELECT FROM usable AS u WHERE u.name = c.name)
-    ) AS blocked,
-    least(
-        (SELECT extract(epoch FROM min(p.due_at) - min(c.now))::float8 FROM pair AS p CROSS JOIN clock AS c
-            WHERE p.due_at > c.now),
-        (SELECT min((1 - u.tokens) / u.rate) FROM usable AS u WHERE u.tokens < 1),
-        hinted.next_in
-    ) AS next_due_in
-FROM (
-    SELECT coalesce(bool_or(h.ready_at <= c.now), false) AS due,
-        extract(epoch FROM min(h.ready_at) FILTER (WHERE h.ready_at > c.now) - min(c.now))::float8 AS next_in
-    FROM clock AS c CROSS JOIN hint_pair AS h
-) AS hinted;
 
 -- name: complete_tasks
 -- End attempts in success; an attempt that is not the current one changes nothing and is left out of the answer.

@@ -27,7 +27,7 @@ INSERT INTO {schema}.tasklib_controls AS c (name, rate, tokens, refilled_at)
 SELECT :name::text, :rate::float8, greatest(1, :rate::float8), n.now
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS n
 ON CONFLICT (name) DO UPDATE
-SET rate = excluded.rate, refilled_at = excluded.refilled_at, version = c.version + 1,
+SET rate = excluded.rate, refilled_at = excluded.refilled_at,
     -- What is in the bucket stays, as far as the new one holds it.
     tokens = CASE WHEN excluded.rate IS NULL THEN NULL ELSE least(excluded.tokens, coalesce(
         c.tokens + greatest(0, extract(epoch FROM excluded.refilled_at - c.refilled_at)::float8) * c.rate, excluded.tokens
@@ -38,13 +38,67 @@ RETURNING c.name, pg_notify('{channel}', 'new')::text AS notified;
 -- Let at most so many tasks of one name, or with the empty name of all, run at once; NULL lifts the limit.
 INSERT INTO {schema}.tasklib_controls AS c (name, max_running)
 SELECT :name::text, :count::integer
-ON CONFLICT (name) DO UPDATE SET max_running = excluded.max_running, version = c.version + 1
+ON CONFLICT (name) DO UPDATE SET max_running = excluded.max_running
 RETURNING c.name, pg_notify('{channel}', 'new')::text AS notified;
 
 -- name: list_limits
 -- The limits in force, by name; the empty name is for all.
-SELECT c.name, c.rate, c.max_running, CASE WHEN c.rate IS NOT NULL THEN least(greatest(1, c.rate), c.tokens + c.rate
-    * greatest(0, extract(epoch FROM coalesce(:now::timestamptz, now()) - c.refilled_at)::float8)) END AS tokens
-FROM {schema}.tasklib_controls AS c
-WHERE c.rate IS NOT NULL OR c.max_running IS NOT NULL
+SELECT c.name, c.rate, c.max_running, {bucket} AS tokens
+FROM {schema}.tasklib_controls AS c CROSS JOIN (SELECT coalesce(:now::timestamptz, now()) AS now) AS clock
+WHERE {is_limited}
 ORDER BY c.name;
+
+-- name: take_limits
+-- Lock the limits under which something of these names is due, until the transaction ends: whoever holds a limit decides
+-- how it is used.  Nobody waits for one: a limit that another claim holds is not locked, and its tasks are left waiting.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+-- The server ends this transaction if nothing comes for a while: a worker that is stopped in the middle must not keep its
+-- limits and keys, nor others from taking back what it holds.
+bound AS MATERIALIZED (SELECT set_config('idle_in_transaction_session_timeout', '10s', true) AS timeout),
+limited AS MATERIALIZED (
+    SELECT c.name FROM {schema}.tasklib_controls AS c WHERE {is_limited} AND (c.name = '' OR :names::jsonb ? c.name)
+),
+known AS MATERIALIZED (
+    SELECT n.name COLLATE "C" AS name FROM jsonb_array_elements_text(:names::jsonb) AS n (name)
+    WHERE EXISTS (SELECT FROM limited AS l WHERE l.name IN ('', n.name))
+),
+{waiting_pairs},
+needed AS MATERIALIZED (
+    SELECT l.name FROM limited AS l CROSS JOIN clock
+    WHERE EXISTS (SELECT FROM pair AS p WHERE p.due_at <= clock.now AND l.name IN ('', p.name))
+        OR EXISTS (SELECT FROM {schema}.tasklib_hints)
+),
+locked AS MATERIALIZED (
+    SELECT c.name, c.rate, c.max_running, {bucket} AS tokens
+    FROM clock CROSS JOIN {schema}.tasklib_controls AS c
+    WHERE {is_limited} AND c.name IN (SELECT n.name FROM needed AS n)
+    FOR NO KEY UPDATE OF c SKIP LOCKED
+)
+SELECT n.name, l.name IS NOT NULL AS locked, l.rate, l.max_running, l.tokens, b.timeout
+FROM bound AS b LEFT JOIN needed AS n ON true LEFT JOIN locked AS l ON l.name = n.name;
+
+-- name: count_running
+-- How many tasks of each name instances hold.
+SELECT t.name, count(*) AS count
+FROM {schema}.tasklib_claims AS h
+CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+CROSS JOIN LATERAL ({held_task}) AS t
+GROUP BY t.name;
+
+-- name: spend_tokens
+-- Take one token from the rate of each task's name, and from that of everything.
+WITH taken AS MATERIALIZED (
+    SELECT t.name, count(*) AS count FROM {schema}.tasks AS t
+    WHERE t.seq = ANY (ARRAY(SELECT jsonb_array_elements_text(:seqs::jsonb)::bigint))
+    GROUP BY t.name
+)
+UPDATE {schema}.tasklib_controls AS c
+SET tokens = {bucket} - (SELECT sum(k.count) FROM taken AS k WHERE c.name IN ('', k.name)),
+    refilled_at = greatest(clock.now, c.refilled_at)
+FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS clock
+WHERE c.rate IS NOT NULL AND EXISTS (SELECT FROM taken AS k WHERE c.name IN ('', k.name));
+
+-- fragment: bucket
+CASE WHEN c.rate IS NOT NULL THEN least(greatest(1, c.rate),
+        c.tokens + greatest(0, extract(epoch FROM clock.now - c.refilled_at)::float8) * c.rate) END

@@ -52,11 +52,6 @@ t.slot_key = s.key AND CASE WHEN s.scope <> '' THEN t.name = s.scope ELSE NOT EX
     SELECT FROM {schema}.tasklib_key_limits AS o WHERE o.name = t.name AND o.key IN (t.slot_key, '')
 ) END
 
--- name: begin_turn
--- Let the server end this transaction if nothing comes for a while: a worker that is stopped in the middle must not keep
--- its keys, nor others from taking back what it holds.
-SELECT set_config('idle_in_transaction_session_timeout', '10s', true) AS bound;
-
 -- name: spread_hints
 -- Turn the news of free slots into hints under the names of the tasks that wait for them.
 WITH RECURSIVE
@@ -236,10 +231,30 @@ FROM (SELECT :key::text COLLATE "C" AS key, :scope::text COLLATE "C" AS scope) A
 ) AS h
 ORDER BY h.seq;
 
--- name: count_running
--- How many tasks of each name instances hold.
-SELECT t.name, count(*) AS count
-FROM {schema}.tasklib_claims AS h
-CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
-CROSS JOIN LATERAL ({held_task}) AS t
-GROUP BY t.name;
+-- name: find_hints
+-- Whether some key may have a task of these names to start now, and in how many seconds the next one may.
+-- The first hints of the names, and of slots that became free, are looked at priority by priority.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+known AS MATERIALIZED (
+    SELECT n.name COLLATE "C" AS name FROM jsonb_array_elements_text(:names::jsonb || '[""]') AS n (name)
+    WHERE NOT EXISTS (
+        SELECT FROM {schema}.tasklib_controls AS c WHERE c.name IN ('', n.name) AND c.paused_at IS NOT NULL
+    )
+),
+head AS (
+    SELECT k.name, first.priority, first.ready_at
+    FROM known AS k CROSS JOIN LATERAL (
+        SELECT h.priority, h.ready_at FROM {schema}.tasklib_hints AS h
+        WHERE h.name = k.name ORDER BY h.priority DESC, h.ready_at LIMIT 1
+    ) AS first
+    UNION ALL
+    SELECT p.name, next.priority, next.ready_at
+    FROM head AS p CROSS JOIN LATERAL (
+        SELECT h.priority, h.ready_at FROM {schema}.tasklib_hints AS h
+        WHERE h.name = p.name AND h.priority < p.priority ORDER BY h.priority DESC, h.ready_at LIMIT 1
+    ) AS next
+)
+SELECT coalesce(bool_or(h.ready_at <= c.now), false) AS due,
+    extract(epoch FROM min(h.ready_at) FILTER (WHERE h.ready_at > c.now) - min(c.now))::float8 AS next_in
+FROM clock AS c CROSS JOIN head AS h;

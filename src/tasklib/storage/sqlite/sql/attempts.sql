@@ -1,43 +1,21 @@
 -- name: claim_tasks
--- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion, and of
--- each name no more than :caps allows.
--- Differs by necessity: SQLite has no writing CTEs, so the same steps are six statements in one transaction, and no
+-- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion: of each
+-- name no more than :caps allows, of one with a limit only if :limits says that this transaction holds it (take_limits),
+-- and of those with a concurrency key only :keyed (take_keys).
+-- Differs by necessity: SQLite has no writing CTEs, so the same steps are five statements in one transaction, and no
 -- LATERAL, so each pair's head travels through json_each.  Nothing is written to the file when nothing is due.
 DELETE FROM temp.tasklib_picked;
 INSERT INTO temp.tasklib_picked (ord, seq)
 WITH RECURSIVE
 known AS MATERIALIZED (
-    SELECT n.value AS name, min(
-        coalesce((SELECT c.value FROM json_each(:caps) AS c WHERE c.key = n.value), :limit),
-        coalesce((SELECT {tokens} FROM tasklib_controls AS c WHERE c.name = n.value AND c.rate IS NOT NULL), :limit),
-        coalesce((
-            SELECT max(0, c.max_running - (SELECT count(*) FROM {running} WHERE t.name = c.name))
-            FROM tasklib_controls AS c WHERE c.name = n.value AND c.max_running IS NOT NULL
-        ), :limit)
-    ) AS cap
+    SELECT n.value AS name, coalesce((SELECT c.value FROM json_each(:caps) AS c WHERE c.key = n.value), :limit) AS cap
     FROM tasklib_claims AS me CROSS JOIN json_each(:names) AS n
-    WHERE me.instance = :instance AND me.generation = :generation AND NOT EXISTS (
-        SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', n.value) AND c.paused_at IS NOT NULL
-    )
+    WHERE me.instance = :instance AND me.generation = :generation AND NOT {is_paused} AND NOT {is_blocked}
 ),
-pair (name, cap, priority) AS (
-    SELECT k.name, k.cap, (
-        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
-        WHERE t.name = k.name AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
-        ORDER BY t.priority DESC LIMIT 1
-    )
-    FROM known AS k
-    UNION ALL
-    SELECT p.name, p.cap, (
-        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
-        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
-        ORDER BY t.priority DESC LIMIT 1
-    )
-    FROM pair AS p WHERE p.priority IS NOT NULL
-),
+{waiting_pairs},
 candidate AS MATERIALIZED (
-    SELECT p.name, p.cap, p.priority, due.value ->> 0 AS due_at, due.value ->> 1 AS seq
-    FROM pair AS p CROSS JOIN json_each((
+    SELECT k.name, k.cap, p.priority, due.value ->> 0 AS due_at, due.value ->> 1 AS seq
+    FROM pair AS p CROSS JOIN known AS k ON k.name = p.name CROSS JOIN json_each((
         SELECT json_group_array(json_array(head.due_at, head.seq)) FROM (
             SELECT t.due_at, t.seq FROM tasks AS t INDEXED BY tasks_claim
             WHERE t.name = p.name AND t.priority = p.priority AND t.due_at <= :now AND t.concurrency_key IS NULL
@@ -46,7 +24,6 @@ candidate AS MATERIALIZED (
     )) AS due
     WHERE p.priority IS NOT NULL
     UNION ALL
-    -- Tasks with a concurrency key that may start, as far as their keys are concerned.
     SELECT t.name, k.cap, t.priority, t.due_at, t.seq
     FROM json_each(:keyed) AS own CROSS JOIN tasks AS t ON t.seq = own.value AND t.due_at <= :now
     CROSS JOIN known AS k ON k.name = t.name
@@ -58,14 +35,7 @@ ranked AS (
 SELECT row_number() OVER (ORDER BY c.priority DESC, c.due_at, c.seq), c.seq
 FROM ranked AS c WHERE c.rank <= c.cap
 ORDER BY c.priority DESC, c.due_at, c.seq
-LIMIT min(
-    :limit,
-    coalesce((SELECT {tokens} FROM tasklib_controls AS c WHERE c.name = '' AND c.rate IS NOT NULL), :limit),
-    coalesce((
-        SELECT max(0, c.max_running - (SELECT count(*) FROM {running}))
-        FROM tasklib_controls AS c WHERE c.name = '' AND c.max_running IS NOT NULL
-    ), :limit)
-);
+LIMIT :limit;
 UPDATE tasks
 SET state = CASE WHEN expires_at <= :now THEN 'cancelled' ELSE 'running' END,
     completed_at = CASE WHEN expires_at <= :now THEN :now END,
@@ -109,51 +79,19 @@ SET seqs = (
         ) AS h
     )
 WHERE instance = :instance AND EXISTS (SELECT 1 FROM temp.tasklib_picked);
-UPDATE tasklib_controls
-SET tokens = {bucket} - used.count, refilled_at = :now
-FROM (
-    SELECT l.name, count(t.seq) AS count
-    FROM tasklib_controls AS l CROSS JOIN temp.tasklib_picked AS p
-    CROSS JOIN tasks AS t ON t.seq = p.seq AND t.state = 'running' AND l.name IN ('', t.name)
-    WHERE l.rate IS NOT NULL GROUP BY l.name
-) AS used
-WHERE tasklib_controls.name = used.name;
-WITH RECURSIVE pair (name, priority) AS (
-    SELECT k.value, (
-        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
-        WHERE t.name = k.value AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
-        ORDER BY t.priority DESC LIMIT 1
-    )
-    FROM json_each(:names) AS k
-    WHERE (SELECT count(*) FROM temp.tasklib_picked) < :limit AND NOT EXISTS (
-        SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', k.value) AND c.paused_at IS NOT NULL
-    )
-    UNION ALL
+WITH RECURSIVE known AS MATERIALIZED (
+    SELECT n.value AS name, {is_blocked} AS blocked
+    FROM json_each(:names) AS n
+    WHERE (SELECT count(*) FROM temp.tasklib_picked) < max(:limit, 1) AND NOT {is_paused}
+),
+{waiting_pairs},
+head AS MATERIALIZED (
     SELECT p.name, (
-        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
-        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
-        ORDER BY t.priority DESC LIMIT 1
-    )
+        SELECT t.due_at FROM tasks AS t INDEXED BY tasks_claim
+        WHERE t.name = p.name AND t.priority = p.priority AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+        ORDER BY t.due_at LIMIT 1
+    ) AS due_at
     FROM pair AS p WHERE p.priority IS NOT NULL
-),
-hint_pair (name, priority) AS (
-    SELECT k.name, (SELECT h.priority FROM tasklib_hints AS h WHERE h.name = k.name ORDER BY h.priority DESC LIMIT 1)
-    FROM (SELECT '' AS name UNION ALL SELECT n.value FROM json_each(:names) AS n) AS k
-    WHERE NOT EXISTS (SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', k.name) AND c.paused_at IS NOT NULL)
-    UNION ALL
-    SELECT p.name, (
-        SELECT h.priority FROM tasklib_hints AS h WHERE h.name = p.name AND h.priority < p.priority
-        ORDER BY h.priority DESC LIMIT 1
-    )
-    FROM hint_pair AS p WHERE p.priority IS NOT NULL
-),
--- The first hints of these names, and of slots that became free, priority by priority; mostly there are none.
-hinted (ready_at) AS MATERIALIZED (
-    SELECT (
-        SELECT h.ready_at FROM tasklib_hints AS h WHERE h.name = p.name AND h.priority = p.priority
-        ORDER BY h.ready_at LIMIT 1
-    )
-    FROM hint_pair AS p WHERE p.priority IS NOT NULL
 )
 SELECT
     (
@@ -170,46 +108,47 @@ SELECT
         CROSS JOIN tasks AS t ON t.seq = p.seq
     ) AS tasks,
     (SELECT count(*) FROM temp.tasklib_picked) AS seen,
-    0 AS expired,
     (SELECT count(*) FROM tasklib_claims WHERE instance = :instance) AS registered,
-    NOT EXISTS (SELECT 1 FROM tasklib_controls) AS plain,
-    :now AS now,
+    EXISTS (SELECT 1 FROM tasklib_hints) AS hints,
+    EXISTS (SELECT 1 FROM tasklib_controls) AS switched,
     EXISTS (
-        SELECT 1 FROM tasklib_controls AS c WHERE (c.rate IS NOT NULL OR c.max_running IS NOT NULL)
-            AND (c.name = '' OR c.name IN (SELECT n.value FROM json_each(:names) AS n))
+        SELECT 1 FROM tasklib_controls AS c
+        WHERE {is_limited} AND (c.name = '' OR c.name IN (SELECT n.value FROM json_each(:names) AS n))
     ) AS limited,
-    EXISTS (SELECT 1 FROM hinted AS h WHERE h.ready_at <= :now) AS hinted,
-    0 AS blocked,
-    (
-        SELECT min(wait.seconds) FROM (
-            SELECT (
-        SELECT (julianday(min(head.due_at)) - julianday(:now)) * 86400.0 FROM (
-            SELECT (
-                SELECT t.due_at FROM tasks AS t INDEXED BY tasks_claim
-                WHERE t.name = p.name AND t.priority = p.priority AND t.due_at > :now AND t.concurrency_key IS NULL
-                ORDER BY t.due_at LIMIT 1
-            ) AS due_at
-            FROM pair AS p WHERE p.priority IS NOT NULL
-        ) AS head
-    ) AS seconds
-            UNION ALL
-            SELECT (julianday(min(h.ready_at)) - julianday(:now)) * 86400.0 FROM hinted AS h WHERE h.ready_at > :now
-            UNION ALL
-            SELECT (1 - {bucket}) / rate FROM tasklib_controls
-            WHERE rate IS NOT NULL AND {bucket} < 1 AND (name = '' OR name IN (SELECT n.value FROM json_each(:names) AS n))
-        ) AS wait
-    ) AS next_due_in;
+    -- Something is due under a limit that this transaction does not hold: look again at once.
+    EXISTS (SELECT 1 FROM head AS h CROSS JOIN known AS k ON k.name = h.name AND k.blocked WHERE h.due_at <= :now) AS blocked,
+    (SELECT (julianday(min(h.due_at)) - julianday(:now)) * 86400.0 FROM head AS h WHERE h.due_at > :now) AS next_due_in,
+    :now AS now;
 
--- fragment: bucket
-min(max(1.0, rate), tokens + max(0.0, (julianday(:now) - julianday(refilled_at)) * 86400.0) * rate)
+-- fragment: waiting_pairs
+-- The (name, priority) pairs of `known` names that wait, found by skipping through the claim index.
+pair (name, priority) AS (
+    SELECT k.name, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
+        WHERE t.name = k.name AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+        ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM known AS k
+    UNION ALL
+    SELECT p.name, (
+        SELECT t.priority FROM tasks AS t INDEXED BY tasks_claim
+        WHERE t.name = p.name AND t.priority < p.priority AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+        ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM pair AS p WHERE p.priority IS NOT NULL
+)
 
--- fragment: tokens
-CAST(min(max(1.0, c.rate), c.tokens + max(0.0, (julianday(:now) - julianday(c.refilled_at)) * 86400.0) * c.rate) + 1e-4
-            AS INTEGER)
+-- fragment: is_paused
+EXISTS (SELECT 1 FROM tasklib_controls AS c WHERE c.name IN ('', n.value) AND c.paused_at IS NOT NULL)
 
--- fragment: running
-tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
-            CROSS JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+-- fragment: is_blocked
+EXISTS (
+        SELECT 1 FROM tasklib_controls AS c
+        WHERE c.name IN ('', n.value) AND {is_limited} AND c.name NOT IN (SELECT l.value FROM json_each(:limits) AS l)
+    )
+
+-- fragment: is_limited
+(c.rate IS NOT NULL OR c.max_running IS NOT NULL)
 
 -- name: complete_tasks
 -- End attempts in success; an attempt that is not the current one changes nothing and is left out of the answer.

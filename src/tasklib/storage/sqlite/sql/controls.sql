@@ -39,8 +39,32 @@ RETURNING name;
 
 -- name: list_limits
 -- The limits in force, by name; the empty name is for all.
-SELECT c.name, c.rate, c.max_running, min(max(1.0, c.rate),
-    c.tokens + max(0.0, (julianday(:now) - julianday(c.refilled_at)) * 86400.0) * c.rate) AS tokens
+SELECT c.name, c.rate, c.max_running, {bucket} AS tokens FROM tasklib_controls AS c WHERE {is_limited} ORDER BY c.name;
+
+-- name: take_limits
+-- The limits of these names and what each leaves.
+-- Differs by necessity: the transaction this is read in is SQLite's only writer, so there is nothing to lock.
+SELECT c.name, 1 AS locked, c.rate, c.max_running, {bucket} AS tokens
 FROM tasklib_controls AS c
-WHERE c.rate IS NOT NULL OR c.max_running IS NOT NULL
-ORDER BY c.name;
+WHERE {is_limited} AND (c.name = '' OR c.name IN (SELECT n.value FROM json_each(:names) AS n));
+
+-- name: count_running
+-- How many tasks of each name instances hold.
+SELECT t.name, count(*) AS count
+FROM tasklib_claims AS h CROSS JOIN json_each(h.seqs) AS held
+CROSS JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+GROUP BY t.name;
+
+-- name: spend_tokens
+-- Take one token from the rate of each task's name, and from that of everything.
+UPDATE tasklib_controls AS c
+SET tokens = {bucket} - used.count, refilled_at = max(:now, c.refilled_at)
+FROM (
+    SELECT l.name, count(*) AS count
+    FROM tasklib_controls AS l CROSS JOIN json_each(:seqs) AS s CROSS JOIN tasks AS t ON t.seq = s.value AND l.name IN ('', t.name)
+    WHERE l.rate IS NOT NULL GROUP BY l.name
+) AS used
+WHERE c.name = used.name;
+
+-- fragment: bucket
+min(max(1.0, c.rate), c.tokens + max(0.0, (julianday(:now) - julianday(c.refilled_at)) * 86400.0) * c.rate)

@@ -60,10 +60,6 @@ t.slot_key = s.key AND CASE WHEN s.scope <> '' THEN t.name = s.scope ELSE NOT EX
     SELECT 1 FROM tasklib_key_limits AS o WHERE o.name = t.name AND o.key IN (t.slot_key, '')
 ) END
 
--- name: begin_turn
--- Differs by necessity: nobody can end another's transaction here.
-SELECT NULL AS bound;
-
 -- name: spread_hints
 -- Turn the news of free slots into hints under the names of the tasks that wait for them.
 INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
@@ -222,6 +218,25 @@ FROM (
 ) AS h
 ORDER BY h.seq;
 
--- name: count_running
--- How many tasks of each name instances hold.
-SELECT t.name, count(*) AS count FROM {running} GROUP BY t.name;
+-- name: find_hints
+-- Whether some key may have a task of these names to start now, and in how many seconds the next one may.
+-- The first hints of the names, and of slots that became free, are looked at priority by priority.
+WITH RECURSIVE pair (name, priority) AS (
+    SELECT n.value, (SELECT h.priority FROM tasklib_hints AS h WHERE h.name = n.value ORDER BY h.priority DESC LIMIT 1)
+    FROM json_each(json_insert(:names, '$[#]', '')) AS n WHERE NOT {is_paused}
+    UNION ALL
+    SELECT p.name, (
+        SELECT h.priority FROM tasklib_hints AS h WHERE h.name = p.name AND h.priority < p.priority
+        ORDER BY h.priority DESC LIMIT 1
+    )
+    FROM pair AS p WHERE p.priority IS NOT NULL
+),
+head (ready_at) AS MATERIALIZED (
+    SELECT (
+        SELECT h.ready_at FROM tasklib_hints AS h WHERE h.name = p.name AND h.priority = p.priority
+        ORDER BY h.ready_at LIMIT 1
+    )
+    FROM pair AS p WHERE p.priority IS NOT NULL
+)
+SELECT EXISTS (SELECT 1 FROM head AS h WHERE h.ready_at <= :now) AS due,
+    (SELECT (julianday(min(h.ready_at)) - julianday(:now)) * 86400.0 FROM head AS h WHERE h.ready_at > :now) AS next_in;
