@@ -193,7 +193,7 @@ def finishing_worker(url: str, kind: str, names: list[str]) -> Iterator[None]:
 
 
 def start_script(command: str, stdout: int | None = None, **variables: str) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-m", "tests.support.exactly_once_worker", command]
+    arguments = [sys.executable, "-m", "tests.programs.exactly_once_worker", command]
     return subprocess.Popen(arguments, cwd=ROOT, stdout=stdout, text=True, env=os.environ | variables)
 
 

@@ -16,7 +16,7 @@ from tasklib import Config, TaskContext, TaskQueue
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.pooler import Pooler, direct
 from tests.fixtures.waiting import eventually
-from tests.support.processes import working
+from tests.programs.processes import working
 
 SESSIONS = 3
 LEFT_BEHIND = """

@@ -13,7 +13,7 @@ import pytest
 from tasklib import Config, DatabaseReplaced, TaskQueue
 from tasklib.doctor import examine
 from tests.fixtures.waiting import eventually
-from tests.support.processes import working
+from tests.programs.processes import working
 
 
 @pytest.fixture

@@ -198,9 +198,9 @@ def _delay(
     """The delay before the next attempt; a policy of the user's that fails itself is said, and replaced for once."""
     if failure.delay is not None or not failure.waits:
         return failure.delay, ""
-    policy = (options and options.retry_policy) or default
+    own = None if options is None else options.retry_policy
     try:
-        return seconds_of(policy(attempt.retry_count, failure.cause)), ""
+        return seconds_of((own or default)(attempt.retry_count, failure.cause)), ""
     except BaseException as broken:
         if is_interrupt(broken):
             raise

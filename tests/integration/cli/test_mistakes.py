@@ -13,7 +13,7 @@ from tasklib import TaskQueue
 from tests.fixtures.terminal import Terminal
 from tests.fixtures.waiting import eventually
 from tests.integration.cli.conftest import CommandLine
-from tests.support.processes import working
+from tests.programs.processes import working
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 

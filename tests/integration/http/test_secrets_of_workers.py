@@ -15,7 +15,7 @@ from tasklib.core.codec import MASK
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.waiting import eventually
 from tests.integration.http.conftest import Client
-from tests.support.processes import working
+from tests.programs.processes import working
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres")
 SECRET = "h1dden-by-annotation"

@@ -16,7 +16,7 @@ import pytest
 
 from tasklib import Config, Middleware, TaskContext, TaskQueue, TaskState
 from tasklib.errors import ExecutionError
-from tests.support.processes import working
+from tests.programs.processes import working
 
 
 class Unusual(BaseException):

@@ -8,7 +8,7 @@ import pytest
 
 from tasklib import TaskQueue
 from tests.fixtures.waiting import eventually
-from tests.support.processes import working
+from tests.programs.processes import working
 
 
 @pytest.mark.parametrize("paused", ["job", None])

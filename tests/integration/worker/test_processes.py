@@ -15,8 +15,8 @@ import pytest
 from tasklib import Config, ManualClock, Middleware, Task, TaskContext, TaskQueue, TaskState
 from tests.fixtures.queues import open_queue
 from tests.fixtures.waiting import eventually
-from tests.support import process_tasks as tasks
-from tests.support.processes import exists, started_by, working
+from tests.programs import process_tasks as tasks
+from tests.programs.processes import exists, started_by, working
 
 pytestmark = pytest.mark.backends("postgres-newest")
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

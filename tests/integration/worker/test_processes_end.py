@@ -18,8 +18,8 @@ import pytest
 from tasklib import Config, ManualClock, Task, TaskQueue, TaskState
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.waiting import eventually
-from tests.support import process_tasks as tasks
-from tests.support.processes import exists, members_of, pids_in, started_by, working
+from tests.programs import process_tasks as tasks
+from tests.programs.processes import exists, members_of, pids_in, started_by, working
 
 pytestmark = pytest.mark.backends("sqlite-file")
 
@@ -293,7 +293,7 @@ def test_processes_end_with_a_worker_that_is_killed(
     queue: TaskQueue, pid_file: Path, name: str, kwargs: dict[str, Any]
 ) -> None:
     queue.enqueue(name, {"pid_file": str(pid_file), **kwargs})
-    worker = subprocess.Popen([sys.executable, "-m", "tests.support.process_worker", "2"], start_new_session=True)
+    worker = subprocess.Popen([sys.executable, "-m", "tests.programs.process_worker", "2"], start_new_session=True)
     try:
         pids = running_in(pid_file, 3 if name == "have_child" else 1)
         started = {child.pid for child in psutil.Process(worker.pid).children(recursive=True)} | set(pids)
@@ -307,7 +307,7 @@ def test_processes_end_with_a_worker_that_is_killed(
 
 def test_processes_end_with_a_killed_worker_whose_helper_was_killed_first(queue: TaskQueue, pid_file: Path) -> None:
     queue.enqueue("spin", {"pid_file": str(pid_file)})
-    worker = subprocess.Popen([sys.executable, "-m", "tests.support.process_worker", "2"], start_new_session=True)
+    worker = subprocess.Popen([sys.executable, "-m", "tests.programs.process_worker", "2"], start_new_session=True)
     try:
         [pid] = running_in(pid_file)
         killers = [

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tasklib import Abort, Task, TaskContext, TaskQueue
-from tests.support import process_tasks
+from tests.programs import process_tasks
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Workers that run a transactional task and are killed at a chosen statement of it, each a process of its own.
 
-    python -m tests.support.exactly_once_worker list      the points at which an attempt can end
-    python -m tests.support.exactly_once_worker kill      how workers ended of which one was killed at each point
-    python -m tests.support.exactly_once_worker finish    work until told to stop
+    python -m tests.programs.exactly_once_worker list      the points at which an attempt can end
+    python -m tests.programs.exactly_once_worker kill      how workers ended of which one was killed at each point
+    python -m tests.programs.exactly_once_worker finish    work until told to stop
 
 EXACTLY_ONCE_URL is the database, EXACTLY_ONCE_KIND is `def`, `async def` or `process`, and EXACTLY_ONCE_NAMES are the
 names, as JSON, under which `finish` knows the task.  A point is the name of the task whose first attempt ends there:
