@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from fastapi import APIRouter, Response
+from prometheus_client import generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
 
 from tasklib.http.errors import problems
 from tasklib.http.parts import Counts, Service
@@ -15,12 +18,12 @@ from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Permission, needs
 from tasklib.service.statistics import TypeInfo
 
-MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STATES = ("pending", "delayed", "running", "completed", "failed", "retrying", "cancelled", "buried")
 
 router = APIRouter(tags=["health"], route_class=AuditedRoute)
 
-Sample = tuple[Mapping[str, str], float]
+Sample = tuple[Sequence[str], float]
+"""The values of its labels, and its own."""
 
 
 @router.get(
@@ -41,44 +44,50 @@ async def get_metrics(service: Service, counts: Counts) -> Response:
     types, others = [each for each in known if each.name in chosen], [each for each in known if each.name not in chosen]
     overview = await service.statistics.aoverview(stats)
     limits = await service.queue.alimits()
-    lines = [
-        *_metric("tasklib_tasks", "Tasks by type and status; without a type, of all others.", _tasks(types, others)),
-        *_metric("tasklib_types", "Types that are stored or that a worker knows.", [({}, len(known))]),
-        *_metric("tasklib_workers", "Workers that are alive.", [({}, overview.workers_alive)]),
-        *_metric(
-            "tasklib_type_workers", "Live workers that know the type.", [({"type": t.name}, t.workers) for t in types]
-        ),
-        *_metric(
-            "tasklib_paused", "1 while tasks of the type may not start.", [({"type": t.name}, t.paused) for t in types]
-        ),
-        *_metric(
-            "tasklib_rate_limit",
+    families = _Families(
+        _gauge("tasks", "Tasks by type and status; without a type, of all others.", _tasks(types, others), _STATUS),
+        _gauge("types", "Types that are stored or that a worker knows.", [((), len(known))]),
+        _gauge("workers", "Workers that are alive.", [((), overview.workers_alive)]),
+        _gauge("type_workers", "Live workers that know the type.", [([t.name], t.workers) for t in types], _TYPE),
+        _gauge("paused", "1 while tasks of the type may not start.", [([t.name], t.paused) for t in types], _TYPE),
+        _gauge(
+            "rate_limit",
             "Tasks that may start in a second; without a type, of all.",
-            [({"type": each.name or ""}, each.rate) for each in limits if each.rate is not None][:MOST_NAMES],
+            [([each.name or ""], each.rate) for each in limits if each.rate is not None][:MOST_NAMES],
+            _TYPE,
         ),
-    ]
-    return Response("\n".join(lines) + "\n", media_type=MEDIA_TYPE)
+    )
+    return Response(generate_latest(families), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+_TYPE = ("type",)
+_STATUS = ("type", "status")
+
+
+class _Families(Collector):
+    """What was counted for one answer; prometheus_client's own registry is for numbers that a process keeps."""
+
+    def __init__(self, *families: GaugeMetricFamily) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        return self._families
+
+
+def _gauge(name: str, purpose: str, samples: Iterable[Sample], labels: Sequence[str] = ()) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"tasklib_{name}", purpose, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
 
 
 def _tasks(types: Iterable[TypeInfo], others: Iterable[TypeInfo]) -> Iterator[Sample]:
     for each in types:
         for state in STATES:
-            yield {"type": each.name, "status": status_of(state)}, getattr(each, state)
+            yield (each.name, status_of(state)), getattr(each, state)
     for state, count in summed(map(_counts, others)).items():
-        yield {"type": "", "status": status_of(state)}, count
+        yield ("", status_of(state)), count
 
 
 def _counts(info: TypeInfo) -> dict[str, int]:
     return {state: getattr(info, state) for state in STATES}
-
-
-def _metric(name: str, purpose: str, samples: Iterable[Sample]) -> Iterator[str]:
-    yield f"# HELP {name} {purpose}"
-    yield f"# TYPE {name} gauge"
-    for labels, value in samples:
-        inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        yield f"{name}{{{inside}}} {float(value):.17g}" if inside else f"{name} {float(value):.17g}"
-
-
-def _escaped(text: Any) -> str:
-    return str(text).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
