@@ -32,7 +32,7 @@ def test_made_up_types_cannot_fill_what_everybody_reads(queue: Face, http: Clien
     tasks = [line for line in lines if line.startswith("tasklib_tasks{") and 'status="pending"' in line]
     assert len(tasks) == 501
     assert sum(float(line.rpartition(" ")[2]) for line in tasks) == 2002
-    assert {'tasklib_tasks{type="zz-busy",status="pending"} 2', "tasklib_types 2001"} <= set(lines)
+    assert {'tasklib_tasks{status="pending",type="zz-busy"} 2.0', "tasklib_types 2001.0"} <= set(lines)
     assert len([line for line in lines if line.startswith("tasklib_paused{")]) == 500
 
 
