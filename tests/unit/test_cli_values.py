@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasklib.cli import times, values
-from tasklib.cli.values import BadValue
+from tasklib.cli.options import values
+from tasklib.cli.options.values import BadValue
+from tasklib.cli.show import times
 from tasklib.core.task import Attempt, TaskState
 from tasklib.service.service import as_data
 

@@ -17,7 +17,7 @@ import typer
 
 from tasklib.cli.exit_codes import Exit, code_for
 from tasklib.cli.help import EVERYWHERE, HelpfulCommand
-from tasklib.cli.output import Output
+from tasklib.cli.show.output import Output
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -88,6 +88,18 @@ class Cli:
         from tasklib.service.service import QueueService
 
         return QueueService(TaskQueue(self.config))
+
+    @property
+    def user(self) -> str:
+        """Who gives the command, as well as the machine knows: `ada@host`."""
+        import getpass
+        import socket
+
+        try:
+            name = getpass.getuser()
+        except (KeyError, OSError):
+            name = "somebody"
+        return f"{name}@{socket.gethostname()}"
 
     def now(self) -> datetime:
         """What time it is for the database: ages are told by the clock by which they came about."""

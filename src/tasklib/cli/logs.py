@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from tasklib.cli.exit_codes import CommandFailed, Exit
-from tasklib.cli.output import safe
+from tasklib.cli.show.output import safe
 
 LEVELS = ("debug", "info", "warning", "error")
 

@@ -30,7 +30,7 @@ from tasklib.cli.commands import (
 )
 from tasklib.cli.exit_codes import Exit, code_for
 from tasklib.cli.help import HelpfulGroup
-from tasklib.cli.output import one_line
+from tasklib.cli.show.output import one_line
 
 app = typer.Typer(
     name="tasklib",
@@ -41,12 +41,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},  # which every command takes over
     epilog="tasklib demo\ntasklib submit send_email to=ada@example.com\ntasklib worker app.tasks",
 )
-GROUPS = (
+COMMAND_MODULES = (
     *(demo, worker, submit, tasks, actions, errors, queue, limits, doctor, schedules),
     *(serve, token, database, copy, bench),
 )
-for group in GROUPS:
-    app.registered_commands += group.app.registered_commands
+for module in COMMAND_MODULES:
+    app.registered_commands += module.app.registered_commands
 
 # Typer has no name of its own for "the command was not understood".
 UsageError: Any = typer.BadParameter.__bases__[0]

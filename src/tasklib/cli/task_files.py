@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 from uuid import UUID
 
-from tasklib.cli import values
 from tasklib.cli.exit_codes import CommandFailed, Exit
-from tasklib.cli.values import BadValue
+from tasklib.cli.options import values
+from tasklib.cli.options.values import BadValue
 
 Row = tuple[str, Any, dict[str, Any]]
 """Name, payload and options of one task."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from copy import copy
 from typing import Any, Self
 
 from tasklib.core.clock import Clock, DatabaseClock
 from tasklib.core.config import Config
 from tasklib.core.middleware import ErrorHook, Middleware
-from tasklib.core.redaction import Redactor
 from tasklib.core.schedule import Plan
 from tasklib.definition import Registry
 from tasklib.queue.secret_places import SecretPlaces
@@ -38,25 +36,13 @@ class QueueBase:
         self.error_hooks: list[ErrorHook] = []
         self.header_sources: list[HeaderSource] = []
         self.declared_schedules: list[Plan] = []
-        self.before_close: list[Callable[[], Awaitable[None]]] = []
-        """Ends what goes on in the background of an event loop: it would open connections anew."""
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
         self._database = guarded(connect(self.config), self.config, given=database is not None)
 
     @property
     def database(self) -> Database:
         """Where the tasks are kept."""
         return self._database
-
-    @property
-    def redactor(self) -> Redactor:
-        """What hides the secrets of this queue's tasks; as much as `secret_places` has learned."""
-        return Redactor(self.config.redact_keys, self.secret_places.of)
-
-    def through(self, database: Database) -> Self:
-        """The same queue with another way into its database."""
-        other = copy(self)
-        other._database = database  # noqa: SLF001  a copy of ourselves
-        return other
 
     def __repr__(self) -> str:
         return f"<TaskQueue {self.config!r}>"
@@ -75,7 +61,7 @@ class QueueBase:
 
     async def aclose(self) -> None:
         """Close every connection from within an event loop."""
-        for stop in self.before_close:
+        for stop in self._before_close:
             await stop()
         await self.database.aclose()
 
@@ -90,3 +76,11 @@ class QueueBase:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def stop_before_close(queue: QueueBase, stop: Callable[[], Awaitable[None]]) -> None:
+    """Have `stop` called before the queue closes within an event loop.
+
+    It ends what goes on in the background there, which would open connections anew.
+    """
+    queue._before_close.append(stop)  # noqa: SLF001  for the service, not for users

@@ -7,6 +7,7 @@ from typing import Unpack
 
 from tasklib.core.explain import Explanation
 from tasklib.core.explain import explain as explain_evidence
+from tasklib.core.redaction import Redactor
 from tasklib.core.task import QueueStats, Task, WorkerInfo
 from tasklib.queue.arguments import Filters, Id, check_whole, require_id, task_filter
 from tasklib.queue.base import QueueBase
@@ -81,17 +82,10 @@ class ReadsTasks(QueueBase):
     aworkers = workers.twin
 
     @operation
-    def learn_secrets(self) -> Operation[None]:
-        """Ask live workers where the arguments of their tasks hold secrets, so that `redactor` hides them."""
-        yield from self.secret_places.learn()
-
-    alearn_secrets = learn_secrets.twin
-
-    @operation
     def explain(self, task_id: Id) -> Operation[Explanation]:
         """Why the task is not running: every reason with its evidence and remedy, the one that binds first in front."""
         found = explain_evidence((yield from gather_evidence(require_id(task_id), self.clock.now())))
         yield from self.secret_places.learn()
-        return self.redactor.explanation(found)
+        return Redactor(self.config.redact_keys, self.secret_places.of).explanation(found)
 
     aexplain = explain.twin

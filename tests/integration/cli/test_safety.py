@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tasklib import TaskQueue
-from tasklib.cli.output import one_line, safe
+from tasklib.cli.show.output import one_line, safe
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.workers import Registration
 from tests.fixtures.backends import libpq_url

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli import values
 from tasklib.cli.command import Cli, command
-from tasklib.cli.common_options import DryRun, Selection, one_of
 from tasklib.cli.exit_codes import CommandFailed, Exit
-from tasklib.cli.names import each_name
+from tasklib.cli.name_patterns import each_name
+from tasklib.cli.options import values
+from tasklib.cli.options.common import DryRun, Selection, one_of
 
 if TYPE_CHECKING:
     from tasklib.core.lifecycle import Action

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tasklib.cli.command import Cli, command
-from tasklib.cli.output import Column
+from tasklib.cli.show.output import Column
 
 app = typer.Typer()
 

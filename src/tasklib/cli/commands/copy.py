@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from tasklib.cli.command import Cli, command
-from tasklib.cli.common_options import one_of
 from tasklib.cli.exit_codes import CommandFailed, Exit
-from tasklib.cli.person import person
+from tasklib.cli.options.common import one_of
 
 GROUP = "Set-up"
 DUTIES = ("producer", "worker", "viewer", "admin")
@@ -46,7 +45,7 @@ def copy(
             names = ", ".join(alive)
             raise CommandFailed(f"workers are alive on the source ({names}): stop them, or copy by --force")
         with cli.out.progress("Copying", old.count()) as progress:
-            found = Administration(old).copy_to(new, by=person(), progress=progress)
+            found = Administration(old).copy_to(new, by=cli.user, progress=progress)
 
     def say() -> None:
         known = f"; {found.seen - found.copied:,} were there already" if found.seen > found.copied else ""

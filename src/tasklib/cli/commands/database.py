@@ -8,7 +8,7 @@ import typer
 
 from tasklib.cli.command import Cli, command, missing_file
 from tasklib.cli.exit_codes import CommandFailed, Exit
-from tasklib.cli.output import Output
+from tasklib.cli.show.output import Output
 
 GROUP = "Set-up"
 

@@ -53,7 +53,7 @@ def top(
 
     Also the slowest and the failing types. Ends with Ctrl-C. Without a terminal, or with --json, it looks once.
     """
-    from tasklib.cli.top import live, show
+    from tasklib.cli.show.top import live, show
 
     seen = look(cli.service)
     if once or cli.out.as_json or not cli.out.is_terminal:

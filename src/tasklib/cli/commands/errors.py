@@ -8,14 +8,14 @@ import typer
 
 from tasklib.cli.command import Cli, command
 from tasklib.cli.commands.actions import counted
-from tasklib.cli.common_options import DryRun
 from tasklib.cli.exit_codes import CommandFailed
+from tasklib.cli.options.common import DryRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from tasklib.cli.output import Output
+    from tasklib.cli.show.output import Output
     from tasklib.core.task import ErrorGroup
 
 GROUP = "Tasks"
@@ -72,8 +72,8 @@ def redrive(
 
 def show_errors(out: Output, groups: Sequence[ErrorGroup], now: datetime) -> None:
     """A table of the groups, the latest first."""
-    from tasklib.cli import times
-    from tasklib.cli.output import Cell, Column
+    from tasklib.cli.show import times
+    from tasklib.cli.show.output import Cell, Column
 
     rows: list[list[str | Cell]] = [
         [

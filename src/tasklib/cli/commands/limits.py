@@ -137,7 +137,7 @@ def _say_limits(cli: Cli, example: str = "rate-limit 10 send_email") -> None:
     limits, key_limits = cli.service.queue.limits(), cli.service.queue.key_limits()
 
     def say() -> None:
-        from tasklib.cli.queue_views import show_key_limits, show_limits
+        from tasklib.cli.show.queue import show_key_limits, show_limits
 
         show_limits(cli.out, limits)
         show_key_limits(cli.out, key_limits)

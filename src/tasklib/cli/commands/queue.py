@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from tasklib.cli.command import Cli, command
-from tasklib.cli.person import person
 
 GROUP = "Queue"
 
@@ -25,7 +24,7 @@ def stats(cli: Cli) -> None:
     overview = cli.service.statistics.overview()
 
     def say() -> None:
-        from tasklib.cli.queue_views import show_overview
+        from tasklib.cli.show.queue import show_overview
 
         show_overview(cli.out, overview)
 
@@ -47,7 +46,7 @@ def types(cli: Cli) -> None:
     found = cli.service.statistics.types()
 
     def say() -> None:
-        from tasklib.cli.queue_views import show_types
+        from tasklib.cli.show.queue import show_types
 
         if found:
             show_types(cli.out, found)
@@ -78,7 +77,7 @@ def pause(
 
     It is stored, so it holds across restarts and machines. Running tasks finish.
     """
-    cli.service.queue.pause(name, by=person(), reason=reason)
+    cli.service.queue.pause(name, by=cli.user, reason=reason)
     _say_pauses(cli)
 
 
@@ -90,7 +89,7 @@ def resume(cli: Cli, name: PausedName = None) -> None:
     left = cli.service.queue.pauses()
 
     def say() -> None:
-        from tasklib.cli.queue_views import show_pauses
+        from tasklib.cli.show.queue import show_pauses
 
         cli.out.line(f"{what} {'may start again.' if resumed else 'were not paused.'}")
         show_pauses(cli.out, left)
@@ -102,7 +101,7 @@ def _say_pauses(cli: Cli) -> None:
     pauses = cli.service.queue.pauses()
 
     def say() -> None:
-        from tasklib.cli.queue_views import show_pauses
+        from tasklib.cli.show.queue import show_pauses
 
         show_pauses(cli.out, pauses)
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli import values
 from tasklib.cli.command import Cli, command
-from tasklib.cli.common_options import one_of
 from tasklib.cli.exit_codes import CommandFailed, Exit
-from tasklib.cli.person import person
+from tasklib.cli.options import values
+from tasklib.cli.options.common import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +101,7 @@ def _act(cli: Cli, action: str, name: str, added: Added) -> None:
             cli.out.answer({"removed": name}, lambda: cli.out.line(f"Removed {name}; tasks it has made stay."))
         case _:
             if action != "show":
-                changed = queue.pause_schedule(name, by=person()) if action == "pause" else queue.resume_schedule(name)
+                changed = queue.pause_schedule(name, by=cli.user) if action == "pause" else queue.resume_schedule(name)
                 _known(changed or None, name)
             _say_one(cli, name)
 
@@ -123,7 +122,7 @@ def _known(answer: Any, name: str) -> Any:
 
 def _say_all(cli: Cli, found: Sequence[Schedule]) -> None:
     def say() -> None:
-        from tasklib.cli.queue_views import show_schedules
+        from tasklib.cli.show.queue import show_schedules
 
         if found:
             show_schedules(cli.out, found, cli.now())
@@ -137,7 +136,7 @@ def _say_one(cli: Cli, name: str) -> None:
     schedule: Schedule = _known(cli.service.schedules.get(name), name)
 
     def say() -> None:
-        from tasklib.cli.queue_views import show_schedule
+        from tasklib.cli.show.queue import show_schedule
 
         show_schedule(cli.out, schedule, cli.now())
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasklib.cli.command import Cli, command
-from tasklib.cli.common_options import LogLevel
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.logs import log_to_stderr
+from tasklib.cli.options.common import LogLevel
 
 if TYPE_CHECKING:
     import socket

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tasklib.cli import values
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exit_codes import CommandFailed, Exit
-from tasklib.cli.output import shortened
-from tasklib.cli.submit_options import FromFile, How, Waiting, What
+from tasklib.cli.options import values
+from tasklib.cli.options.submit import FromFile, How, Waiting, What
+from tasklib.cli.show.output import shortened
 
 if TYPE_CHECKING:
     from tasklib.core.task import Task, TaskId
@@ -131,7 +131,7 @@ def _say_submitted(cli: Cli, name: str, task_id: TaskId) -> None:
 
 def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None, unknown: Unknown | None) -> None:
     """Without an end to the waiting the person hears at once that it may be in vain, else when it was."""
-    from tasklib.cli.views import show_task
+    from tasklib.cli.show.tasks import show_task
     from tasklib.errors import WaitTimeout
 
     seconds = None if timeout is None else values.duration(timeout).total_seconds()

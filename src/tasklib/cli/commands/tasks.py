@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from tasklib.cli.command import Cli, command
-from tasklib.cli.common_options import Name, Search, States, Tags, task_filter
-from tasklib.cli.names import page_of
+from tasklib.cli.name_patterns import page_of
+from tasklib.cli.options.common import Name, Search, States, Tags, task_filter
 
 GROUP = "Tasks"
 SUBMIT_ONE = "Submit one: tasklib submit send_email to=ada@example.com"
@@ -45,7 +45,7 @@ def list_tasks(
     page = page_of(cli.service, which, limit, None if before is None else str(cli.service.find_id(before)))
 
     def say() -> None:
-        from tasklib.cli.views import show_tasks
+        from tasklib.cli.show.tasks import show_tasks
 
         if page.tasks:
             show_tasks(cli.out, page.tasks, cli.now())
@@ -71,7 +71,7 @@ def show(cli: Cli, task_id: TaskId) -> None:
     task = cli.service.get(cli.service.find_id(task_id))
 
     def say() -> None:
-        from tasklib.cli.views import show_task
+        from tasklib.cli.show.tasks import show_task
 
         show_task(cli.out, task, cli.now())
 
@@ -84,7 +84,7 @@ def explain(cli: Cli, task_id: TaskId) -> None:
     explanation = cli.service.explain(cli.service.find_id(task_id))
 
     def say() -> None:
-        from tasklib.cli.views import show_explanation
+        from tasklib.cli.show.tasks import show_explanation
 
         show_explanation(cli.out, explanation, cli.now())
 

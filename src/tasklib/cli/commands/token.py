@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli import values
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exit_codes import CommandFailed, Exit
-from tasklib.cli.output import Column
+from tasklib.cli.options import values
+from tasklib.cli.show.output import Column
 
 if TYPE_CHECKING:
     from tasklib.service.tokens import Token

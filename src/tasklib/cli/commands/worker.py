@@ -10,7 +10,7 @@ import typer
 
 from tasklib.cli.command import Cli, command
 from tasklib.cli.exit_codes import CommandFailed, Exit
-from tasklib.cli.worker_options import Work
+from tasklib.cli.options.worker import Work
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -57,7 +57,7 @@ def workers(cli: Cli) -> None:
     found = cli.service.queue.workers()
 
     def say() -> None:
-        from tasklib.cli.queue_views import show_workers
+        from tasklib.cli.show.queue import show_workers
 
         if found:
             show_workers(cli.out, found, cli.now())

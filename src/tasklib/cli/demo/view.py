@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from tasklib.cli.demo.books import Books
 from tasklib.cli.demo.workload import Run
-from tasklib.cli.output import Output, safe, shortened
-from tasklib.cli.views import STYLES
+from tasklib.cli.show.output import Output, safe, shortened
+from tasklib.cli.show.tasks import STYLES
 from tasklib.core.config import redact_url
 from tasklib.core.error_text import summary
 from tasklib.queue import TaskQueue

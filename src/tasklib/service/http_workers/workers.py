@@ -13,6 +13,7 @@ from tasklib.core.lifecycle import Ending
 from tasklib.core.task import Task
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable
 from tasklib.queue import TaskQueue
+from tasklib.queue.base import stop_before_close
 from tasklib.queue.sync_async import operation, single_try
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import Addition, ServicePart
@@ -46,7 +47,7 @@ class HttpWorkers(ServicePart):
         self.upkeep = Upkeep(queue, self._metrics)
         self.timeouts = TimeoutService(queue, self._metrics, stopping)
         self.waiting = WaitingClaims(queue, stopping)
-        queue.before_close.append(self.stop)
+        stop_before_close(queue, self.stop)
 
     @operation
     def register(self, who: Registration, *, audit: AuditEntry | None = None) -> Operation[None]:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tasklib.cli import values
-from tasklib.cli.common_options import one_of
 from tasklib.cli.exit_codes import CommandFailed, Exit
+from tasklib.cli.options import values
+from tasklib.cli.options.common import one_of
 
 OPTIONS = "How it shall run"
 FILE = "Many tasks from a file"

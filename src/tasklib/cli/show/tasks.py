@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from tasklib.cli import times
-from tasklib.cli.output import Cell, Column, Output, shortened
+from tasklib.cli.show import times
+from tasklib.cli.show.output import Cell, Column, Output, shortened
 from tasklib.core.error_text import summary
 from tasklib.core.explain import Explanation
 from tasklib.core.lifecycle import phase_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tasklib.cli import times
-from tasklib.cli.output import Cell, Column, Output, shortened
-from tasklib.cli.views import DETAIL, STYLES, WIDE, compact
+from tasklib.cli.show import times
+from tasklib.cli.show.output import Cell, Column, Output, shortened
+from tasklib.cli.show.tasks import DETAIL, STYLES, WIDE, compact
 
 if TYPE_CHECKING:
     from datetime import datetime

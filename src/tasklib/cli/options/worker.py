@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli import values
-from tasklib.cli.common_options import one_of
+from tasklib.cli.options import values
+from tasklib.cli.options.common import one_of
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue

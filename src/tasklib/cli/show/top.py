@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tasklib.cli.output import Column, safe
+from tasklib.cli.show.output import Column, safe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from tasklib.cli.output import Output
+    from tasklib.cli.show.output import Output
 
 Look = dict[str, Any]
 

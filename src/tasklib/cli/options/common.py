@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli import values
+from tasklib.cli.options import values
 
 if TYPE_CHECKING:
     from tasklib.core.task import TaskFilter

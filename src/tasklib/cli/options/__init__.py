@@ -1,0 +1,1 @@
+"""What commands are told: options that several share, those of large commands, and typed values."""

@@ -1,0 +1,1 @@
+"""What commands say: text and tables for people, JSON for programs."""
