@@ -1,1 +1,1 @@
-"""Measurements on throwaway servers: `python -m bench` beside rivals, `python -m bench.claim` of parts."""
+"""Measurements on throwaway servers: `python -m bench --list` names them."""

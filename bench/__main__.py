@@ -1,98 +1,77 @@
-"""Everything side by side in one run: `make bench`, or `python -m bench --quick` in under three minutes.
+"""Runs a measurement by its name.
 
-Each round measures every peer once, one after the other, so that whatever else the machine does hits all of them.
-What counts are the ratios of one run, and CPU time; rates swing with the machine.
+python -m bench --list              what there is
+python -m bench                     all workloads of tasklib and its rivals; --quick takes under three minutes
+python -m bench P4 P6 --rounds 3    these workloads alone
+python -m bench claim --batch 200   a part by itself; exits with 1 if it misses what is promised
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import sqlite3
-import time
-from pathlib import Path
+import sys
+from importlib import import_module
+from itertools import takewhile
+from pkgutil import iter_modules
+from typing import Protocol
 
-from bench import environment
-from bench.peer import PEERS, Peer
-from bench.place import Places
-from bench.plan import WORKLOADS, Workload
-from bench.results import Results, save_plot, show_results
+from bench import parts, rivals
+from bench.plan import WORKLOADS
 
-ROUNDS = 5
-QUICK_KEYS = ("P1", "P2", "P4", "P8", "P13d")
-SLOW = ("Procrastinate", "Celery", "Dramatiq")
+RIVALS = [workload.key for workload in WORKLOADS]
+PARTS = [module.name for module in iter_modules(parts.__path__)]
 
 
-def main() -> None:
-    options = _options()
-    for line in environment.install():
-        print(line)
-    peers = [peer for peer in PEERS if environment.usable(peer) and _wanted(peer, options)]
-    chosen = [each for each in WORKLOADS if not options.only or each.key in options.only]
-    results = Results(_header(peers))
-    with Places(options.postgres, redis=any(peer.kind == "redis" for peer in peers)) as places:
-        results.header["postgres"] = places.postgres.installation.version
-        for number in range(options.rounds):
-            started = time.monotonic()
-            for workload in chosen:
-                for peer in (each for each in workload.peers if each in peers):
-                    _measure(results, places, workload, peer, options.share)
-            print(f"round {number + 1} of {options.rounds}: {time.monotonic() - started:.0f} s", flush=True)
-            if options.json:
-                results.save(options.json)
-    show_results(results)
-    if options.plot:
-        save_plot(results, options.plot)
+class Measurement(Protocol):
+    """A module that measures something; the first line of its docstring says what."""
+
+    __doc__: str | None
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None: ...
+    def run(self, options: argparse.Namespace) -> bool | None:
+        """Measure and print; False if something promised was missed."""
+        ...
 
 
-def _measure(results: Results, places: Places, workload: Workload, peer: Peer, share: float) -> None:
-    """One run; one that fails is said and missing from the medians, and the others go on."""
-    try:
-        figures = workload.run(places, peer, workload.size(peer, share))
-    except RuntimeError as error:
-        print(f"{workload.key} {peer.name}: {error}", flush=True)
-        return
-    if "worker_us" in figures:
-        figures["cpu_us"] = figures["worker_us"] + figures["server_us"]
-    results.add(workload.key, peer.name, figures)
+def main(arguments: list[str]) -> int:
+    """The exit status."""
+    names = list(takewhile(lambda each: not each.startswith("-"), arguments))
+    options = arguments[len(names) :]
+    if options == ["--list"]:
+        print(*listed(), sep="\n")
+        return 0
+    if unknown := [name for name in names if name not in (*RIVALS, *PARTS)]:
+        print(f"no such workload: {', '.join(unknown)}; python -m bench --list names them", file=sys.stderr)
+        return 2
+    if len(names) == 1 and names[0] in PARTS:
+        return measure(names[0], part(names[0]), options)
+    if any(name in PARTS for name in names):
+        print("a part is measured by itself", file=sys.stderr)
+        return 2
+    return measure("", rivals, arguments)
 
 
-def _wanted(peer: Peer, options: argparse.Namespace) -> bool:
-    if options.peer:
-        return peer.name in options.peer
-    return not (options.quick and peer.name in SLOW)
-
-
-def _header(peers: list[Peer]) -> dict[str, object]:
-    return {
-        "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, {platform.machine()}",
-        "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
-        "load": os.getloadavg()[0],
-        "peers": [
-            {"name": p.name, "version": environment.version(p), "settings": p.settings, "lacks": p.lacks} for p in peers
-        ],
-    }
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="tasklib beside its rivals, in one run.")
-    parser.add_argument("--quick", action="store_true", help="fewer workloads, tasks and rounds: under 3 minutes")
-    parser.add_argument("--only", nargs="+", choices=[each.key for each in WORKLOADS], help="these workloads alone")
-    parser.add_argument("--peer", nargs="+", choices=[each.name for each in PEERS], help="these systems alone")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--share", type=float, help="the share of the full number of tasks")
+def measure(name: str, module: Measurement, arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m bench {name}".strip(),
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_options(parser)
     parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
-    parser.add_argument("--json", type=Path, help="write every run to this file")
-    parser.add_argument("--plot", type=Path, help="write a picture of the rates (SVG) to this file")
-    options = parser.parse_args()
-    options.rounds = options.rounds or (2 if options.quick else ROUNDS)
-    options.share = options.share or (0.2 if options.quick else 1.0)
-    options.only = options.only or (list(QUICK_KEYS) if options.quick else [])
-    return options
+    return int(module.run(parser.parse_args(arguments)) is False)
+
+
+def part(name: str) -> Measurement:
+    module: Measurement = import_module(f"bench.parts.{name}")
+    return module
+
+
+def listed() -> list[str]:
+    """A line for each workload."""
+    lines = [f"{workload.key:12} {workload.title}" for workload in WORKLOADS]
+    return lines + [f"{name:12} {(part(name).__doc__ or '').splitlines()[0]}" for name in PARTS]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

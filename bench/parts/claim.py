@@ -1,7 +1,7 @@
 """What claiming and completing costs: batches driven by hand on one connection, to compare physical designs.
 
-    python -m bench.claim                                   the shipped design, batches of 100, 200 and 500
-    python -m bench.claim --design shipped --design "fillfactor 70" --batch 200
+    python -m bench claim                                   the shipped design, batches of 100, 200 and 500
+    python -m bench claim --design shipped --design "fillfactor 70" --batch 200
 
 Rate depends on the machine and on who else uses it; server CPU and log bytes per task hardly do.
 """
@@ -201,12 +201,13 @@ def _number(connection: psycopg.Connection, query: str) -> int:
     return int(row[0])
 
 
-def main() -> None:
-    options = _options()
+def run(options: argparse.Namespace) -> None:
+    """Measure each design and print what it costs."""
+    designs = list(DESIGNS) if options.all else options.design or ["shipped"]
     runs: dict[tuple[str, int], list[Cost]] = {}
     with durable_server(options.postgres) as server:
         for _ in range(options.rounds):
-            for name in options.design:
+            for name in designs:
                 for batch in options.batch:
                     cost = measure(
                         server,
@@ -242,8 +243,7 @@ def main() -> None:
     save(options.json, {"postgres": version, "tasks": options.tasks, "types": options.types, "results": result})
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.claim", description="Cost of claim and complete by design.")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--design", action="append", choices=list(DESIGNS), help="may be given several times")
     parser.add_argument("--all", action="store_true", help="every design")
     parser.add_argument("--batch", type=int, nargs="+", default=[100, 200, 500])
@@ -252,12 +252,4 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--payload", type=int, default=0, help="bytes of text in each task's arguments")
     parser.add_argument("--snapshot", action="store_true", help="another session holds a snapshot open meanwhile")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
     parser.add_argument("--json", type=Path, help="write every run to this file")
-    options = parser.parse_args()
-    options.design = list(DESIGNS) if options.all else options.design or ["shipped"]
-    return options
-
-
-if __name__ == "__main__":
-    main()

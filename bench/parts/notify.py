@@ -1,7 +1,7 @@
 """What the wake-up trigger costs committers: single-row inserts with and without it, by 1, 16 and 64 sessions.
 
-    python -m bench.notify                          the shipped trigger, and the library's own submit
-    python -m bench.notify --alternatives           other ways to look whether somebody waits
+    python -m bench notify                          the shipped trigger, and the library's own submit
+    python -m bench notify --alternatives           other ways to look whether somebody waits
 
 Rates on a shared machine swing; so every variant runs once in each round, beside the others, and what is compared is
 the median of the rounds' own ratios.  The server's CPU time per insert, of one session that does not wait for the disk,
@@ -212,8 +212,8 @@ def _read_notices(connection: psycopg.Connection, ended: threading.Event) -> Non
             pass
 
 
-def main() -> None:
-    options = _options()
+def run(options: argparse.Namespace) -> None:
+    """Measure each variant and print its rates."""
     variants = SHIPPED | (ALTERNATIVES if options.alternatives else {})
     rates: dict[tuple[str, int], list[float]] = {}
     cpu: dict[str, list[float]] = {}
@@ -244,16 +244,9 @@ def main() -> None:
     save(options.json, {"postgres": version, "seconds": options.seconds, "cpu_us": cpu, "results": results})
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.notify", description="Cost of the wake-up trigger.")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alternatives", action="store_true", help="also other ways to look whether somebody waits")
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 16, 64])
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
-    parser.add_argument("--json", type=Path, help="write every rate to this file")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()
+    parser.add_argument("--json", type=Path, help="write every run to this file")

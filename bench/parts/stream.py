@@ -1,7 +1,7 @@
 """What a long stream holds in memory: millions of rows from a generator, submitted without keeping their ids.
 
-    python -m bench.stream                          10,000,000 rows
-    python -m bench.stream --quick                  200,000 rows
+    python -m bench stream                          10,000,000 rows
+    python -m bench stream --quick                  200,000 rows
 
 At each of twenty points the producer tells how much memory it holds.  What it held at the first is what a program that
 submits needs; if it holds much more at any later one, the stream is not flat and the program fails.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -75,8 +74,8 @@ async def stream(url: str, count: int) -> Source:
     return source
 
 
-def main() -> None:
-    options = _options()
+def run(options: argparse.Namespace) -> bool:
+    """Whether memory stayed within its bound."""
     with durable_server(options.postgres) as server:
         processor, before = time.process_time(), tree_cpu_seconds(server)
         source = asyncio.run(stream(server.url, options.rows))
@@ -90,17 +89,10 @@ def main() -> None:
     )
     save(options.json, {"rows": options.rows, "points": [asdict(point) for point in source.points]})
     print(f"grown by {source.growth():.1f} MiB since the first point; {MOST_GROWTH_MIB:g} are allowed")
-    sys.exit(source.growth() > MOST_GROWTH_MIB)
+    return source.growth() <= MOST_GROWTH_MIB
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.stream", description="Memory of a long stream.")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--quick", dest="rows", action="store_const", const=QUICK_ROWS, help=f"{QUICK_ROWS:,} rows")
-    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
-    parser.add_argument("--json", type=Path, help="write every point to this file")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()
+    parser.add_argument("--json", type=Path, help="write every run to this file")

@@ -1,6 +1,6 @@
 """Creating tasks over HTTP against the Python `submit`, with the same number of callers at once, on one server.
 
-    python -m bench.http_create [--callers 16] [--seconds 1] [--rounds 9]
+    python -m bench http_create [--callers 16] [--seconds 1] [--rounds 9]
 
 The callers of the service are raw connections that are kept open, in a process of their own, so that a slow client is
 not taken for a slow service.  Each way runs in turn; the ratio is that of the same round.
@@ -32,18 +32,19 @@ REQUEST = (
 ANSWER = re.compile(rb"HTTP/1.1 201 .*?\r\ncontent-length: (\d+)\r\n.*?\r\n\r\n", re.DOTALL)
 
 
-def main() -> None:
-    """Print the rates and their ratio."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--callers", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--call", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+
+
+def run(given: argparse.Namespace) -> None:
+    """Print the rates and their ratio."""
     if given.call is not None:
         print(call_service(given.call, given.callers, given.seconds))
         return
-    with durable_server(None) as server:
+    with durable_server(given.postgres) as server:
         fresh_schema(server, "bench").close()
         url = f"{server.url}?schema=bench"
         with serving(url) as port:
@@ -76,7 +77,8 @@ def from_another_process(port: int, callers: int, seconds: float) -> float:
     command = [
         sys.executable,
         "-m",
-        "bench.http_create",
+        "bench",
+        "http_create",
         f"--call={port}",
         f"--callers={callers}",
         f"--seconds={seconds}",
@@ -143,7 +145,3 @@ def wait_until_ready(port: int, tries: int = 200) -> None:
         except OSError:
             time.sleep(0.1)
     raise SystemExit("the service did not start")
-
-
-if __name__ == "__main__":
-    main()

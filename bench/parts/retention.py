@@ -1,6 +1,6 @@
 """What the background removal of old tasks costs others: tasks drained per second, with and without it.
 
-    python -m bench.retention --old 100000
+    python -m bench retention --old 100000
 
 One connection claims and completes as fast as it can, one stretch of equal work after the other, and in every second
 stretch the janitor of a worker removes old tasks at its own pace, until all are gone.  Two neighbouring stretches are
@@ -20,7 +20,7 @@ from statistics import quantiles
 
 import psycopg
 
-from bench.claim import SCHEMA, Drain
+from bench.parts.claim import SCHEMA, Drain
 from bench.report import middle, show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config, TaskQueue
@@ -165,16 +165,13 @@ def report(pairs: list[tuple[Stretch, Stretch]], options: argparse.Namespace) ->
     show(title, ("drain", "tasks/s", "server CPU µs/task", "removed/s"), rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.retention", description="Cost of removing old tasks.")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--old", type=int, default=100_000)
     parser.add_argument("--tasks", type=int, default=4_000, help="of one stretch")
     parser.add_argument("--seconds", type=float, default=240, help="at most so long")
-    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
-    options = parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure pairs of stretches and print how they differ."""
     with durable_server(options.postgres) as server:
         report(measure(server, tasks=options.tasks, old=options.old, seconds=options.seconds), options)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """How late an idle worker starts what becomes due: delayed tasks and retries, on PostgreSQL and on SQLite.
 
-    python -m bench.due
-    python -m bench.due --tasks 300
+    python -m bench due
+    python -m bench due --tasks 300
 
 Nobody notifies when a moment comes: the worker knows the next one and sleeps until then.  Tasks become due one after
 the other at uneven times, so that each finds the worker idle.  Late by more than 20 ms at the 95th percentile fails.
@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import logging
 import random
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,8 +82,8 @@ def places(postgres: int | None) -> Iterator[dict[str, str]]:
         yield {f"PostgreSQL {server.installation.version}": server.url, "SQLite": f"sqlite:///{folder}/tasks.db"}
 
 
-def main() -> None:
-    options = _options()
+def run(options: argparse.Namespace) -> bool:
+    """Whether the promise was kept."""
     logging.disable(logging.WARNING)
     rows, worst = [], 0.0
     with places(options.postgres) as addresses:
@@ -94,15 +93,8 @@ def main() -> None:
                 rows.append([f"{name} on {database}", *(f"{cuts[part - 1]:.1f}" for part in (50, 95, 99))])
                 worst = max(worst, cuts[94])
     show(f"Milliseconds late, {options.tasks} tasks each", ["", "p50", "p95", "p99"], rows)
-    sys.exit(worst > MOST_LATE_MS)
+    return worst <= MOST_LATE_MS
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.due", description="Lateness of what becomes due.")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", type=int, default=100)
-    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """How long lists and counts of the HTTP service take over very many tasks, each kind asked for many times.
 
-    python -m bench.http_lists [--waiting 1000000] [--finished 10000000] [--rounds 40]
+    python -m bench http_lists [--waiting 1000000] [--finished 10000000] [--rounds 40]
 
 Finished tasks of the last month lie below a backlog of the last hour; filling takes some minutes and 10 GB of disk.
 `--database-url` measures a database that was filled before, or fills it if it is empty and keeps it.  Exits with 1 if
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from urllib.parse import urlencode
 
 import psycopg
 
-from bench.http_create import serving
+from bench.parts.http_create import serving
 from bench.report import middle, show
 from bench.server import durable_server, fresh_schema
 from tasklib import TaskQueue
@@ -67,17 +66,15 @@ CROSS JOIN LATERAL (SELECT n %% 499 = 0 AS retrying) AS r
 """
 
 
-def main() -> None:
-    """Print p50 and p95 of each kind."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.http_lists", description="Time of lists and counts over HTTP."
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--waiting", type=int, default=1_000_000)
     parser.add_argument("--finished", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
     parser.add_argument("--database-url", help="a database with a schema named bench, filled if that is not there")
-    given = parser.parse_args()
+
+
+def run(given: argparse.Namespace) -> bool:
+    """Print p50 and p95 of each kind; whether all kept the promise."""
     with database(given.database_url, given.postgres, given.waiting, given.finished) as url, serving(url) as port:
         took = measure(port, given.rounds)
     rows = [(kind, f"{middle(times):.1f}", f"{p95(times):.1f}", note) for kind, (times, note) in took.items()]
@@ -88,7 +85,7 @@ def main() -> None:
     slow = [kind for kind, (times, _) in took.items() if p95(times) > PROMISED_MS]
     if slow:
         print(f"more than {PROMISED_MS:.0f} ms at p95: {', '.join(slow)}")
-        sys.exit(1)
+    return not slow
 
 
 def p95(times: list[float]) -> float:
@@ -205,7 +202,3 @@ def summary(body: object) -> str:
     if not isinstance(body, dict) or "tasks" not in body:
         return ""
     return f"{len(body['tasks'])} of {body['total']}{', more' if body['nextCursor'] else ''}"
-
-
-if __name__ == "__main__":
-    main()

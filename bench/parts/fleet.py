@@ -1,6 +1,6 @@
 """Many idle workers on one server: what they cost while a hundred tasks a second come in.
 
-    python -m bench.fleet --workers 10 100 1000
+    python -m bench fleet --workers 10 100 1000
 
 Each worker is simulated by a connection that does what a worker does: it claims, completes what it has claimed, comes
 on call and listens if it may, else looks now and then, beats, and counts the fleet.  All run in one process beside the
@@ -183,13 +183,14 @@ def _slow_locks(server: Server) -> int:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.fleet", description="What many idle workers cost.")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--rate", type=int, default=100, help="tasks a second")
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
-    options = parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure each number of workers and print what they cost."""
     settings = {
         "max_connections": str(max(options.workers) + 50),
         "log_lock_waits": "on",
@@ -215,7 +216,3 @@ def main() -> None:
         ("workers", "done/s", "claims/s", "server, of a core", "lock waits > 10 ms"),
         rows,
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """How long `queue.explain(id)` takes behind very many waiting tasks.
 
-    python -m bench.explain --tasks 1000000
-    python -m bench.explain --later
+    python -m bench explain --tasks 1000000
+    python -m bench explain --later
 
 Asked is about the last of all, so that as many stand before it as are counted at most: once among tasks without a
 concurrency key, and once within one key.  With `--later` none is before it: all are of higher priority but not yet due.
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from bench.claim import SCHEMA
+from bench.parts.claim import SCHEMA
 from bench.report import middle, show
 from bench.server import durable_server, fresh_schema
 from tasklib import TaskId, TaskQueue
@@ -73,17 +73,14 @@ def on_sqlite(fill: str) -> list[tuple[str, ...]]:
         return ask(f"sqlite:///{file}", f"SQLite {sqlite3.sqlite_version}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.explain", description="Time of an explanation.")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", type=int, default=1_000_000)
-    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
     parser.add_argument("--later", action="store_true", help="tasks of higher priority that are not due yet")
-    options = parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> None:
+    """Ask on both databases and print how long it took."""
     fill = FILL.format(count=options.tasks, **(LATER if options.later else BEFORE))
     rows = [*on_postgres(options.postgres, fill), *on_sqlite(fill)]
     columns = ("database", "task", "ms", "at most", "reasons")
     show(f"explain behind {options.tasks:,} waiting tasks, {ROUNDS} answers each", columns, rows)
-
-
-if __name__ == "__main__":
-    main()
