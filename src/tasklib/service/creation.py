@@ -122,7 +122,7 @@ class Creation(ServicePart):
 
     async def create(self, submission: Submission, sender: Sender, audit: AuditEntry) -> Stored:
         """Store one task and its entry in the audit log, or neither."""
-        await self._alearn_secrets()
+        await self.database.arun(self.queue.secret_places.learn)
         new = self._new(submission, sender)
         self._entries[new.id] = replace(audit, detail={"id": str(new.id)})
         try:
@@ -135,7 +135,8 @@ class Creation(ServicePart):
             self._created_at.pop(new.id, None)
         if created_at is not None:
             return Stored(True, [StoredTask(new.id, new.name, "pending", created_at)])
-        return Stored(task_id.created, await self._aread([new], [task_id], sender))
+        found = await self.database.arun(lambda: self._find([new], [task_id], sender))
+        return Stored(task_id.created, found)
 
     @operation
     def create_many(
@@ -186,21 +187,14 @@ class Creation(ServicePart):
         rows: list[NewTask] = memory["rows"]
         return rows
 
-    @operation
-    def _learn_secrets(self) -> Operation[None]:
-        yield from self.queue.secret_places.learn()
-
-    _alearn_secrets = _learn_secrets.twin
-
     def _new(self, submission: Submission, sender: Sender) -> NewTask:
         """The row of a task that was sent, marked with its sender and the secrets that its workers tell of."""
         new = self.queue.new_by_name(submission.name, submission.payload, **submission.options)
         return sender.mark(with_secrets(new, self.queue.secret_places.of(submission.name)))
 
     async def _send(self, new: Sequence[NewTask]) -> list[TaskId]:
-        return await self._astore(new)
+        return await self.database.arun(lambda: self._store(new))
 
-    @operation
     def _store(self, new: Sequence[NewTask]) -> Operation[list[TaskId]]:
         """The tasks with their entries, which for those with a unique key are known only when they are stored."""
         now = self.queue.clock.now()
@@ -222,8 +216,6 @@ class Creation(ServicePart):
             yield from write_audit(late, now)
         return ids
 
-    _astore = _store.twin
-
     def _store_all(self, new: Sequence[NewTask], sender: Sender) -> Operation[Stored]:
         yield BEGIN  # what may not be told of is found after the rest was stored
         try:
@@ -232,12 +224,6 @@ class Creation(ServicePart):
             raise sender.shown(conflict) from conflict
         found = yield from self._find(new, ids, sender)
         return Stored(any(each.created for each in ids), found, changed=_changed(new, ids))
-
-    @operation
-    def _read(self, new: Sequence[NewTask], ids: Sequence[TaskId], sender: Sender) -> Operation[list[StoredTask]]:
-        return (yield from self._find(new, ids, sender))
-
-    _aread = _read.twin
 
     def _find(self, new: Sequence[NewTask], ids: Sequence[TaskId], sender: Sender) -> Operation[list[StoredTask]]:
         if len(ids) == 1:
