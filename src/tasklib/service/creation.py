@@ -47,7 +47,7 @@ class Submission:
 class Sender:
     """Who stores tasks, and whether it may read those of others.
 
-    Who may not is told no more of another's task that holds a unique key than that the key is taken.
+    One who may not learns only that the key is taken when another's task holds a unique key.
     """
 
     identity: str
@@ -60,12 +60,12 @@ class Sender:
         return replace(new, headers={**new.headers, SUBMITTER_HEADER: self._digest})
 
     def require_own(self, new: NewTask, holder: Task | None) -> None:
-        """Refuse to tell of the task that holds the key of a new one, unless the sender sent it or may read it."""
+        """Raise KeyTaken unless the task that holds the key of a new one is the sender's, or it may read all."""
         if not self.reads_all and (holder is None or holder.headers.get(SUBMITTER_HEADER) != self._digest):
             raise KeyTaken(new.name, new.unique_key or "")
 
     def shown(self, conflict: UniqueConflict) -> UniqueConflict:
-        """What the sender is told of a conflict: which task it is only if it may read every task."""
+        """The conflict as the sender may see it: which task it is only if it may read every task."""
         return conflict if self.reads_all else KeyTaken(conflict.name, conflict.unique_key)
 
     @property
@@ -85,7 +85,7 @@ class StoredTask:
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """What is told of a task."""
+        """A task as it is stored."""
         return cls(task.id, task.name, str(task.state), task.created_at)
 
     @classmethod
@@ -188,7 +188,7 @@ class Creation(ServicePart):
         return rows
 
     def _new(self, submission: Submission, sender: Sender) -> NewTask:
-        """The row of a task that was sent, marked with its sender and the secrets that its workers tell of."""
+        """The row of a task that was sent, marked with its sender and with where its secrets are."""
         new = self.queue.new_by_name(submission.name, submission.payload, **submission.options)
         return sender.mark(with_secrets(new, self.queue.secret_places.of(submission.name)))
 
@@ -217,7 +217,7 @@ class Creation(ServicePart):
         return ids
 
     def _store_all(self, new: Sequence[NewTask], sender: Sender) -> Operation[Stored]:
-        yield BEGIN  # what may not be told of is found after the rest was stored
+        yield BEGIN  # a task that may not be shown is found after the rest was stored
         try:
             ids = yield from tasks.submit_tasks(new, self.queue.clock.now())
         except UniqueConflict as conflict:

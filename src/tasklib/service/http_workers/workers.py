@@ -186,7 +186,7 @@ class HttpWorkers(ServicePart):
             await self.waiting.leave(waiting)
 
     async def _claim(self, who: Remote, limit: int) -> tuple[Known, Claimed] | None:
-        """Lease tasks to a worker.  What is taken and cannot be told is given back."""
+        """Lease tasks to a worker.  What was taken is given back if the answer was lost."""
         config, taken = self.queue.config, list[tuple[str, int]]()
         try:
             return await self.database.arun(
