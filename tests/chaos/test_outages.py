@@ -30,7 +30,7 @@ class Size:
 
 
 SIZES = [
-    pytest.param(Size(timeout=1.0, rounds=1), id="short"),
+    pytest.param(Size(timeout=2.0, rounds=1), id="short"),
     pytest.param(Size(timeout=9.0, rounds=5), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(900)]),
 ]
 
@@ -114,7 +114,7 @@ async def test_the_http_service_takes_nothing_from_a_living_worker_after_an_outa
             # Once it is silent for good, its tasks are the other's.
             other, taken = await register(http), list[dict[str, Any]]()
             beats = asyncio.ensure_future(beat(http, other, size.timeout / 4))
-            await aeventually(lambda: more(http, other, taken))
+            await aeventually(lambda: more(http, other, taken), 180)
             assert {task["id"] for task in taken} == {str(task_id) for task_id in ids}
             assert {task.lost_count for task in read(queue, ids)} == {1}
             beats.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasklib.worker.intake.claim_size import (
+from tasklib.worker.execution.claim_size import (
     BUFFER_SECONDS,
     MAX_BUFFER,
     MAX_CLAIM,

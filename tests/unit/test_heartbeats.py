@@ -11,11 +11,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from tasklib import Config
+from tasklib.core.clock import DatabaseClock
 from tasklib.errors import DatabaseUnavailable
+from tasklib.worker.execution.running_table import RunningTable
 from tasklib.worker.supervisor.channel import Channel
 from tasklib.worker.supervisor.heartbeat_proxy import HeartbeatProxy
 from tasklib.worker.supervisor.proxied_heartbeat import ProxiedHeartbeat, SupervisorLink
-from tasklib.worker.supervisor.running_table import RunningTable
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tests.fixtures.waiting import eventually
 
@@ -61,20 +62,30 @@ def deaths() -> list[str]:
     return []
 
 
-@pytest.fixture
-def settings(deaths: list[str]) -> dict[str, Any]:
-    return {
-        "interval_seconds": INTERVAL,
-        "timeout_seconds": TIMEOUT,
-        "now": lambda: None,
-        "declared_dead": lambda: deaths.append("dead"),
-        "worker_info": lambda: VITALS,
-    }
+class Owner:
+    """Whose heartbeat it is."""
+
+    def __init__(self, deaths: list[str]) -> None:
+        self._deaths = deaths
+
+    def worker_info(self) -> dict[str, Any]:
+        return VITALS
+
+    def declared_dead(self) -> None:
+        self._deaths.append("dead")
+
+
+CONFIG = Config(database_url="sqlite://", heartbeat_interval_seconds=INTERVAL, worker_timeout_seconds=TIMEOUT)
 
 
 @pytest.fixture
-def heartbeat(database: BeatenDatabase, settings: dict[str, Any]) -> Iterator[Heartbeat]:
-    beating = Heartbeat(database, uuid4(), **settings)  # type: ignore[arg-type]
+def owner(deaths: list[str]) -> Owner:
+    return Owner(deaths)
+
+
+@pytest.fixture
+def heartbeat(database: BeatenDatabase, owner: Owner) -> Iterator[Heartbeat]:
+    beating = Heartbeat(database, DatabaseClock(), CONFIG, uuid4(), owner)  # type: ignore[arg-type]
     beating.start()
     yield beating
     beating.stop()
@@ -83,14 +94,21 @@ def heartbeat(database: BeatenDatabase, settings: dict[str, Any]) -> Iterator[He
 class Supervised:
     """A kept heartbeat, and the supervisor's end of its line."""
 
-    def __init__(self, database: BeatenDatabase, settings: dict[str, Any]) -> None:
+    def __init__(self, database: BeatenDatabase, owner: Owner) -> None:
         self.link, theirs = Channel.pair()
         self.theirs = Channel(theirs, RunningTable.create())
         self.orphaned = 0
         self.instance = uuid4()
         self.stops: list[bool] = []
         supervisor = SupervisorLink(self.theirs, stop=self.stops.append, orphaned=self.orphan)
-        self.heartbeat = ProxiedHeartbeat(supervisor, database, self.instance, **settings)
+        self.heartbeat = ProxiedHeartbeat(
+            supervisor,
+            database,  # type: ignore[arg-type]
+            DatabaseClock(),
+            CONFIG,
+            self.instance,
+            owner,
+        )
 
     def orphan(self) -> None:
         self.orphaned += 1
@@ -101,8 +119,8 @@ class Supervised:
 
 
 @pytest.fixture
-def supervised(database: BeatenDatabase, settings: dict[str, Any]) -> Iterator[Supervised]:
-    kept = Supervised(database, settings)
+def supervised(database: BeatenDatabase, owner: Owner) -> Iterator[Supervised]:
+    kept = Supervised(database, owner)
     kept.heartbeat.start()
     yield kept
     kept.heartbeat.stop()

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from tasklib.worker.supervisor.running_table import SLOTS, RunningTable
+from tasklib.worker.execution.running_table import SLOTS, RunningTable
 
 
 def test_what_has_begun_and_not_ended_is_read():
@@ -45,7 +45,7 @@ def test_what_a_process_noted_is_there_after_it_was_killed():
     table = RunningTable.create()
     os.set_inheritable(table.descriptor, True)
     program = (
-        "import os, signal, sys; from tasklib.worker.supervisor.running_table import RunningTable\n"
+        "import os, signal, sys; from tasklib.worker.execution.running_table import RunningTable\n"
         f"RunningTable({table.descriptor}).begin(42); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", program], pass_fds=[table.descriptor], check=False)

@@ -1244,7 +1244,7 @@ export interface components {
         };
         /**
          * CreatedToken
-         * @description A token just made; its secret is shown this once and stored nowhere.
+         * @description A token just made; its secret is told this once and kept nowhere.
          */
         CreatedToken: {
             /** Secret */

@@ -48,9 +48,9 @@ class Plan:
         return 2 * self.drained + WAKE_UPS
 
 
-async def measure(config: Config, plan: Plan, report: Callable[[int], None]) -> dict[str, dict[str, float]]:
-    """Every figure by what was measured; `report` is called now and then with how many of the plan's steps are done."""
-    progress = _Progress(plan.steps, report)
+async def measure(config: Config, plan: Plan, told: Callable[[int], None]) -> dict[str, dict[str, float]]:
+    """Every figure by what was measured; `told` hears now and then how many of the plan's steps are done."""
+    progress = _Progress(plan.steps, told)
     async with _own_place(config) as queue:
         drained = _Count(plan.drained)
         awake = _Count(WAKE_UPS)
@@ -103,16 +103,16 @@ async def _working(queue: TaskQueue) -> AsyncGenerator[None]:
 class _Progress:
     """Tells one step in a hundred: drawing a bar for each would be part of what is measured."""
 
-    def __init__(self, total: int, report: Callable[[int], None]) -> None:
+    def __init__(self, total: int, told: Callable[[int], None]) -> None:
         self._total = total
         self._every = max(1, total // 100)
-        self._report = report
+        self._told = told
         self._done = 0
 
     def add(self) -> None:
         self._done += 1
         if self._done % self._every == 0 or self._done == self._total:
-            self._report(self._done)
+            self._told(self._done)
 
 
 class _Count:

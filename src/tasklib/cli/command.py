@@ -102,7 +102,7 @@ class Cli:
         return f"{name}@{socket.gethostname()}"
 
     def now(self) -> datetime:
-        """The time by the database's clock, by which ages are shown."""
+        """What time it is for the database: ages are told by the clock by which they came about."""
         return self.service.administration.now()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The server for an app of our own: when it stops, it ends streams of events and claims that wait."""
+"""The server for an app of our own: it lets go of whoever listens or waits when it is told to stop."""
 
 from __future__ import annotations
 

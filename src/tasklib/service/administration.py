@@ -44,7 +44,7 @@ class Administration(ServicePart):
 
     @operation
     def now(self) -> Operation[datetime]:
-        """The time by the database's clock, by which everything stored is dated."""
+        """What time it is for the database: ages are told by the clock by which they came about."""
         return (yield from read_clock(self.queue.clock.now()))
 
     anow = now.twin

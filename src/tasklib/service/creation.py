@@ -47,7 +47,7 @@ class Submission:
 class Sender:
     """Who stores tasks, and whether it may read those of others.
 
-    One who may not learns only that the key is taken when another's task holds a unique key.
+    Who may not is told no more of another's task that holds a unique key than that the key is taken.
     """
 
     identity: str
@@ -60,12 +60,12 @@ class Sender:
         return replace(new, headers={**new.headers, SUBMITTER_HEADER: self._digest})
 
     def require_own(self, new: NewTask, holder: Task | None) -> None:
-        """Raise KeyTaken unless the task that holds the key of a new one is the sender's, or it may read all."""
+        """Refuse to tell of the task that holds the key of a new one, unless the sender sent it or may read it."""
         if not self.reads_all and (holder is None or holder.headers.get(SUBMITTER_HEADER) != self._digest):
             raise KeyTaken(new.name, new.unique_key or "")
 
     def shown(self, conflict: UniqueConflict) -> UniqueConflict:
-        """The conflict as the sender may see it: which task it is only if it may read every task."""
+        """What the sender is told of a conflict: which task it is only if it may read every task."""
         return conflict if self.reads_all else KeyTaken(conflict.name, conflict.unique_key)
 
     @property
@@ -85,7 +85,7 @@ class StoredTask:
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """A task as it is stored."""
+        """What is told of a task."""
         return cls(task.id, task.name, str(task.state), task.created_at)
 
     @classmethod
@@ -122,7 +122,7 @@ class Creation(ServicePart):
 
     async def create(self, submission: Submission, sender: Sender, audit: AuditEntry) -> Stored:
         """Store one task and its entry in the audit log, or neither."""
-        await self.database.arun(self.queue.secret_places.learn)
+        await self._alearn_secrets()
         new = self._new(submission, sender)
         self._entries[new.id] = replace(audit, detail={"id": str(new.id)})
         try:
@@ -135,8 +135,7 @@ class Creation(ServicePart):
             self._created_at.pop(new.id, None)
         if created_at is not None:
             return Stored(True, [StoredTask(new.id, new.name, "pending", created_at)])
-        found = await self.database.arun(lambda: self._find([new], [task_id], sender))
-        return Stored(task_id.created, found)
+        return Stored(task_id.created, await self._aread([new], [task_id], sender))
 
     @operation
     def create_many(
@@ -187,14 +186,21 @@ class Creation(ServicePart):
         rows: list[NewTask] = memory["rows"]
         return rows
 
+    @operation
+    def _learn_secrets(self) -> Operation[None]:
+        yield from self.queue.secret_places.learn()
+
+    _alearn_secrets = _learn_secrets.twin
+
     def _new(self, submission: Submission, sender: Sender) -> NewTask:
-        """The row of a task that was sent, marked with its sender and with where its secrets are."""
+        """The row of a task that was sent, marked with its sender and the secrets that its workers tell of."""
         new = self.queue.new_by_name(submission.name, submission.payload, **submission.options)
         return sender.mark(with_secrets(new, self.queue.secret_places.of(submission.name)))
 
     async def _send(self, new: Sequence[NewTask]) -> list[TaskId]:
-        return await self.database.arun(lambda: self._store(new))
+        return await self._astore(new)
 
+    @operation
     def _store(self, new: Sequence[NewTask]) -> Operation[list[TaskId]]:
         """The tasks with their entries, which for those with a unique key are known only when they are stored."""
         now = self.queue.clock.now()
@@ -216,14 +222,22 @@ class Creation(ServicePart):
             yield from write_audit(late, now)
         return ids
 
+    _astore = _store.twin
+
     def _store_all(self, new: Sequence[NewTask], sender: Sender) -> Operation[Stored]:
-        yield BEGIN  # a task that may not be shown is found after the rest was stored
+        yield BEGIN  # what may not be told of is found after the rest was stored
         try:
             ids = yield from tasks.submit_tasks(new, self.queue.clock.now())
         except UniqueConflict as conflict:
             raise sender.shown(conflict) from conflict
         found = yield from self._find(new, ids, sender)
         return Stored(any(each.created for each in ids), found, changed=_changed(new, ids))
+
+    @operation
+    def _read(self, new: Sequence[NewTask], ids: Sequence[TaskId], sender: Sender) -> Operation[list[StoredTask]]:
+        return (yield from self._find(new, ids, sender))
+
+    _aread = _read.twin
 
     def _find(self, new: Sequence[NewTask], ids: Sequence[TaskId], sender: Sender) -> Operation[list[StoredTask]]:
         if len(ids) == 1:

@@ -129,10 +129,7 @@ class TaskPages(ServicePart):
         return any(each is not None for each in (which.search, which.tags, which.unique_key, which.concurrency_key))
 
     def each_shown(self, which: TaskFilter, act: Callable[[tuple[UUID, ...], int], Operation[int]]) -> Operation[int]:
-        """Act on the tasks that match by what is shown of them, some at a time; returns the sum.
-
-        `act` is given the ids, and the sum so far.
-        """
+        """Act on the tasks that match by what is shown of them, some at a time, told the sum so far; the sum of all."""
         yield from self.queue.secret_places.learn()
         total, start, now = 0, NEWEST, self.queue.clock.now()
         while True:

@@ -283,7 +283,7 @@ def test_a_running_process_may_finish_within_the_grace(queue: TaskQueue, tmp_pat
     with working(queue, grace_seconds=20) as worker:
         eventually(lambda: read(queue, task_id).progress == 0.5)
         # Once the worker stops, which it is told at the end of this block.
-        threading.Thread(target=lambda: (eventually(lambda: worker._stopping), go_on.touch())).start()
+        threading.Thread(target=lambda: (eventually(lambda: worker.is_stopping), go_on.touch())).start()
 
     assert read(queue, task_id).state is TaskState.COMPLETED
 

@@ -501,7 +501,7 @@ def test_an_attempt_that_lost_its_claim_before_it_began_is_undone(bank: Bank) ->
     bank.run_sql("UPDATE tasks SET state = 'pending', worker_id = NULL, locked_until = NULL")
     definition = bank.queue.registry.get("job")
     assert definition is not None
-    caller = Caller(lambda: bank.queue.database, hooks=(), max_result_bytes=1000, now=lambda: None)
+    caller = Caller(bank.queue, max_result_bytes=1000)
     call = caller.prepare(definition, task, TaskContext(task.task("gone")))
 
     assert (call() if bank.kind == "def" else asyncio.run(call())) is COMMITTED

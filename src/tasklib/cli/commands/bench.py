@@ -33,8 +33,8 @@ def bench(
     from tasklib.cli.bench_run import Plan, measure
 
     plan = Plan(tasks)
-    with cli.out.progress("Measuring", plan.steps) as report:
-        found = asyncio.run(measure(cli.config, plan, report))
+    with cli.out.progress("Measuring", plan.steps) as told:
+        found = asyncio.run(measure(cli.config, plan, told))
 
     def say() -> None:
         columns = [Column("MEASURED"), *(Column(title, right=True) for title in ("RATE", "P50", "P99"))]

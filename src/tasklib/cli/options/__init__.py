@@ -1,1 +1,1 @@
-"""Options of commands: those that several share, those of large commands, and typed values."""
+"""What commands are told: options that several share, those of large commands, and typed values."""

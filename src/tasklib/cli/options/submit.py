@@ -1,4 +1,4 @@
-"""The options of `tasklib submit`: the task, how it runs, whether to wait, and a file of many."""
+"""What `tasklib submit` is told: the task, how it shall run, whether to wait, and a file of many."""
 
 from __future__ import annotations
 

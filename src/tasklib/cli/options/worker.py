@@ -1,4 +1,4 @@
-"""The options of `tasklib worker`: the modules of the tasks, and how to run them."""
+"""What `tasklib worker` is told: the modules of the tasks, and how to run them."""
 
 from __future__ import annotations
 

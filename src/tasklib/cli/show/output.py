@@ -120,7 +120,7 @@ class Output:
 
     @contextmanager
     def progress(self, what: str, total: int | None = None) -> Generator[Callable[[int], None], None, None]:
-        """A progress bar on a terminal; gives a function to call with how much of the total is done."""
+        """A progress bar on a terminal; gives a function that is told how much of the total is done."""
         if not self.shows_progress:
             yield lambda done: None
             return

@@ -55,7 +55,7 @@ class CreateToken(Input):
 
 
 class CreatedToken(Answer):
-    """A token just made; its secret is shown this once and stored nowhere."""
+    """A token just made; its secret is told this once and kept nowhere."""
 
     token: TokenInfo
     secret: str

@@ -33,7 +33,7 @@ from tasklib.http.schemas.workers import (
 from tasklib.http.security.audit import AuditedRoute, audit_of
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.service.http_workers.upkeep import CARE_SECONDS
-from tasklib.service.http_workers.workers import MAX_OWNED, HttpAttempt, NotYours, Registration, Remote, TooManyWorkers
+from tasklib.service.http_workers.workers import MAX_OWNED, NotYours, Registration, Remote, TooManyWorkers
 
 router = APIRouter(prefix="/api/workers", tags=["workers"], route_class=AuditedRoute)
 ending_router = APIRouter(prefix="/api/tasks/{task_id}", tags=["workers"], route_class=AuditedRoute)
@@ -106,25 +106,27 @@ async def stop_worker(instance: str, request: Request) -> None:
 @ending_router.post("/complete", responses=ENDING_ERRORS, **needs(Permission.WORK))
 async def complete(task_id: str, body: Complete, request: Request, queue: Queue) -> AttemptEnded:
     """The attempt succeeded.  409: it no longer holds the task, and nothing changed."""
-    attempt = _attempt(task_id, body, request)
+    parsed, owner = _task_id(task_id), principal_of(request).identity
     try:
         result = encode_result(body.result, limit=queue.config.max_result_bytes)
     except ResultError as error:
         raise Refused(400, "invalid-result", str(error), field="result") from error
+    audit = audit_of(request, version=body.version)
     with _own_workers_only():
-        task = await parts_of(request).workers.complete(attempt, result, audit_of(request, version=body.version))
+        task = await parts_of(request).workers.complete(parsed, body.version, result, owner, audit)
     if task is None:
-        raise ClaimLost(attempt.task_id, body.version, "out of time")
+        raise ClaimLost(parsed, body.version, "out of time")
     return _ended(task)
 
 
 @ending_router.post("/fail", responses=ENDING_ERRORS, **needs(Permission.WORK))
 async def fail(task_id: str, body: Fail, request: Request) -> AttemptEnded:
     """The attempt failed; another follows by the retry policy, while there are attempts left."""
-    attempt, audit = _attempt(task_id, body, request), audit_of(request, version=body.version)
+    parsed, owner = _task_id(task_id), principal_of(request).identity
+    audit = audit_of(request, version=body.version)
     with _own_workers_only():
         task = await parts_of(request).workers.fail(
-            attempt, error=body.error, retry=body.retry, delay=body.delay_seconds, audit=audit
+            parsed, body.version, owner, error=body.error, retry=body.retry, delay=body.delay_seconds, audit=audit
         )
     return _ended(task)
 
@@ -132,24 +134,27 @@ async def fail(task_id: str, body: Fail, request: Request) -> AttemptEnded:
 @ending_router.post("/stopped", responses=ENDING_ERRORS, **needs(Permission.WORK))
 async def stopped(task_id: str, body: End, request: Request) -> AttemptEnded:
     """The attempt was stopped because a person asked to cancel it."""
-    attempt, audit = _attempt(task_id, body, request), audit_of(request, version=body.version)
+    parsed, owner = _task_id(task_id), principal_of(request).identity
+    audit = audit_of(request, version=body.version)
     with _own_workers_only():
-        return _ended(await parts_of(request).workers.end_cancelled(attempt, audit))
+        return _ended(await parts_of(request).workers.end_cancelled(parsed, body.version, owner, audit))
 
 
 @ending_router.post("/release", responses=ENDING_ERRORS, **needs(Permission.WORK))
 async def release(task_id: str, body: End, request: Request) -> AttemptEnded:
     """Give the task back; the attempt is not spent."""
-    attempt, audit = _attempt(task_id, body, request), audit_of(request, version=body.version)
+    parsed, owner = _task_id(task_id), principal_of(request).identity
+    audit = audit_of(request, version=body.version)
     with _own_workers_only():
-        return _ended(await parts_of(request).workers.release(attempt, audit))
+        return _ended(await parts_of(request).workers.release(parsed, body.version, owner, audit))
 
 
 @ending_router.post("/progress", status_code=204, responses=ENDING_ERRORS, **needs(Permission.WORK))
 async def report(task_id: str, body: Progress, request: Request) -> None:
     """Keep how far the attempt has come, from 0 to 1."""
+    parsed, owner = _task_id(task_id), principal_of(request).identity
     with _own_workers_only():
-        await parts_of(request).workers.areport(_attempt(task_id, body, request), body.progress, body.message)
+        await parts_of(request).workers.areport(parsed, body.version, owner, body.progress, body.message)
 
 
 def _claimed(task: Task) -> ClaimedTask:
@@ -202,11 +207,11 @@ def _remote(instance: str, request: Request) -> Remote:
         raise _unknown(instance) from None
 
 
-def _attempt(task_id: str, body: End | Complete | Fail | Progress, request: Request) -> HttpAttempt:
+def _task_id(text: str) -> UUID:
     try:
-        return HttpAttempt(UUID(task_id), body.version, principal_of(request).identity)
+        return UUID(text)
     except ValueError:
-        raise TaskNotFound(task_id) from None
+        raise TaskNotFound(text) from None
 
 
 def _unknown(instance: str) -> Refused:

@@ -9,9 +9,12 @@ from typing import Final
 
 from tasklib.errors import TaskLibError
 from tasklib.queue import TaskQueue
+from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import http_workers
-from tasklib.worker.upkeep.metrics import Metrics
+from tasklib.storage.operations.http_workers import Overrun
+from tasklib.storage.statement import Operation
+from tasklib.worker.recording.metrics import Metrics
 
 LOOK_SECONDS: Final = 5.0
 """How often the service looks at least while workers over HTTP hold tasks that have a timeout."""
@@ -61,9 +64,14 @@ class TimeoutService(ServicePart):
 
     async def end(self) -> float | None:
         """End what is out of time now; seconds until the next is, None if nothing has a timeout."""
-        now = self.queue.clock.now()
-        found = await self.database.arun(lambda: http_workers.end_overtime(self.queue.config.backoff, now))
+        found = await self._aend_overtime()
         for task in found.ended:
             log.warning("task %s ran past its timeout on a worker over HTTP", task.id, extra={"task_id": str(task.id)})
             self._metrics.count(task.name, "failed" if task.completed_at else "retried", None, None)
         return found.next_in
+
+    @operation
+    def _end_overtime(self) -> Operation[Overrun]:
+        return (yield from http_workers.end_overtime(self.queue.config.backoff, self.queue.clock.now()))
+
+    _aend_overtime = _end_overtime.twin

@@ -9,7 +9,8 @@ from typing import Final
 from tasklib.queue import TaskQueue
 from tasklib.service.base import ServicePart
 from tasklib.service.statistics import Statistics
-from tasklib.worker.upkeep.metrics import Metrics, flush
+from tasklib.worker.recording.metrics import Metrics
+from tasklib.worker.upkeep.metrics import flush
 from tasklib.worker.upkeep.recovery import Recovery
 
 CARE_SECONDS: Final = 5.0
@@ -32,7 +33,7 @@ class Upkeep(ServicePart):
         loop = asyncio.get_running_loop()
         if self._watching is not loop:
             self._watching = loop
-            self._recovery = Recovery(self.database, self.queue.config, now=self.queue.clock.now)
+            self._recovery = Recovery(self.database, self.queue.config, self.queue.clock)
             self._recovery.start()
 
     async def care(self) -> None:
@@ -42,7 +43,7 @@ class Upkeep(ServicePart):
             return
         self._next = time.monotonic() + CARE_SECONDS
         await self.queue.afire_schedules()
-        await flush(self.database, self._metrics, self.queue.clock.now())
+        await flush(self.database, self.queue.clock, self._metrics)
         await self._statistics.akeep()
 
     async def stop(self) -> None:

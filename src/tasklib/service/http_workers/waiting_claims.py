@@ -1,4 +1,4 @@
-"""Claims that wait: notified by the database when there is work, like every other worker."""
+"""Claims that wait: woken by the database when there is work, like every other worker."""
 
 from __future__ import annotations
 
@@ -11,82 +11,96 @@ from typing import Final
 from uuid import UUID
 
 from tasklib.queue import TaskQueue
+from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import workers
+from tasklib.storage.statement import Operation
 
 LOOK_SECONDS: Final = 2.0
-"""How often a claim that waits looks without a notification: a lost one costs this."""
-CHECK_SECONDS: Final = 0.5
+"""How often a claim that waits looks although nobody has called: a call that got lost costs this."""
+GLANCE_SECONDS: Final = 0.5
 """How often it looks whether the service stops or its client is gone; the database is not asked for that."""
 
 
 @dataclass(eq=False)
-class WaitingClaim:
+class Waiting:
     """One claim that waits."""
 
     instance: UUID
     names: Sequence[str]
-    notified: asyncio.Event = field(default_factory=asyncio.Event)
+    called: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class WaitingClaims(ServicePart):
-    """The claims of one service that wait for work, and its one subscription to the database's notifications."""
+    """The claims of one service that wait for work, and its one subscription to the database's notices."""
 
     def __init__(self, queue: TaskQueue, stopping: threading.Event) -> None:
         super().__init__(queue)
         self._stopping = stopping
-        self._waiting: set[WaitingClaim] = set()
+        self._waiting: set[Waiting] = set()
         self._unsubscribe: Callable[[], None] | None = None
         self._subscribing = asyncio.Lock()
 
     @property
     def is_anybody_waiting(self) -> bool:
-        """Whether some claim waits, and will be notified of new tasks."""
+        """Whether some claim waits, and will hear of new tasks."""
         return self._unsubscribe is not None and bool(self._waiting)
 
-    async def join(self, claim: WaitingClaim, seconds: float) -> None:
-        """Have the claim notified from now on.  Look once more after this: nobody is notified of what came before."""
-        claim.notified.clear()
+    async def come(self, claim: Waiting, seconds: float) -> None:
+        """Be called from now on.  Look once more after this: what came before it is announced to nobody."""
+        claim.called.clear()
         self._waiting.add(claim)
         async with self._subscribing:
             if self._unsubscribe is None:
                 self._unsubscribe = await asyncio.to_thread(self.database.subscribe, self._listener())
-        # Not longer than this claim waits: a notification of one that is gone wakes nobody else.
-        await self.database.arun(lambda: workers.declare_idle(claim.instance, claim.names, seconds))
+        # Not longer than this claim waits: a call to one that is gone wakes nobody else.
+        await self._adeclare_idle(claim, seconds)
 
-    async def wait(self, claim: WaitingClaim, seconds: float, is_gone: Callable[[], Awaitable[bool]]) -> None:
-        """Return when notified, when the time is over, or when there is nobody left to answer."""
+    async def wait(self, claim: Waiting, seconds: float, is_gone: Callable[[], Awaitable[bool]]) -> None:
+        """Return when called, when the time is over, or when there is nobody left to answer."""
         deadline = time.monotonic() + min(seconds, LOOK_SECONDS)
         while (left := deadline - time.monotonic()) > 0 and not self._stopping.is_set():
             try:
-                await asyncio.wait_for(claim.notified.wait(), min(left, CHECK_SECONDS))
+                await asyncio.wait_for(claim.called.wait(), min(left, GLANCE_SECONDS))
             except TimeoutError:
                 if await is_gone():
                     return
             else:
                 return
 
-    async def leave(self, claim: WaitingClaim) -> None:
-        """Have the claim notified no more; another worker that knows the same names is notified instead."""
+    async def leave(self, claim: Waiting) -> None:
+        """Be called no more; another that knows the same names is called instead."""
         self._waiting.discard(claim)
         if not self._waiting and self._unsubscribe is not None:
             stop, self._unsubscribe = self._unsubscribe, None
             stop()
         if not any(other.instance == claim.instance for other in self._waiting):
-            await self.database.arun(lambda: workers.declare_busy(claim.instance, claim.names))
+            await self._adeclare_busy(claim)
+
+    @operation
+    def _declare_idle(self, claim: Waiting, seconds: float) -> Operation[None]:
+        yield from workers.declare_idle(claim.instance, claim.names, seconds)
+
+    _adeclare_idle = _declare_idle.twin
+
+    @operation
+    def _declare_busy(self, claim: Waiting) -> Operation[None]:
+        yield from workers.declare_busy(claim.instance, claim.names)
+
+    _adeclare_busy = _declare_busy.twin
 
     def _listener(self) -> Callable[[str], None]:
         loop = asyncio.get_running_loop()
 
-        def receive(event: str) -> None:
+        def hear(event: str) -> None:
             if not event.startswith(("done", "cancel")) and not loop.is_closed():
-                loop.call_soon_threadsafe(self._notify, event)
+                loop.call_soon_threadsafe(self._call, event)
 
-        return receive
+        return hear
 
-    def _notify(self, event: str) -> None:
+    def _call(self, event: str) -> None:
         """`new:<instance>` is for one, everything else for all."""
         _, _, wanted = event.partition(":")
         for claim in self._waiting:
             if wanted in ("", str(claim.instance)):
-                claim.notified.set()
+                claim.called.set()

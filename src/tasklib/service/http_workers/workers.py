@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -15,32 +14,23 @@ from tasklib.core.task import Task
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable
 from tasklib.queue import TaskQueue
 from tasklib.queue.base import stop_before_close
-from tasklib.queue.sync_async import operation
+from tasklib.queue.sync_async import operation, single_try
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import Addition, ServicePart
 from tasklib.service.http_workers.timeouts import TimeoutService
 from tasklib.service.http_workers.upkeep import Upkeep
-from tasklib.service.http_workers.waiting_claims import WaitingClaim, WaitingClaims
+from tasklib.service.http_workers.waiting_claims import Waiting, WaitingClaims
 from tasklib.storage.operations import http_workers
 from tasklib.storage.operations.attempts import Claimed, Retries
 from tasklib.storage.operations.http_workers import MAX_OWNED, Ended, Holding, Known, NotYours, Remote, TooManyWorkers
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.statement import Operation
-from tasklib.worker.upkeep.metrics import Metrics
+from tasklib.worker.recording.metrics import Metrics
 
-__all__ = ["MAX_OWNED", "HttpAttempt", "HttpWorkers", "NotYours", "Registration", "Remote", "TooManyWorkers"]
+__all__ = ["MAX_OWNED", "HttpWorkers", "NotYours", "Registration", "Remote", "TooManyWorkers"]
 
 AWAY_SECONDS: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class HttpAttempt:
-    """An attempt of a worker that speaks HTTP: its task, its fencing token, and who speaks for the worker."""
-
-    task_id: UUID
-    version: int
-    owner: str
 
 
 class HttpWorkers(ServicePart):
@@ -87,8 +77,7 @@ class HttpWorkers(ServicePart):
     async def beat(self, who: Remote) -> Holding | None:
         """Say that a worker is alive and move its leases forward; None if it was declared dead."""
         self.upkeep.watch()
-        lease, now = self.queue.config.lock_timeout_seconds, self.queue.clock.now()
-        holding = await self.database.arun(lambda: http_workers.beat_for(who, lease, now))
+        holding = await self._abeat(who)
         if holding is not None and holding.held:
             self.timeouts.watch()
         return holding
@@ -101,59 +90,41 @@ class HttpWorkers(ServicePart):
 
     astop_worker = stop_worker.twin
 
-    async def complete(self, attempt: HttpAttempt, result: str, audit: AuditEntry | None = None) -> Task | None:
+    async def complete(
+        self, task_id: UUID, version: int, result: str, owner: str, audit: AuditEntry | None = None
+    ) -> Task | None:
         """End an attempt in success; its result is JSON text.  None: it was out of time, and has failed by that."""
-        task_id, version, owner = attempt.task_id, attempt.version, attempt.owner
-        now, backoff = self.queue.clock.now(), self.queue.config.backoff
-
-        def work() -> Operation[Ended | None]:
-            ending = http_workers.complete_for(task_id, version, result, owner, backoff=backoff, now=now)
-            return (yield from self.audited(ending, audit, _if_ended))
-
-        ended = await self.database.arun(work)
+        ended = await self._acomplete(task_id, version, result, owner, audit)
         return None if ended is None else self._counted(ended, "completed")
 
     async def fail(
-        self, attempt: HttpAttempt, *, error: str, retry: bool, delay: float | None, audit: AuditEntry | None = None
+        self,
+        task_id: UUID,
+        version: int,
+        owner: str,
+        *,
+        error: str,
+        retry: bool,
+        delay: float | None,
+        audit: AuditEntry | None = None,
     ) -> Task:
         """End an attempt in failure; another follows by the retry policy, while there are attempts left."""
-        now, backoff = self.queue.clock.now(), self.queue.config.backoff
-
-        def work() -> Operation[Ended]:
-            yield from self.queue.secret_places.learn()
-            task = yield from get_task(attempt.task_id)
-            # Without its secrets, before the text is cut, grouped and stored.
-            shown = error if task is None else self.redactor.texts_of(task).clean(error)
-            ending = http_workers.fail_for(
-                attempt.task_id,
-                attempt.version,
-                attempt.owner,
-                error=shown,
-                retry=retry,
-                delay=delay,
-                backoff=backoff,
-                now=now,
-            )
-            return (yield from self.audited(ending, audit, _if_ended_with_state))
-
-        ended = await self.database.arun(work)
+        ended = await self._afail(task_id, version, owner, error, retry, delay, audit)
         return self._counted(ended, "failed" if ended.task.completed_at else "retried")
 
-    async def end_cancelled(self, attempt: HttpAttempt, audit: AuditEntry | None = None) -> Task:
+    async def end_cancelled(self, task_id: UUID, version: int, owner: str, audit: AuditEntry | None = None) -> Task:
         """End an attempt that was stopped because a person asked to cancel it."""
-        ending = Ending.cancel(str(attempt.task_id), attempt.version)
-        return self._counted(await self._aend(ending, attempt.owner, audit), "cancelled")
+        return self._counted(await self._aend(Ending.cancel(str(task_id), version), owner, audit), "cancelled")
 
-    async def release(self, attempt: HttpAttempt, audit: AuditEntry | None = None) -> Task:
+    async def release(self, task_id: UUID, version: int, owner: str, audit: AuditEntry | None = None) -> Task:
         """Give a task back; the attempt is not spent."""
-        ending = Ending.release(str(attempt.task_id), attempt.version)
-        return (await self._aend(ending, attempt.owner, audit)).task
+        return (await self._aend(Ending.release(str(task_id), version), owner, audit)).task
 
     @operation
-    def report(self, attempt: HttpAttempt, progress: float, message: str | None) -> Operation[None]:
+    def report(self, task_id: UUID, version: int, owner: str, progress: float, message: str | None) -> Operation[None]:
         """Keep how far the attempt has come, from 0 to 1."""
         now = self.queue.clock.now()
-        yield from http_workers.report_for(attempt.task_id, attempt.version, attempt.owner, progress, message, now)
+        yield from http_workers.report_for(task_id, version, owner, progress, message, now)
 
     areport = report.twin
 
@@ -171,10 +142,10 @@ class HttpWorkers(ServicePart):
         self, who: Remote, limit: int, seconds: float, names: Sequence[str], is_gone: Callable[[], Awaitable[bool]]
     ) -> tuple[Known, Claimed] | None:
         """What becomes due while the claim waits; nothing if nothing does, or the service stops."""
-        deadline, waiting = time.monotonic() + seconds, WaitingClaim(who.instance, names)
+        deadline, waiting = time.monotonic() + seconds, Waiting(who.instance, names)
         try:
             while True:
-                await self.waiting.join(waiting, max(0.1, deadline - time.monotonic()))
+                await self.waiting.come(waiting, max(0.1, deadline - time.monotonic()))
                 found = await self._claim(who, limit)
                 left = deadline - time.monotonic()
                 if found is None or found[1].tasks or left <= 0 or self._stopping.is_set() or await is_gone():
@@ -186,20 +157,10 @@ class HttpWorkers(ServicePart):
             await self.waiting.leave(waiting)
 
     async def _claim(self, who: Remote, limit: int) -> tuple[Known, Claimed] | None:
-        """Lease tasks to a worker.  What was taken is given back if the answer was lost."""
-        config, taken = self.queue.config, list[tuple[str, int]]()
+        """Lease tasks to a worker.  What is taken and cannot be told is given back."""
+        taken = list[tuple[str, int]]()
         try:
-            return await self.database.arun(
-                lambda: http_workers.claim_for(
-                    who,
-                    limit=limit,
-                    lease_seconds=config.lock_timeout_seconds,
-                    now=self.queue.clock.now(),
-                    taken=taken,
-                    retries=Retries(self.queue.registry.retries(), config.max_retries),
-                ),
-                repeatable=False,
-            )
+            return await self._aclaim_once(who, limit, taken)
         except DatabaseUnavailable:
             if taken:
                 giving_back = asyncio.ensure_future(self._give_back(who.instance, taken))
@@ -207,14 +168,84 @@ class HttpWorkers(ServicePart):
                 giving_back.add_done_callback(self._giving_back.discard)
             raise
 
+    @single_try
+    def _claim_once(
+        self, who: Remote, limit: int, taken: list[tuple[str, int]]
+    ) -> Operation[tuple[Known, Claimed] | None]:
+        config = self.queue.config
+        return (
+            yield from http_workers.claim_for(
+                who,
+                limit=limit,
+                lease_seconds=config.lock_timeout_seconds,
+                now=self.queue.clock.now(),
+                taken=taken,
+                retries=Retries(self.queue.registry.retries(), config.max_retries),
+            )
+        )
+
+    _aclaim_once = _claim_once.twin
+
     async def _give_back(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> None:
         """Try until the database is back: the worker knows nothing of these, and its heartbeat renews their leases."""
         while True:
             try:
-                await self.database.arun(lambda: http_workers.give_back_for(instance, taken, self.queue.clock.now()))
+                await self._agive_back_once(instance, taken)
                 return
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull):
                 await asyncio.sleep(AWAY_SECONDS)
+
+    @operation
+    def _give_back_once(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
+        yield from http_workers.give_back_for(instance, taken, self.queue.clock.now())
+
+    _agive_back_once = _give_back_once.twin
+
+    @operation
+    def _beat(self, who: Remote) -> Operation[Holding | None]:
+        lease = self.queue.config.lock_timeout_seconds
+        return (yield from http_workers.beat_for(who, lease, self.queue.clock.now()))
+
+    _abeat = _beat.twin
+
+    @operation
+    def _complete(
+        self, task_id: UUID, version: int, result: str, owner: str, audit: AuditEntry | None
+    ) -> Operation[Ended | None]:
+        now, backoff = self.queue.clock.now(), self.queue.config.backoff
+        work = http_workers.complete_for(task_id, version, result, owner, backoff=backoff, now=now)
+        return (yield from self.audited(work, audit, _if_ended))
+
+    _acomplete = _complete.twin
+
+    @operation
+    def _fail(
+        self,
+        task_id: UUID,
+        version: int,
+        owner: str,
+        error: str,
+        retry: bool,
+        delay: float | None,
+        audit: AuditEntry | None,
+    ) -> Operation[Ended]:
+        yield from self.queue.secret_places.learn()
+        task = yield from get_task(task_id)
+        if task is not None:  # without its secrets, before the text is cut, grouped and stored
+            error = self.redactor.texts_of(task).clean(error)
+        work = http_workers.fail_for(
+            task_id,
+            version,
+            owner,
+            error=error,
+            retry=retry,
+            delay=delay,
+            backoff=self.queue.config.backoff,
+            now=self.queue.clock.now(),
+        )
+        return (yield from self.audited(work, audit, _if_ended_with_state))
+
+    _afail = _fail.twin
 
     @operation
     def _end(self, ending: Ending, owner: str, audit: AuditEntry | None) -> Operation[Ended]:

@@ -20,8 +20,8 @@ from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row
 STEP = 1000
 """Rows a bulk action touches in one transaction."""
 
-Progress = Callable[[int], None]
-"""Called after each step of a bulk action with how many tasks it has come to so far."""
+Told = Callable[[int], None]
+"""Is told after each step of a bulk action how many tasks it has come to so far."""
 
 BEFORE = "before"
 """In the memory of an action all of whose statements were sent, so that only the reply to COMMIT can be missing: what
@@ -109,12 +109,7 @@ def delete_task(task_id: UUID) -> Operation[Task]:
 
 
 def act_on_matching(
-    action: Action,
-    which: TaskFilter,
-    now: datetime | None,
-    *,
-    priority: int | None = None,
-    progress: Progress | None = None,
+    action: Action, which: TaskFilter, now: datetime | None, *, priority: int | None = None, told: Told | None = None
 ) -> Operation[int]:
     """Do it to every matching task in a state that allows it; how many that was.
 
@@ -131,7 +126,7 @@ def act_on_matching(
         return len(changed)
 
     statement, parameters = _STATEMENTS[action]
-    return (yield from in_steps(replace(which, states=states_for(action, which.states)), now, act, progress))
+    return (yield from in_steps(replace(which, states=states_for(action, which.states)), now, act, told))
 
 
 def count_matching(action: Action, which: TaskFilter, now: datetime | None) -> Operation[int]:
@@ -142,7 +137,7 @@ def count_matching(action: Action, which: TaskFilter, now: datetime | None) -> O
 
 
 def cleanup_tasks(
-    older_than: datetime, states: Iterable[str], name: str | None = None, progress: Progress | None = None
+    older_than: datetime, states: Iterable[str], name: str | None = None, told: Told | None = None
 ) -> Operation[int]:
     """Remove tasks that ended before a moment, a bounded number in each transaction."""
     deleted: int = 0
@@ -160,8 +155,8 @@ def cleanup_tasks(
         yield COMMIT
         deleted += row["deleted"]
         after = row["last"]
-        if progress:
-            progress(deleted)
+        if told:
+            told(deleted)
         if row["deleted"] < STEP:
             return deleted
 
@@ -170,7 +165,7 @@ def in_steps(
     which: TaskFilter,
     now: datetime | None,
     act: Callable[[Sequence[Row]], Operation[int]],
-    progress: Progress | None = None,
+    told: Told | None = None,
 ) -> Operation[int]:
     """Act on all matching tasks that exist now, in insertion order, one bounded transaction after the other."""
     changed, after = 0, 0
@@ -184,8 +179,8 @@ def in_steps(
             rows = yield Statement("lock_matching", {**wanted, "picked": picked})
             changed += yield from act(sorted(rows, key=lambda row: row["seq"]))
         yield COMMIT
-        if progress:
-            progress(changed)
+        if told:
+            told(changed)
         if len(page) < STEP:
             return changed
         after = page[-1]["seq"]

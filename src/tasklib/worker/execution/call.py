@@ -9,11 +9,12 @@ import random
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from enum import Enum
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
-from tasklib.core.base_exceptions import carrying
+from tasklib.core.base_exceptions import carry, carrying
+from tasklib.core.clock import Clock
 from tasklib.core.codec import encode_result
 from tasklib.core.context import TaskContext, activate
 from tasklib.core.middleware import Middleware, wrap, wrap_async
@@ -26,30 +27,46 @@ from tasklib.storage.operations.attempts import complete_tasks
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation
 
-COMMITTED: Final = object()
-"""The outcome of a transactional task that leaves nothing to record: its completion was committed together with its
-effects, or refused because the attempt was lost, and undone with them."""
+
+class Committed(Enum):
+    """The outcome of a transactional task that leaves nothing to record: its completion was committed together with its
+    effects, or refused because the attempt was lost, and undone with them."""
+
+    COMMITTED = "committed"
+
+
+COMMITTED: Final = Committed.COMMITTED
 PUT_OFF_SECONDS = 1.0
 """How long an attempt waits about that could not begin its transaction."""
 
 log = logging.getLogger("tasklib.worker")
 
 
+class Surroundings(Protocol):
+    """What calls need of the queue: in a worker it is the queue itself."""
+
+    @property
+    def database(self) -> Database:
+        """Where transactional tasks work."""
+        ...
+
+    @property
+    def middleware(self) -> Sequence[Middleware]:
+        """What is called around each function."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What a completion calls now."""
+        ...
+
+
 class Caller:
     """Makes the calls of one worker, or of one of its child processes."""
 
-    def __init__(
-        self,
-        database: Callable[[], Database],
-        *,
-        hooks: Sequence[Middleware],
-        max_result_bytes: int,
-        now: Callable[[], datetime | None],
-    ) -> None:
-        self._database = database
-        self._hooks = hooks
+    def __init__(self, surroundings: Surroundings, *, max_result_bytes: int) -> None:
+        self._queue = surroundings
         self._max_result_bytes = max_result_bytes
-        self._now = now
 
     def prepare(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Callable[[], Any]:
         """The call to make: blocking, or giving something to await for a coroutine function.
@@ -58,8 +75,8 @@ class Caller:
         """
         args, kwargs = definition.call_with(task.kwargs, context)
         function = definition.function
-        if self._hooks:
-            function = (wrap_async if definition.is_async else wrap)(function, self._hooks, context)
+        if middleware := self._queue.middleware:
+            function = (wrap_async if definition.is_async else wrap)(function, middleware, context)
         call = functools.partial(function, *args, **kwargs)
         if definition.options.transactional:
             run = self._transactional_async if definition.is_async else self._transactional
@@ -67,7 +84,7 @@ class Caller:
         return functools.partial(_plain_async if definition.is_async else _plain, call, context)
 
     def _transactional(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
-        database = self._database()
+        database = self._queue.database
         with _Attempt(task) as attempt, database.transaction() as transaction:
             attempt.begun = True
             with _joined(context, database, transaction):
@@ -76,7 +93,7 @@ class Caller:
         return COMMITTED
 
     async def _transactional_async(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
-        database = self._database()
+        database = self._queue.database
         attempt = _Attempt(task)
 
         async def run() -> None:
@@ -96,7 +113,7 @@ class Caller:
         """The last statement of the transaction: fenced, so that effects of an attempt that was lost are undone."""
         text = encode_result(result, limit=self._max_result_bytes)
         done = Completion(task.id, task.version, text, started, time.monotonic(), context.reported)
-        if (yield from complete_tasks([done], self._now())):
+        if (yield from complete_tasks([done], self._queue.clock.now())):
             raise ClaimLost(task.task("").id, task.version)
 
 
@@ -117,6 +134,8 @@ class _Attempt:
         """Around the function: what it raises is how it ended, also if undoing the transaction is broken off."""
         try:
             yield
+        except GeneratorExit as error:
+            raise carry(error) from None  # Awaited, it would be taken for the end of the event loop.
         except Exception as error:
             self._raised = error
             raise

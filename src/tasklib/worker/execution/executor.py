@@ -1,55 +1,65 @@
-"""Where a function runs in the worker's own process: a coroutine on the event loop, a plain function in a thread."""
+"""Where functions run: the seam between a worker and its event loop, threads, child processes, or a cluster.
+
+A new executor is one file with such a class, and one line in `Runner.__init__`.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol
 
-from tasklib.core.context import TaskContext
-from tasklib.core.own_tasks import own_task
+from tasklib.core.outcome import Completion
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution.call import Caller
-from tasklib.worker.execution.thread_pool import ThreadPool
+from tasklib.worker.execution.attempt import Attempt, Place
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A call in progress."""
+class Source(Protocol):
+    """Where an executor takes attempts from, and whom it tells of them; the worker's Runner."""
 
-    place: str
-    outcome: asyncio.Future[Any]
-    end: Callable[[], object]
-    """Ends the call as far as that is possible."""
-    ends_surely: bool
-    """Whether `end` really ends it, soon."""
+    def take(self, executor: Executor) -> Attempt | None:
+        """The next attempt that may begin there now; None when there is none, or something else comes first."""
+        ...
+
+    def keep(self, attempt: Attempt) -> None:
+        """It has not ended at once: it holds a slot until it does."""
+        ...
+
+    def note_running(self, attempt: Attempt) -> None:
+        """From here on it may take the worker's process down."""
+        ...
+
+    def completed(self, ends: Sequence[tuple[Attempt, Completion]]) -> None:
+        """These have ended at once, in success."""
+        ...
+
+    def use_free_slots(self) -> None:
+        """Something else may begin now."""
+        ...
+
+    def start_elsewhere(self, attempt: Attempt) -> None:
+        """It cannot begin in this place, and must find another."""
+        ...
 
 
-class Places:
-    """Starts each function where it belongs."""
+class Executor(Place, Protocol):
+    """A place where attempts run."""
 
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-        self._threads = ThreadPool()
+    shares_process: bool
+    """Whether a function that crashes there takes the worker down: then a suspect runs with nothing beside it."""
 
-    @staticmethod
-    def runs_here(definition: Definition) -> bool:
-        """Whether the function is a coroutine that a lane may begin."""
-        return definition.is_async and not definition.options.transactional
+    def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
+        """Whether the task runs here; of all executors the first that accepts it gets it."""
+        ...
 
-    def start(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Work:
-        """Begin the call."""
-        call = self._caller.prepare(definition, task, context)
-        if definition.is_async:
-            coroutine = own_task(call())
-            return Work("coroutine", coroutine, coroutine.cancel, ends_surely=True)
-        copied = contextvars.copy_context()
-        outcome = self._threads.run(lambda: copied.run(call))
-        return Work("thread", outcome, lambda: None, ends_surely=False)
+    def has_room(self, attempt: Attempt) -> bool:
+        """Whether one more may start beyond those that run at once, because it will wait for next to no time."""
+        ...
 
-    def close(self) -> None:
-        """Let idle threads end."""
-        self._threads.close()
+    def start(self, source: Source) -> None:
+        """Begin attempts while the source has some for this place: one by one, or many in a batch."""
+        ...
+
+    async def close(self) -> None:
+        """End what the executor keeps ready."""
+        ...

@@ -1,32 +1,35 @@
-"""Where attempts are made: tasks in hand start in their place, and how they end is recorded."""
+"""Starting held tasks, each in its place, and passing on how each attempt ended."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tasklib.core.context import WorkerState
 from tasklib.core.lifecycle import Ending, Event
-from tasklib.core.outcome import Completion
+from tasklib.core.outcome import Completion, Raised, decide
 from tasklib.core.redaction import Redactor
-from tasklib.definition import Definition
+from tasklib.core.task import LogLine
+from tasklib.definition import TaskOptions
+from tasklib.errors import TaskNotRegistered
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution.attempt import Ended, Execution, Runner
-from tasklib.worker.execution.call import Caller
-from tasklib.worker.execution.coroutine_attempt import CoroutineAttempt, Lanes
-from tasklib.worker.execution.end_log import EndLog
-from tasklib.worker.execution.executor import Places
-from tasklib.worker.execution.process_attempt import ProcessAttempt
-from tasklib.worker.execution.thread_attempt import ThreadAttempt
-from tasklib.worker.intake.claim_size import ClaimSize
-from tasklib.worker.intake.held_tasks import HeldTasks
-from tasklib.worker.processes.pool import ChildPool
+from tasklib.worker.control import WorkerControl
+from tasklib.worker.execution.attempt import Attempt, AttemptSettings, Ended
+from tasklib.worker.execution.call import Caller, Committed
+from tasklib.worker.execution.child_processes import ChildProcesses
+from tasklib.worker.execution.claim_size import ClaimSize
+from tasklib.worker.execution.coroutines import Coroutines
+from tasklib.worker.execution.executor import Executor
+from tasklib.worker.execution.held_tasks import HeldTasks
+from tasklib.worker.execution.running_table import RunningTable
+from tasklib.worker.execution.stuck import StuckWork
+from tasklib.worker.execution.threads import Threads
+from tasklib.worker.recording.end_log import EndLog
+from tasklib.worker.recording.finisher import Finisher
+from tasklib.worker.recording.metrics import Metrics
+from tasklib.worker.recording.notes import Lines, Notes
 from tasklib.worker.settings import WorkerSettings
-from tasklib.worker.supervisor.running_table import RunningTable
-from tasklib.worker.upkeep.finisher import Ends, Finisher, Lines
-from tasklib.worker.upkeep.metrics import Metrics
-from tasklib.worker.upkeep.watch import RequestWatch
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -34,75 +37,46 @@ if TYPE_CHECKING:
 log = logging.getLogger("tasklib.worker")
 
 
-class Workbench:
-    """What every instance of one worker has in common: the hand, the places to run in, and the books."""
+class Runner:
+    """Runs what one worker holds; the instances that it lives as come and go around it."""
 
     def __init__(
         self,
         queue: TaskQueue,
-        settings: WorkerSettings,
+        worker: WorkerSettings,
         *,
         worker_id: str,
-        table: RunningTable | None,
-        make_room: Callable[[], None],
-        wake: Callable[[], None],
-        stop: Callable[[], None],
+        control: WorkerControl,
+        running_table: RunningTable | None,
     ) -> None:
-        """`make_room` is called when more may be claimed, `wake` when something may have become due by what ended here,
-        `stop` when too many threads never came back."""
         config = queue.config
         self._registry = queue.registry
-        self._max_stuck = settings.max_stuck_threads
-        self._table = table
-        self._make_room = make_room
-        self._wake = wake
-        self._stop = stop
-        self.stopping = False
-        """Set when nothing that waits in hand shall start any more."""
-        self.done = 0
-        """Attempts that have ended here, those given back not counted."""
-        self.size = ClaimSize(settings.concurrency, settings.prefetch, settings.batch_size)
-        self.hand = HeldTasks(
-            settings.concurrency,
-            self._start,
-            stepped=self._stepped,
-            go=lambda: self.lanes.go(),
-            runs_apart=self._runs_apart,
-            may_run_ahead=self._may_run_ahead,
-        )
-        self.finisher = Finisher(queue.database, queue.clock.now, self._recorded)
-        self.meter = Metrics()
-        self._end_log = EndLog(worker_id)
-        self.state = WorkerState.hiding(Redactor(config.redact_keys))
-        self.watch = RequestWatch(queue.database, self.hand, self.finisher.add, now=queue.clock.now)
-        caller = Caller(
-            lambda: queue.database,
-            hooks=queue.middleware,
-            max_result_bytes=config.max_result_bytes,
-            now=queue.clock.now,
-        )
-        self._processes = ChildPool(queue, settings, worker_id)
-        self._places = Places(caller)
-        self.runner = Runner(
+        self._control = control
+        self._table = running_table
+        self.settings = AttemptSettings(
             worker_id=worker_id,
-            state=self.state,
-            places=self._places,
-            hooks=queue.middleware,
+            state=WorkerState.hiding(Redactor(config.redact_keys)),
+            middleware=queue.middleware,
             error_hooks=queue.error_hooks,
             retry_policy=config.backoff,
             max_result_bytes=config.max_result_bytes,
-            report=self.watch.note_progress,
-            record=self.watch.note_line,
-            is_stopping=lambda: self.stopping,
-            ended=self._ended,
         )
-        self.lanes = Lanes(
-            self.runner,
-            take=self.hand.take_stepped,
-            waits=self._waits,
-            ended=self._completed,
-            left=self._use_free_slots,
-            table=self._table,
+        self.held = HeldTasks(worker.concurrency)
+        self.size = ClaimSize(worker.concurrency, worker.prefetch, worker.batch_size)
+        self.notes = Notes()
+        self.metrics = Metrics()
+        self.finisher = Finisher(queue.database, queue.clock, self.metrics, control)
+        self.stuck = StuckWork(worker.max_stuck_threads)
+        self.done = 0
+        """Attempts that have ended here, those given back not counted."""
+        self._end_log = EndLog(worker_id)
+        caller = Caller(queue, max_result_bytes=config.max_result_bytes)
+        self._processes = ChildProcesses(queue, worker, worker_id)
+        # The first that accepts a task runs it.
+        self._executors: tuple[Executor, ...] = (
+            self._processes,
+            Coroutines(caller, self.settings, control),
+            Threads(caller),
         )
 
     def check(self, names: Iterable[str]) -> None:
@@ -112,103 +86,110 @@ class Workbench:
 
     async def close(self) -> None:
         """End the threads and processes."""
-        self._places.close()
-        await self._processes.close()
+        for executor in reversed(self._executors):
+            await executor.close()
 
-    def _start(self, task: ClaimedTask) -> Execution:
-        definition = self._registry.get(task.name)
-        if definition is not None and self._processes.takes(definition, task):
-            return ProcessAttempt(self.runner, task, definition, self._processes, self._start_again, self._note_running)
-        if definition is not None and Places.runs_here(definition):
-            execution = CoroutineAttempt(self.runner, task, definition)
-            self.lanes.run_alone(execution)
-            return execution
-        self._note_running(task)
-        if definition is not None and not definition.is_async:
-            return ThreadAttempt(self.runner, task, definition)
-        return Execution(self.runner, task, definition)
+    def hold(self, tasks: Iterable[ClaimedTask]) -> None:
+        """Take claimed tasks; here it is decided, once for each, where it runs."""
+        for task in tasks:
+            definition = self._registry.get(task.name)
+            if definition is None:
+                unknown = Raised(TaskNotRegistered(task.name))
+                self.finisher.add(task, decide(task, unknown, self.settings.retry_policy, TaskOptions()))
+                continue
+            executor = next(each for each in self._executors if each.accepts(definition, task))
+            self.held.waiting.append((Attempt(self, task, definition, executor), executor))
 
-    def _note_running(self, task: ClaimedTask) -> None:
+    def start_held(self) -> None:
+        """Start held tasks in the free slots."""
+        waiting = self.held.waiting
+        while waiting and not self._control.is_stopping:
+            first = waiting[0]
+            first[1].start(self)
+            if waiting and waiting[0] is first:
+                return  # Its executor takes it in its own time, or there is no slot for it.
+
+    def use_free_slots(self) -> None:
+        """Start what is held, and claim more if that is not enough."""
+        if self.held.waiting:
+            self.start_held()
+        if self.size.next_claim(len(self.held.running), len(self.held.waiting)):
+            self._control.make_room()
+
+    def take(self, executor: Executor) -> Attempt | None:
+        """The next attempt that may begin there now."""
+        attempt = None if self._control.is_stopping else self.held.take(executor)
+        if attempt is not None:
+            attempt.begin()
+        return attempt
+
+    def keep(self, attempt: Attempt) -> None:
+        """It did not end at once: it holds a slot, and the rest goes on beside it."""
+        self.held.running[attempt.task.id] = attempt
+
+    def note_running(self, attempt: Attempt) -> None:
         """Whoever finds this process dead counts the task among those that may have killed it."""
         if self._table is not None:
-            self._table.begin(task.seq)
+            self._table.begin(attempt.task.seq)
 
-    def _stepped(self, task: ClaimedTask) -> Definition | None:
-        """The definition of a task that begins in a lane."""
-        definition = self._registry.get(task.name)
-        if definition is None or self.stopping or not Places.runs_here(definition):
-            return None
-        return None if self._processes.takes(definition, task) else definition
-
-    def _waits(self, execution: CoroutineAttempt) -> None:
-        """A coroutine could not end in one go: it is running, and the rest of the hand goes on."""
-        self.hand.running[execution.task.id] = execution
-        self._use_free_slots()
-
-    def _runs_apart(self, task: ClaimedTask) -> bool:
-        definition = self._registry.get(task.name)
-        return definition is not None and self._processes.takes(definition, task)
-
-    def _may_run_ahead(self, task: ClaimedTask) -> bool:
-        definition = self._registry.get(task.name)
-        return definition is not None and self._processes.has_room(definition, task)
-
-    def _start_again(self, task: ClaimedTask) -> None:
-        """A task that could not start where it should: it waits in hand for its turn here."""
-        self.hand.finished(task)
-        self.hand.buffer.appendleft(task)
-        if self.stopping:
-            self.hand.give_back(self.finisher.add)
+    def start_elsewhere(self, attempt: Attempt) -> None:
+        """It waits for its turn again, and another executor accepts it now."""
+        self.held.finished(attempt)
+        self.hold([attempt.task])
+        self.held.waiting.rotate(1)
+        if self._control.is_stopping:
+            self.held.give_back(self.finisher)
         else:
-            self.hand.start_waiting()
+            self.start_held()
 
-    def _ended(self, execution: Execution, ended: Ended) -> None:
-        """An attempt is over: record it, and use the free slot."""
-        hand = self.hand
-        hand.finished(execution.task)
-        if self._table is not None:
-            self._table.end(execution.task.seq)
-        lines = self.watch.take_lines(execution.task)
-        if ended is not None or lines:
-            self.finisher.add(execution.task, ended, lines)
-        if isinstance(ended, Completion):
-            self.done += 1
-            self.size.took([ended.ended - ended.started])
-            self._end_log.succeeded([(execution.task, ended)])
-        else:
-            self.done += not (isinstance(ended, Ending) and ended.event is Event.RELEASE)
-            if isinstance(ended, Ending):
-                self._end_log.ended(execution.task, ended)
-            else:
-                self._end_log.committed(execution.task)
-            if execution.committed:
-                self.meter.note_committed(execution.task, execution.started)
-            if len(self.runner.stuck) >= self._max_stuck:
-                log.error("%d threads never came back; this worker drains and stops", len(self.runner.stuck))
-                self._stop()
-        self._use_free_slots()
+    def note_progress(self, task: ClaimedTask, fraction: float, message: str | None) -> None:
+        """Keep how far a task has come."""
+        self.notes.note_progress(task, fraction, message)
 
-    def _completed(self, ends: Sequence[tuple[ClaimedTask, Completion]]) -> None:
-        """Attempts that ended in one go: record them all, and use the free slots."""
+    def note_line(self, task: ClaimedTask, line: LogLine) -> None:
+        """Keep what a task has logged."""
+        self.notes.note_line(task, line)
+
+    def abandoned(self, attempt: Attempt) -> None:
+        """It does not end: it is counted until it does."""
+        self.stuck.add(attempt)
+
+    def completed(self, ends: Sequence[tuple[Attempt, Completion]]) -> None:
+        """Attempts that ended at once: record them all, and use the free slots."""
         lines: Lines = {}
-        if self.watch.has_notes:
-            for task, _ in ends:
-                lines |= self.watch.take_lines(task)
-        self.finisher.add_completions(ends, lines)
+        for attempt, _ in ends:
+            self.held.finished(attempt)
+            if self._table is not None:
+                self._table.end(attempt.task.seq)
+            if self.notes:
+                lines |= self.notes.take_lines(attempt.task)
+        completed = [(attempt.task, completion) for attempt, completion in ends]
+        self.finisher.add_completions(completed, lines)
         self.done += len(ends)
-        self.size.took([done.ended - done.started for _, done in ends])
-        self._end_log.succeeded(ends)
-        self._use_free_slots()
+        self.size.took([completion.ended - completion.started for _, completion in ends])
+        self._end_log.succeeded(completed)
+        self.use_free_slots()
 
-    def _use_free_slots(self) -> None:
-        """The next task in hand starts right here; the claimer wakes up only when it has something to do."""
-        hand = self.hand
-        if hand.buffer and not self.stopping:
-            hand.start_waiting()
-        if self.size.next_claim(len(hand.running), len(hand.buffer)):
-            self._make_room()
-
-    def _recorded(self, batch: Ends, refused: Collection[str]) -> None:
-        self.meter.note([(task, ended) for task, ended in batch if task is not None and ended.task_id not in refused])
-        if any(isinstance(ended, Ending) for _, ended in batch):
-            self._wake()
+    def ended(self, attempt: Attempt, ended: Ended) -> None:
+        """An attempt is over: record it, and use the free slot."""
+        task = attempt.task
+        self.held.finished(attempt)
+        if self._table is not None:
+            self._table.end(task.seq)
+        lines = self.notes.take_lines(task)
+        if isinstance(ended, Committed):
+            self.finisher.add_lines(lines)
+            self.metrics.note_committed(task, attempt.started)
+            self._end_log.committed(task)
+        else:
+            self.finisher.add(task, ended, lines)
+        if isinstance(ended, Completion):
+            self.size.took([ended.ended - ended.started])
+            self._end_log.succeeded([(task, ended)])
+        elif isinstance(ended, Ending):
+            self._end_log.ended(task, ended)
+        self.done += not (isinstance(ended, Ending) and ended.event is Event.RELEASE)
+        if self.stuck.is_too_much and not self._control.is_stopping:
+            log.error("%d threads never came back; this worker drains and stops", len(self.stuck))
+            self._control.stop()
+        self.use_free_slots()

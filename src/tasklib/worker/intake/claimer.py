@@ -1,4 +1,4 @@
-"""Claiming: as much as fits in hand, at once when something new is due, and not at all when nothing is."""
+"""Claiming: as much as fits, at once when something new is due, and not at all when nothing is."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
 from itertools import chain
-from uuid import UUID
 
 from tasklib.core.lifecycle import Ending
-from tasklib.core.limits import LocalLimits
 from tasklib.errors import TaskLibError
-from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import Claimed, Retries
+from tasklib.storage.operations.attempts import Claimed
 from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.execution.runner import Runner
 from tasklib.worker.intake.claim_cursor import ClaimCursor
-from tasklib.worker.intake.claim_size import ClaimSize
-from tasklib.worker.intake.held_tasks import HeldTasks
+from tasklib.worker.intake.selection import TaskSelection
 from tasklib.worker.intake.wakeups import Wakeups
-from tasklib.worker.upkeep.finisher import Finisher
+from tasklib.worker.upkeep.instance import Instance
 
 CONTENDED_SECONDS = 0.002
 MAX_BACKOFF_SECONDS = 1.0
@@ -38,56 +34,27 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Claimer:
-    """The loop that fills the hand until it is told to stop."""
+    """The loop that fills what the worker holds until it is told to stop."""
 
-    def __init__(
-        self,
-        database: Database,
-        hand: HeldTasks,
-        finisher: Finisher,
-        size: ClaimSize,
-        *,
-        instance: UUID,
-        worker_id: str,
-        names: Callable[[], list[str]],
-        caps: Callable[[], Mapping[str, int]],
-        limits: LocalLimits,
-        lease_seconds: float,
-        poll_seconds: float,
-        may_claim: Callable[[], bool],
-        notices: Wakeups,
-        fleet: Callable[[], int],
-        retries: Callable[[], Retries],
-        now: Callable[[], datetime | None],
-    ) -> None:
-        self._database = database
-        self._hand = hand
-        self._finisher = finisher
-        self._size = size
+    def __init__(self, instance: Instance, runner: Runner, selection: TaskSelection, wakeups: Wakeups) -> None:
         self._instance = instance
-        self._worker_id = worker_id
-        self._names = names
-        self._caps = caps
-        self._limits = limits
-        self._lease = lease_seconds
-        self._poll = poll_seconds
-        self._may_claim = may_claim
-        self._notices = notices
-        self._fleet = fleet
-        self._retries = retries
-        self._now = now
-        self._woken = asyncio.Event()
-        self._stopping = False
+        self._database = instance.database
+        self._now = instance.clock.now
+        self._control = instance.control
+        self._runner = runner
+        self._held = runner.held
+        self._finisher = runner.finisher
+        self._size = runner.size
+        self._selection = selection
+        self._wakeups = wakeups
         self._on_call_until = 0.0
         self._called = False
         """Whether this instance was called, of all that wait: what it cannot take, nobody else has heard of."""
-        self._sated = False
-        """Whether everything is in hand that is due, and whatever becomes due will be announced."""
-        self._plain = database.dialect == "postgres"
+        self._plain = self._database.dialect == "postgres"
         """Whether the smaller statement may do; SQLite makes every statement ready in no time."""
         self._keyed = True
         """Whether the next claim looks at concurrency keys: the last one said that some may have a task to start."""
-        self._resumption = ClaimCursor()
+        self._cursor = ClaimCursor()
         self._astray = False
         """Whether a claim may have taken tasks without our knowing."""
         self._generation = 0
@@ -95,34 +62,20 @@ class Claimer:
         self.unregistered = False
         """Set when a claim was refused because this instance was declared dead."""
 
-    def wake(self) -> None:
-        """Look for work now; from within the event loop."""
-        self._woken.set()
-
-    def make_room(self) -> None:
-        """More fits in hand; of no interest while there is nothing to put there."""
-        if not self._sated:
-            self._woken.set()
-
     def hear(self, notice: str) -> None:
         """Look for work, unless it is somebody else who was called."""
         called, _, instance = notice.partition(":")
         if called == "new" and instance:
-            if instance != str(self._instance):
+            if instance != str(self._instance.id):
                 return
             self._called = True
-        self.wake()
-
-    def stop(self) -> None:
-        """End the loop soon."""
-        self._stopping = True
-        self._woken.set()
+        self._control.wake()
 
     async def run(self) -> None:
         """Claim until stopped, or until this instance turns out to be declared dead."""
         failures = 0
-        while not self._stopping and not self.unregistered:
-            self._hand.start_waiting()
+        while not self._control.is_stopping and not self.unregistered:
+            self._runner.start_held()
             wanted = self._wanted()
             try:
                 # Before the next claim, which replaces what the database knows this instance to hold.
@@ -130,9 +83,9 @@ class Claimer:
                     await self.release_strays()
                 if wanted == 0:
                     await self._declare_busy()
-                    await self._sleep(self._poll)
+                    await self._control.sleep(self._selection.poll_seconds)
                     continue
-                self._woken.clear()
+                self._control.look()
                 claimed = await self._take(wanted)
                 if failures:
                     log.info("the database is back")
@@ -143,7 +96,8 @@ class Claimer:
                 self._astray = True
                 if failures == 1:
                     log.warning("cannot claim tasks, trying until the database is back: %s", error)
-                await self._sleep(min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 8)) * random.uniform(0.5, 1))
+                backoff = min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 8))
+                await self._control.sleep(backoff * random.uniform(0.5, 1))
         with suppress(TaskLibError, TimeoutError):
             async with asyncio.timeout(GOODBYE_SECONDS):
                 await self._declare_busy()
@@ -152,35 +106,36 @@ class Claimer:
         """Claim once and let the tasks begin; what this instance was called for and cannot take, others hear of."""
         called, self._called = self._called, False
         claimed = await self.claim(wanted)
-        self._hand.buffer.extend(claimed.tasks)
+        self._runner.hold(claimed.tasks)
         self._beware(claimed)
         full = len(claimed.tasks) == wanted
         if claimed.tasks and (not full or self._on_call_until):
             # They begin before the next statement is made ready, which takes longer than to start them.  A worker that
             # is filled again and again has others to run meanwhile, and sends its next claim at once.
-            self._hand.start_waiting()
+            self._runner.start_held()
             await asyncio.sleep(0)
         if claimed.tasks:
-            await self._notices.listen()
+            await self._wakeups.listen()
         if full:
             self._called |= called
             await self._declare_busy()
-        elif called and any(cap <= 0 for cap in self._caps().values()):
+        elif called and any(cap <= 0 for cap in self._selection.caps().values()):
             await self._database.arun(workers.wake_workers)
         return claimed
 
     async def claim(self, limit: int) -> Claimed:
         """Claim up to `limit` tasks now."""
         held = [(task.seq, task.version) for task in self._claims()]
-        names, caps, plain = self._names(), self._caps(), self._plain
+        selection, plain = self._selection, self._plain
+        names, caps = selection.names(), selection.caps()
         keyed, limited = self._keyed, self._size.limited
         began = time.monotonic()
-        after = self._resumption.after(names, began)
+        after = self._cursor.after(names, began)
         claimed = await self._database.arun(
             lambda: attempts.claim_tasks(
-                instance=self._instance,
+                instance=self._instance.id,
                 generation=self._generation,
-                worker_id=self._worker_id,
+                worker_id=self._instance.worker_id,
                 names=names,
                 limit=limit,
                 caps=caps,
@@ -188,8 +143,8 @@ class Claimer:
                 after=after,
                 keyed=keyed,
                 limited=limited,
-                retries=self._retries(),
-                lease_seconds=self._lease,
+                retries=selection.retries(),
+                lease_seconds=selection.lease_seconds,
                 held=held,
                 now=self._now(),
             ),
@@ -200,29 +155,29 @@ class Claimer:
         self._plain = claimed.plain and self._database.dialect == "postgres"
         self._keyed = claimed.hinted
         if after:
-            self._resumption.went_on(claimed.last)
+            self._cursor.went_on(claimed.last)
         else:
-            self._resumption.looked(claimed.last, began=began, ended=time.monotonic())
+            self._cursor.looked(claimed.last, began=began, ended=time.monotonic())
         for task in claimed.tasks:
-            self._limits.started(task.name)
+            selection.limits.started(task.name)
         return claimed
 
     def _claims(self) -> Iterator[ClaimedTask]:
         """Everything this instance has to answer for: were it gone, others would have to run it again."""
-        return chain(self._hand.held(), self._finisher.unrecorded())
+        return chain(self._held.tasks(), self._finisher.unrecorded())
 
     def _wanted(self) -> int:
-        if self._stopping or not self._may_claim():
+        if self._control.is_stopping or not self._instance.may_claim:
             return 0
-        return self._size.next_claim(len(self._hand.running), len(self._hand.buffer))
+        return self._size.next_claim(len(self._held.running), len(self._held.waiting))
 
     def _beware(self, claimed: Claimed) -> None:
         """While tasks are about that lost their worker, only what can start now is held: were this worker lost as well,
         whatever else it held would be under suspicion too."""
         self._size.wary = any(task.lost_count for task in claimed.tasks)
         if self._size.wary:
-            self._hand.start_waiting()
-            self._hand.give_back(self._finisher.add, keep=self._size.next_claim(len(self._hand.running), 0))
+            self._runner.start_held()
+            self._held.give_back(self._finisher, keep=self._size.next_claim(len(self._held.running), 0))
 
     async def _look_again(self, claimed: Claimed) -> None:
         """Wait for as long as there is nothing to claim."""
@@ -231,55 +186,47 @@ class Claimer:
             return
         if claimed.contended:
             await asyncio.sleep(random.uniform(0, CONTENDED_SECONDS))
-        elif not self._woken.is_set():
+        elif not self._control.is_woken:
             await self._wait_for_work(claimed)
 
     async def _wait_for_work(self, claimed: Claimed) -> None:
         """Sleep until something is due.  Who comes on call looks once more before that, so that a task inserted in
         between is either seen or announced; who does not leaves it to those on call, and looks now and then."""
-        if time.monotonic() > self._on_call_until - self._poll and await self._come_on_call():
+        if time.monotonic() > self._on_call_until - self._selection.poll_seconds and await self._come_on_call():
             return
-        waits = [self._limits.next_in]
+        poll = self._selection.poll_seconds
+        waits = [self._selection.limits.next_in]
         if self._on_call_until:
-            waits += [self._poll, claimed.next_due_in]
+            waits += [poll, claimed.next_due_in]
         else:
-            waits += [max(self._poll, self._fleet() / FLEET_LOOKS * random.uniform(0.8, 1.2))]
-        self._sated = claimed.exhausted and bool(self._on_call_until) and not self._caps()
-        await self._sleep(max(0.0, min(wait for wait in waits if wait is not None)))
-        self._sated = False
+            waits += [max(poll, self._instance.fleet / FLEET_LOOKS * random.uniform(0.8, 1.2))]
+        self._control.is_sated = claimed.exhausted and bool(self._on_call_until) and not self._selection.caps()
+        await self._control.sleep(max(0.0, min(wait for wait in waits if wait is not None)))
+        self._control.is_sated = False
 
     async def _come_on_call(self) -> bool:
         """Whether this instance hears of new tasks from now on; if it runs nothing either, it needs to hear nothing."""
-        names = self._names()
-        if await self._database.arun(lambda: workers.declare_idle(self._instance, names, IDLE_FOR_SECONDS)):
+        names = self._selection.names()
+        if await self._database.arun(lambda: workers.declare_idle(self._instance.id, names, IDLE_FOR_SECONDS)):
             self._on_call_until = time.monotonic() + IDLE_FOR_SECONDS
-            await self._notices.listen()
+            await self._wakeups.listen()
             return True
         self._on_call_until = 0.0
-        if not self._hand.running:
-            self._notices.ignore()
+        if not self._held.running:
+            self._wakeups.ignore()
         return False
 
     async def _declare_busy(self) -> None:
         """Spare producers the price of waking a worker that has enough to do; what it was called for another hears."""
         if self._on_call_until or self._called:
             self._on_call_until, self._called = 0.0, False
-            names = self._names()
-            await self._database.arun(lambda: workers.declare_busy(self._instance, names))
-
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep until woken, at most this long."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
-        self._woken.clear()
+            names = self._selection.names()
+            await self._database.arun(lambda: workers.declare_busy(self._instance.id, names))
 
     async def release_strays(self) -> None:
         """Give back tasks that a claim took although its answer never arrived, also if it still is on its way."""
         known = {(task.id, task.version) for task in self._claims()}
-        strays = await self._database.arun(lambda: workers.find_strays(self._instance, known))
+        strays = await self._database.arun(lambda: workers.find_strays(self._instance.id, known))
         self._generation = strays.generation
         for task_id, version in strays.tasks:
             self._finisher.add(None, Ending.release(task_id, version))

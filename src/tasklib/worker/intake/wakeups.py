@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from tasklib.storage.database import Database
+
+
+class Listener(Protocol):
+    """Who is told of each notice, within the event loop that listens."""
+
+    def hear(self, event: str) -> None:
+        """Something happened in the database."""
+        ...
 
 
 class Wakeups:
     """The subscription of one worker, taken up and given up as it comes on call and runs tasks."""
 
-    def __init__(self, database: Database, hear: Callable[[str], None]) -> None:
-        """`hear` is called with each notice, within the event loop that listens."""
+    def __init__(self, database: Database, listener: Listener) -> None:
         self._database = database
-        self._hear = hear
+        self._listener = listener
         self._unsubscribe: Callable[[], None] | None = None
 
     async def listen(self) -> None:
@@ -25,7 +33,7 @@ class Wakeups:
 
         def pass_on(event: str) -> None:
             if not event.startswith("done") and not loop.is_closed():
-                loop.call_soon_threadsafe(self._hear, event)
+                loop.call_soon_threadsafe(self._listener.hear, event)
 
         self._unsubscribe = await asyncio.to_thread(self._database.subscribe, pass_on)
 

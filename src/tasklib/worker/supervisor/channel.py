@@ -15,7 +15,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from tasklib.worker.supervisor.running_table import RunningTable
+from tasklib.worker.execution.running_table import RunningTable
 
 VARIABLE = "TASKLIB_SUPERVISOR"
 """Tells a worker process its line to the supervisor, its table of running tasks, and the how manyth it is."""

@@ -6,11 +6,12 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
+from tasklib.core.clock import DatabaseClock
 from tasklib.core.config import Config
 from tasklib.errors import TaskLibError
 from tasklib.storage import connect
@@ -69,8 +70,7 @@ class HeartbeatProxy:
         self._ticked = time.monotonic()
         self.instance: UUID | None = None
         """As whom the process lives now; its last word counts when it has died."""
-        self.worker_info: dict[str, Any] | None = None
-        """How the process said it was, last."""
+        self._worker_info: dict[str, Any] | None = None
         self._running: set[int] = set()
 
     def heard(self, message: Message) -> None:
@@ -83,7 +83,7 @@ class HeartbeatProxy:
                     self._config, self._database = self._databases.of(message["config"])
             case "tick":
                 self._ticked = time.monotonic()
-                self.worker_info = message["worker_info"]
+                self._worker_info = message["worker_info"]
                 self._live_as(None if message["instance"] is None else UUID(message["instance"]))
             case _:
                 pass
@@ -99,6 +99,13 @@ class HeartbeatProxy:
         if self._database is None:
             return self.instance is not None
         return self._pulse is not None and self._pulse.silence < 2 / 3
+
+    def worker_info(self) -> Mapping[str, Any] | None:
+        """How the process said it was, last."""
+        return self._worker_info
+
+    def declared_dead(self) -> None:
+        """The process hears it with the beat, and acts itself."""
 
     def stop(self) -> None:
         """Beat no more."""
@@ -151,27 +158,19 @@ class _Pulse(Heartbeat):
 
     def __init__(
         self,
-        keeper: HeartbeatProxy,
+        proxy: HeartbeatProxy,
         link: Channel,
         config: Config,
         database: Database,
         instance: UUID,
         may_beat: Callable[[], bool],
     ) -> None:
-        super().__init__(
-            database,
-            instance,
-            interval_seconds=config.heartbeat_interval_seconds,
-            timeout_seconds=config.worker_timeout_seconds,
-            now=lambda: None,
-            declared_dead=lambda: None,
-            worker_info=lambda: keeper.worker_info,
-        )
-        self._keeper = keeper
+        super().__init__(database, DatabaseClock(), config, instance, proxy)
+        self._proxy = proxy
         self._link = link
         self._may_beat = may_beat
         self._lease = config.lock_timeout_seconds
-        self._thread = threading.Thread(target=self._run, name=f"tasklib-keeper-{instance}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"tasklib-heartbeat-{instance}", daemon=True)
 
     def cease(self) -> None:
         """Stop without waiting."""
@@ -185,7 +184,7 @@ class _Pulse(Heartbeat):
 
     def _beat(self) -> None:
         super()._beat()
-        if self._keeper.silence > RENEW:
+        if self._proxy.silence > RENEW:
             try:
                 self._database.run(lambda: workers.renew_held(self.instance, self._lease, None))
             except TaskLibError as error:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 from uuid import UUID
 
+from tasklib.core.clock import Clock
+from tasklib.core.config import Config
+from tasklib.storage.database import Database
 from tasklib.worker.supervisor.channel import Channel, Message
-from tasklib.worker.upkeep.heartbeat import Heartbeat
+from tasklib.worker.upkeep.heartbeat import Heartbeat, HeartbeatOwner
 
 PATIENCE = 0.6
 """The part of the worker timeout without word from the supervisor after which the worker beats itself, at the latest:
 early enough to be heard before it would have to stop claiming."""
-
-Vitals = Callable[[], Mapping[str, Any] | None]
 
 
 class SupervisorLink:
@@ -30,23 +30,30 @@ class SupervisorLink:
         self._lock = threading.Lock()
         self._told = False
         self._instance: UUID | None = None
-        self._vitals: Vitals = lambda: None
+        self._owner: HeartbeatOwner | None = None
         self._beats: dict[str, Message] = {}
+
+    def heartbeat(
+        self, database: Database, clock: Clock, config: Config, instance: UUID, owner: HeartbeatOwner
+    ) -> Heartbeat:
+        """The heartbeat of an instance, which the supervisor keeps up."""
+        return ProxiedHeartbeat(self, database, clock, config, instance, owner)
 
     @property
     def is_gone(self) -> bool:
         """True once the supervisor has ended without ending us."""
         return self._link.is_cut
 
-    def live_as(self, instance: UUID | None, worker_info: Vitals = lambda: None) -> None:
+    def live_as(self, instance: UUID | None, owner: HeartbeatOwner | None = None) -> None:
         """Say as which instance this process lives now, if any, and with every tick how it is."""
-        self._instance, self._vitals = instance, worker_info
+        self._instance, self._owner = instance, owner
         self.tick()
 
     def tick(self) -> None:
         """Show that the event loop turns."""
         instance = None if self._instance is None else str(self._instance)
-        self._link.send("tick", instance=instance, worker_info=self._vitals())
+        info = None if self._owner is None else self._owner.worker_info()
+        self._link.send("tick", instance=instance, worker_info=info)
 
     def last_beat(self, instance: UUID) -> Message | None:
         """The newest beat that the supervisor has sent in the name of an instance, once."""
@@ -71,13 +78,21 @@ class SupervisorLink:
 class ProxiedHeartbeat(Heartbeat):
     """Trusts the supervisor's beats while they come, and beats itself while they do not."""
 
-    def __init__(self, supervisor: SupervisorLink, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def __init__(
+        self,
+        supervisor: SupervisorLink,
+        database: Database,
+        clock: Clock,
+        config: Config,
+        instance: UUID,
+        owner: HeartbeatOwner,
+    ) -> None:
+        super().__init__(database, clock, config, instance, owner)
         self._supervisor = supervisor
 
     def start(self) -> None:
         """Ask the supervisor to beat for this instance."""
-        self._supervisor.live_as(self.instance, self.worker_info)
+        self._supervisor.live_as(self.instance, self.owner)
         super().start()
 
     def stop(self) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 from uuid import UUID
 
+from tasklib.core.clock import Clock
+from tasklib.core.config import Config
 from tasklib.errors import TaskLibError
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
@@ -20,28 +21,28 @@ FAILING_SECONDS = 1.0
 log = logging.getLogger("tasklib.worker")
 
 
+class HeartbeatOwner(Protocol):
+    """Whose heartbeat it is; both are called in its thread."""
+
+    def worker_info(self) -> Mapping[str, Any] | None:
+        """What the instance tells of itself with this beat; None: nothing new."""
+        ...
+
+    def declared_dead(self) -> None:
+        """Others have taken over from the instance."""
+        ...
+
+
 class Heartbeat:
     """Beats until stopped, and knows how long others have been believing that this instance lives."""
 
-    def __init__(
-        self,
-        database: Database,
-        instance: UUID,
-        *,
-        interval_seconds: float,
-        timeout_seconds: float,
-        now: Callable[[], datetime | None],
-        declared_dead: Callable[[], None],
-        worker_info: Callable[[], Mapping[str, Any] | None],
-    ) -> None:
-        """`worker_info` is asked at each beat, in its thread, what the instance tells of itself; None: nothing new."""
+    def __init__(self, database: Database, clock: Clock, config: Config, instance: UUID, owner: HeartbeatOwner) -> None:
         self._database = database
+        self._now = clock.now
+        self._interval = config.heartbeat_interval_seconds
+        self._timeout = config.worker_timeout_seconds
         self.instance = instance
-        self._interval = interval_seconds
-        self._timeout = timeout_seconds
-        self._now = now
-        self._declared_dead = declared_dead
-        self.worker_info = worker_info
+        self.owner = owner
         # The registration was the first beat.
         self._last = self._held_since = time.monotonic()
         self._failing = False
@@ -84,7 +85,7 @@ class Heartbeat:
         # The moment before the request counts: the database saw it no earlier.
         asked = time.monotonic()
         try:
-            known = self._database.run(lambda: workers.beat(self.instance, self.worker_info(), self._now()))
+            known = self._database.run(lambda: workers.beat(self.instance, self.owner.worker_info(), self._now()))
         except TaskLibError as error:
             if not self._failing and not self._stopped.is_set():
                 log.warning("cannot send heartbeats, trying until the database is back: %s", error)
@@ -108,4 +109,4 @@ class Heartbeat:
                 return
             self._stopped.set()
         log.error("this worker was declared dead; its tasks run elsewhere")
-        self._declared_dead()
+        self.owner.declared_dead()

@@ -1,110 +1,38 @@
-"""What a worker has done, counted in memory and added to the database's numbers now and then."""
+"""Adding what workers have counted to the database's statistics, and keeping those small."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Final
-
-from tasklib.core.histogram import Histogram, bucket_of
-from tasklib.core.lifecycle import Ending, Event
-from tasklib.core.outcome import Completion
+from tasklib.core.clock import Clock
 from tasklib.storage.database import Database
 from tasklib.storage.operations import statistics
-from tasklib.storage.operations.statistics import Done
-from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.recording.metrics import Metrics
 from tasklib.worker.upkeep.service import Periodic
-
-OUTCOMES: Final = {
-    Event.RETRY_LATER: "retried",
-    Event.GIVE_UP: "failed",
-    Event.CANCEL: "cancelled",
-    Event.BURY: "buried",
-}
-"""What an ending counts as; one that spent no attempt counts as nothing."""
-
-
-class Metrics:
-    """Counts endings by name and outcome; a few dictionary entries each."""
-
-    def __init__(self) -> None:
-        self._counts: dict[tuple[str, str], tuple[list[int], Histogram, Histogram]] = {}
-
-    def note(self, ends: Iterable[tuple[ClaimedTask, Completion | Ending]]) -> None:
-        """Count endings that the database has accepted."""
-        for task, ended in ends:
-            waited = task.waited if task.attempts == 1 else None
-            if isinstance(ended, Completion):
-                self.count(task.name, "completed", ended.ended - ended.started, waited)
-            elif (outcome := OUTCOMES.get(ended.event)) is not None:
-                self.count(task.name, outcome, _seconds(ended), waited)
-
-    def note_committed(self, task: ClaimedTask, started: float) -> None:
-        """Count a task that was completed in its own transaction."""
-        self.count(task.name, "completed", time.monotonic() - started, task.waited if task.attempts == 1 else None)
-
-    def count(self, name: str, outcome: str, ran: float | None, waited: float | None) -> None:
-        """Count an ending, with the seconds it ran and, for a first attempt, those it had waited."""
-        kept = self._counts.get((name, outcome))
-        if kept is None:
-            kept = self._counts[name, outcome] = ([0], Counter(), Counter())
-        number, waits, runs = kept
-        number[0] += 1
-        if waited is not None:
-            waits[bucket_of(waited)] += 1
-        if ran is not None:
-            runs[bucket_of(ran)] += 1
-
-    def take(self) -> list[Done]:
-        """What was counted since the last time."""
-        counts, self._counts = self._counts, {}
-        return [Done(name, outcome, n[0], waits, runs) for (name, outcome), (n, waits, runs) in counts.items()]
-
-    def put_back(self, done: Iterable[Done]) -> None:
-        """Count again what could not be added."""
-        for each in done:
-            kept = self._counts.setdefault((each.name, each.outcome), ([0], Counter(), Counter()))
-            kept[0][0] += each.count
-            kept[1].update(each.waits)
-            kept[2].update(each.runs)
 
 
 class MetricsService(Periodic):
-    """Adds what the meter counted to the database's numbers, and takes its turn in keeping those small."""
+    """Adds what was counted, and takes its turn in keeping the statistics small."""
 
-    def __init__(
-        self, database: Database, meter: Metrics, *, interval_seconds: float, now: Callable[[], datetime | None]
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, metrics: Metrics, *, interval_seconds: float) -> None:
         super().__init__()
         self.interval = interval_seconds
         self._database = database
-        self._meter = meter
-        self._now = now
+        self._clock = clock
+        self._metrics = metrics
 
     async def step(self) -> None:
-        """Add, and keep the books if nobody else does."""
-        await self.flush()
-        await self._database.arun(lambda: statistics.keep_statistics(self._now()))
-
-    async def flush(self) -> None:
-        """Add what was counted; what cannot be added now is added later."""
-        await flush(self._database, self._meter, self._now())
+        """Add, and thin the statistics out if nobody else does."""
+        await flush(self._database, self._clock, self._metrics)
+        await self._database.arun(lambda: statistics.keep_statistics(self._clock.now()))
 
 
-async def flush(database: Database, meter: Metrics, now: datetime | None) -> None:
-    """Add what a meter has counted to the database's numbers, or keep it for the next time."""
-    done = meter.take()
+async def flush(database: Database, clock: Clock, metrics: Metrics) -> None:
+    """Add what was counted to the statistics, or keep it for the next time."""
+    done = metrics.take()
     if not done:
         return
     try:
         # Not repeated by itself: a reply that was lost would count twice.
-        await database.arun(lambda: statistics.add_metrics(done, now), repeatable=False)
+        await database.arun(lambda: statistics.add_metrics(done, clock.now()), repeatable=False)
     except BaseException:
-        meter.put_back(done)
+        metrics.put_back(done)
         raise
-
-
-def _seconds(ended: Ending) -> float | None:
-    return None if ended.started is None or ended.ended is None else ended.ended - ended.started

@@ -6,12 +6,13 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from datetime import datetime
 
+from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.core.liveness import LOOKS, Watch
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
+from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tasklib.worker.upkeep.service import Periodic
 
 SWEEPS = 2
@@ -38,19 +39,19 @@ class Recovery(Periodic):
         self,
         database: Database,
         config: Config,
+        clock: Clock,
+        heartbeat: Heartbeat | None = None,
         *,
-        may_judge: Callable[[], bool] = lambda: True,
-        now: Callable[[], datetime | None],
         moment: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`may_judge` is whether the own heartbeat has held; who has none relies on its looks alone."""
+        """Judges others only while its own heartbeat has held; who has none relies on its looks alone."""
         super().__init__()
         self.interval = min(config.worker_timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
         self._database = database
         self._backoff = config.backoff
         self._lease_patience = max(config.worker_timeout_seconds, LEASE_PATIENCE * config.lock_timeout_seconds)
-        self._may_judge = may_judge
-        self._now = now
+        self._now = clock.now
+        self._heartbeat = heartbeat
         self._moment = moment
         self._watch = Watch()
         self.fleet = 1
@@ -75,7 +76,7 @@ class Recovery(Periodic):
         silent = self._watch.note(seen, asked=asked, answered=self._moment())
         self.fleet = max(1, sum(each.version is None and not each.is_overdue for each in seen))
         # Asked only now: the look itself may have spanned an outage.
-        if silent and self._may_judge():
+        if silent and (self._heartbeat is None or self._heartbeat.is_steady):
             self._report(await self._database.arun(lambda: workers.recover_silent(silent, self._backoff, self._now())))
         if random.random() < 1 / (ORPHANS_EVERY * self.fleet):
             await self._recover_orphans()

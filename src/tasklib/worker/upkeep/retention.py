@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 
+from tasklib.core.clock import Clock
 from tasklib.core.retention import Rule
 from tasklib.storage.database import Database
 from tasklib.storage.operations import retention
@@ -26,12 +26,12 @@ log = logging.getLogger("tasklib.worker")
 class RetentionService(Periodic):
     """Looks through the table for tasks that have been kept for long enough."""
 
-    def __init__(self, database: Database, rules: Sequence[Rule], *, now: Callable[[], datetime | None]) -> None:
+    def __init__(self, database: Database, clock: Clock, rules: Sequence[Rule]) -> None:
         super().__init__()
         self.interval = EVERY_SECONDS
         self._database = database
         self._rules = rules
-        self._now = now
+        self._now = clock.now
 
     async def step(self) -> None:
         """Go through the rows that can be old enough once, unless somebody else does."""

@@ -6,15 +6,14 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from tasklib.core.own_tasks import own_task
-from tasklib.core.schedule import Plan
-from tasklib.storage.database import Database
 from tasklib.storage.operations import schedules
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.operations.schedules import MakeTask
+
+if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
 
 LOOK_SECONDS = 15.0
 """How long the scheduler sleeps at most: a schedule made elsewhere, of which no notification came, is seen then."""
@@ -26,20 +25,12 @@ log = logging.getLogger("tasklib.worker")
 class Scheduler:
     """Sleeps until the next tick, and makes its task."""
 
-    def __init__(
-        self,
-        database: Database,
-        make: MakeTask,
-        *,
-        plans: Iterable[Plan],
-        known_tasks: Iterable[str],
-        now: Callable[[], datetime | None],
-    ) -> None:
-        self._database = database
-        self._make = make
-        self._plans = list(plans)
-        self._known_tasks = list(known_tasks)
-        self._now = now
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+        self._database = queue.database
+        self._now = queue.clock.now
+        self._plans = list(queue.declared_schedules)
+        self._known_tasks = list(queue.registry.names())
         self._changed = asyncio.Event()
         self._looked = 0.0
         self._later: asyncio.TimerHandle | None = None
@@ -77,7 +68,9 @@ class Scheduler:
                     await self._declare()
                     declared = True
                 self._looked = time.monotonic()
-                made = await self._database.arun(lambda: schedules.fire_schedules(self._make, self._now()))
+                made = await self._database.arun(
+                    lambda: schedules.fire_schedules(self._queue.scheduled_task, self._now())
+                )
                 if made:
                     log.info("schedules made %d tasks", made)
                 wait = await self._database.arun(lambda: schedules.next_tick(self._now()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from tasklib.worker.intake.held_tasks import HeldTasks
-from tasklib.worker.upkeep.finisher import Finisher
+from tasklib.worker.execution.attempt import StopReason
+from tasklib.worker.execution.runner import Runner
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tasklib.worker.upkeep.service import Periodic
 
@@ -20,14 +20,13 @@ log = logging.getLogger("tasklib.worker")
 
 
 class SelfFence(Periodic):
-    """Gives up what is in hand when the heartbeat has not arrived for almost as long as others wait."""
+    """Gives up what is held when the heartbeat has not arrived for almost as long as others wait."""
 
-    def __init__(self, heartbeat: Heartbeat, hand: HeldTasks, finisher: Finisher, *, timeout_seconds: float) -> None:
+    def __init__(self, heartbeat: Heartbeat, runner: Runner, *, timeout_seconds: float) -> None:
         super().__init__()
         self.interval = timeout_seconds / LOOKS
         self._heartbeat = heartbeat
-        self._hand = hand
-        self._finisher = finisher
+        self._runner = runner
 
     @property
     def may_claim(self) -> bool:
@@ -42,11 +41,11 @@ class SelfFence(Periodic):
         """
         if self._heartbeat.silence < GIVE_UP:
             return
-        endable = [e for e in self._hand.running.values() if e.ends_surely and not e.fenced]
-        if endable or self._hand.buffer:
-            log.error(
-                "no heartbeat has arrived for too long; giving up %d tasks", len(endable) + len(self._hand.buffer)
-            )
-        self._hand.give_back(self._finisher.add)
-        for execution in endable:
-            execution.fence()
+        held = self._runner.held
+        running = held.running.values()
+        endable = [each for each in running if each.place.stops_surely and each.stop_reason is not StopReason.FENCED]
+        if endable or held.waiting:
+            log.error("no heartbeat has arrived for too long; giving up %d tasks", len(endable) + len(held.waiting))
+        held.give_back(self._runner.finisher)
+        for attempt in endable:
+            attempt.stop(StopReason.FENCED)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tasklib.core.context import TaskContext
 from tasklib.core.error_text import summary
@@ -22,11 +22,11 @@ from tasklib.core.outcome import Completion
 from tasklib.errors import ProcessDied, ProcessNotReady
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED
-from tasklib.worker.processes.framing import Pipe
-from tasklib.worker.processes.import_path import Address
-from tasklib.worker.processes.log_forwarding import show
-from tasklib.worker.processes.orphan_killer import OrphanKiller
-from tasklib.worker.processes.os_process import Death, OsProcess
+from tasklib.worker.execution.processes.framing import Pipe
+from tasklib.worker.execution.processes.import_path import Address
+from tasklib.worker.execution.processes.log_forwarding import show
+from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
+from tasklib.worker.execution.processes.os_process import Death, OsProcess
 
 TERM_SECONDS = 1.0
 """How long a child may take to end after SIGTERM, before it is killed."""
@@ -40,24 +40,55 @@ RECALL_SECONDS = 0.05
 """How long one task may keep those that were sent behind it waiting."""
 
 
+class JobListener(Protocol):
+    """Who is told how a job goes."""
+
+    def turn(self) -> None:
+        """Nothing is before it any more: from here on, also while it is loaded, it may do harm."""
+        ...
+
+    def begun(self) -> None:
+        """Its function is called, which may take a while: modules are imported first."""
+        ...
+
+    def over(self, result: Any) -> None:
+        """Once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
+        ...
+
+
+class ChildOwner(Protocol):
+    """Whom a child tells what it can be used for."""
+
+    def withdraw(self, job: Job) -> None:
+        """End a job that waits for a child."""
+        ...
+
+    def freed(self, child: Child) -> None:
+        """It has nothing to do."""
+        ...
+
+    def returned(self, job: Job) -> None:
+        """A job was not begun, and must run in another child."""
+        ...
+
+    def ended(self, child: Child) -> None:
+        """It is gone."""
+        ...
+
+
 @dataclass(eq=False, slots=True)
 class Job:
     """A task to run in a child."""
 
     task: ClaimedTask
     context: TaskContext
-    turn: Callable[[], None]
-    """Called when nothing is before it any more: from here on, also while it is loaded, it may do harm."""
-    begun: Callable[[], None]
-    """Called when its function is called, which may take a while: modules are imported first."""
-    over: Callable[[Any], None]
-    """Called once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
+    listener: JobListener
     address: Address | None = None
     memory_limit_mb: int | None = None
     child: Child | None = None
     """Where it is."""
-    withdraw: Callable[[Job], None] | None = None
-    """Ends it while it is nowhere yet."""
+    waits_with: ChildOwner | None = None
+    """Who has it while it is in no child yet."""
     loads: int = 0
     """How many children have begun to load it."""
     is_loaded: bool = False
@@ -68,8 +99,8 @@ class Job:
         self.is_ending = True
         if self.child is not None:
             self.child.end(self)
-        elif self.withdraw is not None:
-            self.withdraw(self)
+        elif self.waits_with is not None:
+            self.waits_with.withdraw(self)
 
 
 class Child:
@@ -78,11 +109,8 @@ class Child:
     def __init__(
         self,
         introduction: Mapping[str, Any],
-        sweeper: OrphanKiller,
-        *,
-        freed: Callable[[Child], None],
-        returned: Callable[[Job], None],
-        ended: Callable[[Child], None],
+        orphan_killer: OrphanKiller,
+        owner: ChildOwner,
     ) -> None:
         self.memory_limit_mb: int | None = introduction["memory_limit_mb"]
         self.jobs: deque[Job] = deque()
@@ -96,9 +124,7 @@ class Child:
         self._known: set[str] = set()
         self._asked = False
         self._verdict: ProcessNotReady | None = None
-        self._freed = freed
-        self._returned = returned
-        self._ended = ended
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._recall_timer: asyncio.TimerHandle | None = None
@@ -108,7 +134,7 @@ class Child:
         self._lifeline.setblocking(False)
         try:
             ends = (theirs.fileno(), their_lifeline.fileno())
-            self._process = OsProcess("tasklib.worker.processes.child_main", ends, sweeper, self._died)
+            self._process = OsProcess("tasklib.worker.execution.processes.child_main", ends, orphan_killer, self._died)
         except OSError:  # no process can be had now
             work.close()
             self._lifeline.close()
@@ -166,12 +192,12 @@ class Child:
 
     def _begin(self, job: Job) -> None:
         """It is this job's turn."""
-        job.turn()
+        job.listener.turn()
         if job.is_ending:
             self.end_running()
         elif job.task.name in self._known:
             job.is_loaded = True
-            job.begun()
+            job.listener.begun()
         else:
             job.loads += 1
             self._after(LOAD_SECONDS, self._overdue)
@@ -212,7 +238,7 @@ class Child:
         job.is_loaded = True
         if not self._asked:
             self._after(None)
-            job.begun()
+            job.listener.begun()
 
     def _finish(self, result: Any) -> None:
         """The task has ended: the next one's turn has come, or the process is free, or ends."""
@@ -224,8 +250,8 @@ class Child:
             self.leave()
         else:
             self.recalled = False
-            self._freed(self)
-        job.over(result)
+            self._owner.freed(self)
+        job.listener.over(result)
 
     def _look_back(self, head: Job) -> None:
         """Those that wait for the task that ran a moment ago have waited long enough."""
@@ -248,9 +274,9 @@ class Child:
         for job in reversed(back):
             job.child = None
             if job.is_ending:
-                job.over(None)
+                job.listener.over(None)
             else:
-                self._returned(job)
+                self._owner.returned(job)
 
     def _overdue(self) -> None:
         self._verdict = ProcessNotReady(f"did not load the task within {LOAD_SECONDS:g} s")
@@ -273,20 +299,20 @@ class Child:
             self._recall_timer.cancel()
         jobs, self.jobs = list(self.jobs), deque()
         self.leaving = True
-        self._ended(self)
+        self._owner.ended(self)
         for position, job in enumerate(jobs):
             job.child = None
             if job.is_ending:
-                job.over(None)
+                job.listener.over(None)
             elif self._verdict is not None:
-                job.over(self._verdict)
+                job.listener.over(self._verdict)
             elif self._asked:
                 # The one that was to end may have ended by itself, and the next one may have been hit instead.
-                job.over(Ending.release(job.task.id, job.task.version))
+                job.listener.over(Ending.release(job.task.id, job.task.version))
             elif position == 0 and (job.is_loaded or job.loads >= LOADS):
-                job.over(self._cause(job, death))
+                job.listener.over(self._cause(job, death))
             else:
-                self._returned(job)
+                self._owner.returned(job)
         self.gone.set_result(None)
 
     def _cause(self, job: Job, death: Death) -> ProcessDied | ProcessNotReady:

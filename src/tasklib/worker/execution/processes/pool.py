@@ -12,10 +12,10 @@ from tasklib.core.lifecycle import Ending
 from tasklib.definition import Definition
 from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.processes.child import STOP_SECONDS, TERM_SECONDS, Child, Job
-from tasklib.worker.processes.import_path import Address, address_of, is_importable, surroundings
-from tasklib.worker.processes.log_forwarding import levels_here
-from tasklib.worker.processes.orphan_killer import OrphanKiller
+from tasklib.worker.execution.processes.child import STOP_SECONDS, TERM_SECONDS, Child, Job
+from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable, surroundings
+from tasklib.worker.execution.processes.log_forwarding import levels_here
+from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
 from tasklib.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ChildPool:
         self._settings = settings
         self._worker_id = worker_id
         self._folder = _current_folder()
-        self._sweeper = OrphanKiller()
+        self._orphan_killer = OrphanKiller()
         self._children: set[Child] = set()
         self._idle: list[Child] = []
         self._addresses: dict[Definition, Address] = {}
@@ -105,7 +105,7 @@ class ChildPool:
             _, left = await asyncio.wait(gone, timeout=STOP_SECONDS + TERM_SECONDS + 1)
             if left:
                 log.error("%d child processes do not end; the system does not let them", len(left))
-        self._sweeper.close()
+        self._orphan_killer.close()
 
     def _dispatch(self, job: Job) -> None:
         """Give the task to an idle child, a new one, or one that is about to be idle; else it waits for one."""
@@ -114,7 +114,7 @@ class ChildPool:
         if child is not None:
             child.run(job)
         else:
-            job.withdraw = self._withdraw
+            job.waits_with = self
             self._waiting.append(job)
 
     def _idle_with(self, limit: int | None) -> Child | None:
@@ -130,9 +130,7 @@ class ChildPool:
             if not self._idle:
                 return None
             self._idle.pop(0).leave()
-        child = Child(
-            self._introduce(limit), self._sweeper, freed=self._freed, returned=self._dispatch_again, ended=self._ended
-        )
+        child = Child(self._introduce(limit), self._orphan_killer, self)
         self._children.add(child)
         return child
 
@@ -173,14 +171,16 @@ class ChildPool:
             "log_levels": levels_here(),
         }
 
-    def _freed(self, child: Child) -> None:
+    def freed(self, child: Child) -> None:
+        """It takes the next job, or leaves when it has run enough."""
         if child.tasks >= self._settings.max_tasks_per_child:
             child.leave()
         else:
             self._idle.append(child)
         self._serve_waiting()
 
-    def _ended(self, child: Child) -> None:
+    def ended(self, child: Child) -> None:
+        """It is gone: another may take its place."""
         self._children.discard(child)
         if child in self._idle:
             self._idle.remove(child)
@@ -190,22 +190,23 @@ class ChildPool:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for job in waiting:
-                job.withdraw = None
-                self._dispatch_again(job)
+                job.waits_with = None
+                self.returned(job)
 
-    def _dispatch_again(self, job: Job) -> None:
+    def returned(self, job: Job) -> None:
         """Find another child for a task that was not begun where it was."""
         if self._is_closed:
-            job.over(Ending.release(job.task.id, job.task.version))
+            job.listener.over(Ending.release(job.task.id, job.task.version))
             return
         try:
             self._dispatch(job)
         except OSError as error:
-            job.over(error)
+            job.listener.over(error)
 
-    def _withdraw(self, job: Job) -> None:
+    def withdraw(self, job: Job) -> None:
+        """End a job that waits for a child."""
         self._waiting.remove(job)
-        job.over(None)
+        job.listener.over(None)
 
     def _limit(self, definition: Definition) -> int | None:
         return definition.options.memory_limit_mb or self._settings.memory_limit_mb

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 
+from tasklib.core.clock import Clock
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
 from tasklib.core.own_tasks import own_task
-from tasklib.core.task import LogLine
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
 from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.control import WorkerControl
+from tasklib.worker.recording.metrics import Metrics
+from tasklib.worker.recording.notes import Lines
 
 BATCH = 500
-Lines = dict[tuple[str, int], list[LogLine]]
-"""What attempts, by id and version, have logged."""
 Ends = Sequence[tuple[ClaimedTask | None, Completion | Ending]]
 """How attempts ended, each with its task if that was in hand."""
 MAX_BACKOFF_SECONDS = 1.0
@@ -29,20 +29,13 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Finisher:
-    """Writes endings while the worker goes on; what arrives during one write shares the next.
+    """Writes endings while the worker goes on; what arrives during one write shares the next."""
 
-    `recorded` is called with each batch that is written, and the ids in it that the database refused.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        now: Callable[[], datetime | None],
-        recorded: Callable[[Ends, Collection[str]], None],
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, metrics: Metrics, control: WorkerControl) -> None:
         self._database = database
-        self._now = now
-        self._recorded = recorded
+        self._now = clock.now
+        self._metrics = metrics
+        self._control = control
         self._completions: list[tuple[ClaimedTask | None, Completion]] = []
         self._endings: list[tuple[ClaimedTask | None, Ending]] = []
         self._on_its_way: Ends = ()
@@ -51,15 +44,21 @@ class Finisher:
         self._again = asyncio.Event()
         self._gave_up = False
 
-    def add(self, task: ClaimedTask | None, ending: Completion | Ending | None, lines: Lines | None = None) -> None:
-        """Record an ending soon, and before it what the attempt has logged; None if its ending is recorded already."""
+    def add(self, task: ClaimedTask | None, ending: Completion | Ending, lines: Lines | None = None) -> None:
+        """Record an ending soon, and before it what the attempt has logged."""
         if lines:
             self._lines.update(lines)
         if isinstance(ending, Completion):
             self._completions.append((task, ending))
-        elif ending is not None:
+        else:
             self._endings.append((task, ending))
         self._begin_writing()
+
+    def add_lines(self, lines: Lines) -> None:
+        """Record what attempts have logged whose ends are recorded already."""
+        if lines:
+            self._lines.update(lines)
+            self._begin_writing()
 
     def add_completions(self, completed: Sequence[tuple[ClaimedTask, Completion]], lines: Lines) -> None:
         """Record many at once."""
@@ -155,6 +154,14 @@ class Finisher:
                 for position in range(len(batch)):
                     await self._persist(batch[position : position + 1])
                 return
+
+    def _recorded(self, batch: Ends, refused: Collection[str]) -> None:
+        """Count what the database has accepted; what ended in another way may be due again."""
+        self._metrics.note(
+            [(task, ended) for task, ended in batch if task is not None and ended.task_id not in refused]
+        )
+        if any(isinstance(ended, Ending) for _, ended in batch):
+            self._control.wake()
 
     async def _pause(self, seconds: float) -> None:
         self._again.clear()

@@ -1,7 +1,7 @@
 """The main of a child process: it runs the tasks it is given, one at a time, and says how each ended.
 
-Started by `child.py` as `python -m tasklib.worker.processes.child_main`.  It ends when the worker hangs up, when the
-worker asks, and, whatever its code is doing, when the worker is gone.
+Started by `child.py` as `python -m tasklib.worker.execution.processes.child_main`.  It ends when the worker hangs up,
+when the worker asks, and, whatever its code is doing, when the worker is gone.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tasklib.core.base_exceptions import uncarried
+from tasklib.core.clock import Clock, DatabaseClock
 from tasklib.core.codec import encode_result
 from tasklib.core.config import Config
 from tasklib.core.context import TaskContext, WorkerState
 from tasklib.core.error_text import ERROR_CHARACTERS, bounded, describe
 from tasklib.core.lifecycle import Ending
-from tasklib.core.middleware import tell_error
+from tasklib.core.middleware import Middleware, tell_error
 from tasklib.core.outcome import Raised, decide
 from tasklib.core.redaction import Redactor
 from tasklib.definition import Definition, secrets_of
@@ -32,12 +33,12 @@ from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.storage import connect
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED, Caller
+from tasklib.worker.execution.processes.exit import ENDED, die, die_with, leave
+from tasklib.worker.execution.processes.framing import Channel
+from tasklib.worker.execution.processes.import_path import Address, Loader
+from tasklib.worker.execution.processes.limits import MemoryLimit
+from tasklib.worker.execution.processes.log_forwarding import forward_logs
 from tasklib.worker.hooks import call_hooks
-from tasklib.worker.processes.exit import ENDED, die, die_with, leave
-from tasklib.worker.processes.framing import Channel
-from tasklib.worker.processes.import_path import Address, Loader
-from tasklib.worker.processes.limits import MemoryLimit
-from tasklib.worker.processes.log_forwarding import forward_logs
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -87,7 +88,7 @@ class Host:
         self._definitions: dict[str, Definition] = {}
         self._queue: TaskQueue | None = None
         self._database: Database | None = None
-        self._caller = self._make_caller()
+        self._caller = Caller(self, max_result_bytes=self._config.max_result_bytes)
         self._state = WorkerState.hiding(Redactor(self._config.redact_keys))
         self._runner: asyncio.Runner | None = None
         self._context: TaskContext | None = None
@@ -205,24 +206,26 @@ class Host:
             if queue.startup_hooks:
                 self._loop().run(call_hooks(queue.startup_hooks, self._state))
             self._queue = queue
-            self._caller = self._make_caller()
         self._definitions[name] = definition
         return definition
-
-    def _make_caller(self) -> Caller:
-        return Caller(
-            self._connected,
-            hooks=() if self._queue is None else self._queue.middleware,
-            max_result_bytes=self._config.max_result_bytes,
-            now=self._now,
-        )
 
     def _loop(self) -> asyncio.Runner:
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner
 
-    def _connected(self) -> Database:
+    @property
+    def middleware(self) -> Sequence[Middleware]:
+        """That of the program's queue."""
+        return () if self._queue is None else self._queue.middleware
+
+    @property
+    def clock(self) -> Clock:
+        """That of the program's queue."""
+        return DatabaseClock() if self._queue is None else self._queue.clock
+
+    @property
+    def database(self) -> Database:
         """The queue's own database, so that what a task submits joins its transaction."""
         queue = self._queue
         if queue is not None and _same_database(queue.config, self._config):
@@ -230,9 +233,6 @@ class Host:
         if self._database is None:
             self._database = connect(self._config)
         return self._database
-
-    def _now(self) -> Any:
-        return None if self._queue is None else self._queue.clock.now()
 
     def _note(self, task_id: str, fraction: float, message: str | None) -> None:
         """Pass progress on, at once or, if that was done a moment ago, soon."""

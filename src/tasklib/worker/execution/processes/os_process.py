@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 
-from tasklib.worker.processes.orphan_killer import OrphanKiller
+from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
 
 POLL_SECONDS = 0.02
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024
-PACKAGES = str(Path(__file__).parents[3])
+PACKAGES = str(Path(__file__).parents[4])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,52 @@
+"""What the parts of one worker tell each other: that it shall stop, that more fits, that something may be due."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class WorkerControl:
+    """Shared by everything in one worker; asked and told within its event loop."""
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        """Nothing more is claimed, and nothing that is held begins."""
+        self.is_sated = False
+        """Everything that is due is held, and whatever becomes due will be announced."""
+        self.hurry = asyncio.Event()
+        """Set when running tasks shall not be waited for."""
+        self._woken = asyncio.Event()
+
+    def stop(self) -> None:
+        """Stop claiming and drain; called a second time, stop now."""
+        if self.is_stopping:
+            self.hurry.set()
+        self.is_stopping = True
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Look for work now."""
+        self._woken.set()
+
+    def make_room(self) -> None:
+        """More can be held; of no interest while there is nothing to claim."""
+        if not self.is_sated:
+            self._woken.set()
+
+    @property
+    def is_woken(self) -> bool:
+        """Whether somebody has called since the last look."""
+        return self._woken.is_set()
+
+    def look(self) -> None:
+        """Note that a look begins: only what is said from now on wakes again."""
+        self._woken.clear()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep until woken, at most this long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+        self._woken.clear()

@@ -1,0 +1,212 @@
+"""Coroutines on the worker's event loop, many begun in one asyncio task: what ends at once needs none of its own.
+
+A batch begins one coroutine after the other and runs each until it waits.  One that does keeps the batch as its own
+asyncio task (it had its own context variables from the beginning), and another batch goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from types import CoroutineType, coroutine
+from typing import Any, NamedTuple
+
+from tasklib.core.base_exceptions import carry
+from tasklib.core.context import make_current
+from tasklib.core.middleware import wrap_async
+from tasklib.core.outcome import Completion
+from tasklib.core.own_tasks import OwnTask, own_task
+from tasklib.definition import Definition
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.control import WorkerControl
+from tasklib.worker.execution.attempt import Attempt, AttemptSettings, Ended, StopReason
+from tasklib.worker.execution.call import Caller
+from tasklib.worker.execution.executor import Source
+
+SLICE_SECONDS = 0.005
+"""How long a batch works before others have the event loop."""
+SLICE_TASKS = 150
+"""How many ends it collects at most: the database records them while the batch goes on."""
+
+
+class Waiting(NamedTuple):
+    """A coroutine after its first step, and what it waits for."""
+
+    attempt: Attempt
+    coroutine: Any
+    variables: contextvars.Context
+    awaited: Any
+
+
+class Coroutines:
+    """Runs coroutine functions."""
+
+    name = "coroutine"
+    stops_surely = True
+    shares_process = True
+
+    def __init__(self, caller: Caller, settings: AttemptSettings, control: WorkerControl) -> None:
+        self._caller = caller
+        self._middleware = settings.middleware
+        self._control = control
+        self._batch: asyncio.Task[None] | None = None
+        """The one that takes attempts now."""
+
+    def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
+        """Every coroutine function."""
+        return definition.is_async
+
+    def has_room(self, attempt: Attempt) -> bool:
+        """No more than run at once."""
+        return False
+
+    def start(self, source: Source) -> None:
+        """See to it that a batch takes attempts."""
+        if self._batch is None:
+            self._batch = own_task(self._run_batch(source))
+
+    def stop(self, attempt: Attempt, reason: StopReason) -> None:
+        """Cancel it; what swallows that is abandoned."""
+        attempt.work.cancel()
+        attempt.abandon_later()
+
+    async def close(self) -> None:
+        """Nothing is kept ready."""
+
+    async def _run_batch(self, source: Source) -> None:
+        batch = asyncio.current_task()
+        assert batch is not None
+        waiting: Waiting | None = None
+        try:
+            waiting = await self._begin_many(batch, source)
+        finally:
+            # Also when a coroutine has cancelled the batch: another one must take over.
+            self._batch = None
+            if waiting is None:
+                source.use_free_slots()
+        if waiting is not None:
+            self._belongs_to(waiting.attempt, batch)
+            source.keep(waiting.attempt)
+            source.use_free_slots()
+            await self._go_on(waiting)
+
+    async def _begin_many(self, batch: asyncio.Task[None], source: Source) -> Waiting | None:
+        """Begin one after the other; the first that waits, or None when this batch begins no other."""
+        ends: list[tuple[Attempt, Completion]] = []
+        try:
+            slice_end = time.monotonic() + SLICE_SECONDS
+            # A coroutine may cancel the task it finds itself in: the next one must not suffer for that.
+            while not batch.cancelling() and (attempt := source.take(self)) is not None:
+                source.note_running(attempt)
+                ended = self._first_step(attempt)
+                if isinstance(ended, Waiting):
+                    return ended
+                if isinstance(ended, Completion):
+                    attempt.is_ended = True
+                    ends.append((attempt, ended))
+                    if len(ends) < SLICE_TASKS and ended.ended < slice_end:
+                        continue
+                else:
+                    attempt.end(ended)
+                if ends:
+                    source.completed(ends)
+                    ends = []
+                await asyncio.sleep(0)
+                slice_end = time.monotonic() + SLICE_SECONDS
+        finally:
+            if ends:
+                source.completed(ends)
+        return None
+
+    def _first_step(self, attempt: Attempt) -> Ended | Waiting:
+        """Run the function until it waits for something, here and now."""
+        variables = contextvars.copy_context()
+        try:
+            running = variables.run(self._call, attempt)
+        except BaseException as error:  # noqa: BLE001  the converters of the user's types run here
+            return attempt.raised(error)
+        try:
+            awaited = variables.run(running.send, None)
+        except StopIteration as stop:
+            return attempt.returned(stop.value)
+        except BaseException as error:  # noqa: BLE001  whatever the user's function raised
+            return attempt.raised(error)
+        return Waiting(attempt, running, variables, awaited)
+
+    def _call(self, attempt: Attempt) -> Any:
+        """The coroutine, not begun yet."""
+        definition = attempt.definition
+        if definition.options.transactional:
+            return self._caller.prepare(definition, attempt.task, attempt.context)()
+        args, kwargs = definition.call_with(attempt.task.kwargs, attempt)
+        make_current(attempt)
+        function = definition.function
+        if self._middleware:
+            function = wrap_async(function, self._middleware, attempt.context)
+        awaited = function(*args, **kwargs)
+        return awaited if type(awaited) is CoroutineType else _await(awaited)
+
+    def _belongs_to(self, attempt: Attempt, batch: asyncio.Task[None]) -> None:
+        """The coroutine waits: the batch is its own asyncio task from now on, and its time is watched."""
+        attempt.work = batch
+        if isinstance(batch, OwnTask):
+            batch.owner = attempt
+        attempt.limit_time()
+
+    async def _go_on(self, waiting: Waiting) -> None:
+        """Run the rest in this asyncio task, and tell how it ended."""
+        attempt = waiting.attempt
+        try:
+            result = await _rest(waiting)
+        except GeneratorExit:
+            raise  # The event loop is gone, and with it whoever could be told; the function's own comes as Carried.
+        except BaseException as error:  # noqa: BLE001  whatever the user's function raised
+            if isinstance(error, asyncio.CancelledError):
+                await self._ask_who_cancelled(attempt)
+            attempt.end(attempt.raised(error))
+        else:
+            attempt.end(attempt.returned(result))
+
+    async def _ask_who_cancelled(self, attempt: Attempt) -> None:
+        """A program that ends cancels all its asyncio tasks, this one and the worker's: then the worker stops, and the
+        attempt with it.  A coroutine that has cancelled its own task has failed."""
+        batch = asyncio.current_task()
+        if batch is not None and batch.cancelling():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)  # Until the worker knows.
+            if attempt.stop_reason is None and self._control.is_stopping:
+                attempt.stop_reason = StopReason.RELEASED
+
+
+@coroutine
+def _rest(waiting: Waiting) -> Generator[Any, Any, Any]:
+    """Everything after the first step of a coroutine, in its own context variables."""
+    attempt, running, variables, awaited = waiting
+    while True:
+        sent: Any = None
+        thrown: BaseException | None = None
+        try:
+            sent = yield awaited
+        except GeneratorExit:
+            variables.run(running.close)
+            raise
+        except BaseException as error:  # whatever it is, the coroutine gets it
+            if attempt.is_ended and isinstance(error, asyncio.CancelledError):
+                # It was abandoned because it swallows these: once more would keep the program from ending.
+                with suppress(RuntimeError):
+                    variables.run(running.close)
+                raise
+            thrown = error
+        try:
+            awaited = variables.run(running.send, sent) if thrown is None else variables.run(running.throw, thrown)
+        except StopIteration as stop:
+            return stop.value
+        except GeneratorExit as error:
+            raise carry(error) from None
+
+
+async def _await(awaited: Any) -> Any:
+    return await awaited

@@ -1,0 +1,89 @@
+"""What one worker holds: tasks that wait for a slot, and tasks that run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Collection, Iterable
+
+from tasklib.core.lifecycle import Ending
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.execution.attempt import Attempt, StopReason
+from tasklib.worker.execution.executor import Executor
+from tasklib.worker.recording.finisher import Finisher
+
+
+class HeldTasks:
+    """The claimer fills it, executors take from it, and the services look after what is in it."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self.waiting: deque[tuple[Attempt, Executor]] = deque()
+        self.running: dict[str, Attempt] = {}
+        self._alone: Attempt | None = None
+        self._ended = asyncio.Event()
+
+    def take(self, executor: Executor) -> Attempt | None:
+        """The next attempt, if it is for this executor and may begin now."""
+        if not self.waiting:
+            return None
+        attempt, place = self.waiting[0]
+        if place is not executor or self._alone is not None:
+            return None
+        if len(self.running) >= self._concurrency and not executor.has_room(attempt):
+            return None
+        if attempt.task.lost_count and executor.shares_process:
+            # A suspect may take the whole process down: nothing runs beside it.
+            if self.running:
+                return None
+            self._alone = attempt
+        self.waiting.popleft()
+        return attempt
+
+    def finished(self, attempt: Attempt) -> None:
+        """The slot of an attempt is free again."""
+        self.running.pop(attempt.task.id, None)
+        if self._alone is attempt:
+            self._alone = None
+        self._ended.set()
+
+    async def one_ended(self, timeout: float | None = None) -> None:
+        """Return when an attempt has ended since the last call, or after so many seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._ended.wait()
+        except TimeoutError:
+            pass
+        self._ended.clear()
+
+    def tasks(self) -> list[ClaimedTask]:
+        """Everything that waits or runs here."""
+        waiting = [attempt.task for attempt, _ in self.waiting]
+        return [*waiting, *(attempt.task for attempt in self.running.values())]
+
+    def count_by_name(self) -> Counter[str]:
+        """How many tasks of each name are held."""
+        return Counter(task.name for task in self.tasks())
+
+    def give_back(self, finisher: Finisher, keep: int = 0) -> None:
+        """Let go of what has not started, but for the first few; no attempt is spent."""
+        while len(self.waiting) > keep:
+            task = self.waiting.pop()[0].task
+            finisher.add(task, Ending.release(task.id, task.version))
+
+    def give_back_paused(self, finisher: Finisher, names: Collection[str | None]) -> None:
+        """Let go of what has not started of paused names, or of everything if None is among them."""
+        paused = [attempt.task for attempt, _ in self.waiting if None in names or attempt.task.name in names]
+        self.drop(task.id for task in paused)
+        for task in paused:
+            finisher.add(task, Ending.release(task.id, task.version))
+
+    def drop(self, task_ids: Iterable[str]) -> None:
+        """Let go of tasks that are no longer ours; running ones are ended, and the database refuses their results."""
+        gone = set(task_ids)
+        if not gone:
+            return
+        self.waiting = deque(each for each in self.waiting if each[0].task.id not in gone)
+        for task_id in gone:
+            if task_id in self.running:
+                self.running[task_id].stop(StopReason.FENCED)

@@ -1,0 +1,53 @@
+"""Which tasks a worker takes: the names it knows and wants, and the limits that it keeps by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasklib.core.config import Config
+from tasklib.definition import Registry, secrets_of
+from tasklib.storage.operations.attempts import Retries
+from tasklib.worker.execution.held_tasks import HeldTasks
+from tasklib.worker.settings import WorkerSettings
+
+
+class TaskSelection:
+    """Asked at each claim, because handlers and limits may change while the worker runs."""
+
+    def __init__(self, registry: Registry, config: Config, settings: WorkerSettings, held: HeldTasks) -> None:
+        self._registry = registry
+        self._max_retries = config.max_retries
+        self._settings = settings
+        self._held = held
+        self.lease_seconds = config.lock_timeout_seconds
+        self.poll_seconds = settings.poll_interval_seconds
+        self.limits = settings.limits
+
+    def names(self) -> list[str]:
+        """The tasks it runs."""
+        return [name for name in self._registry.names() if self._settings.wants(name)]
+
+    def caps(self) -> Mapping[str, int]:
+        """How many more tasks of each limited name it may take now."""
+        declared = self._declared_limits()
+        return self.limits.caps(declared, self._held.count_by_name()) if declared or self.limits else {}
+
+    def retries(self) -> Retries:
+        """How often tasks are tried again whose rows do not say it."""
+        return Retries(self._registry.retries(), self._max_retries)
+
+    def worker_info(self) -> dict[str, Any]:
+        """What only this worker knows: its limits, and where the arguments of its tasks hold secrets."""
+        found = {name: secrets_of(self._registry.get(name)) for name in self.names()}
+        secrets = {name: list(places) for name, places in found.items() if places}
+        limits = self.limits.told(self._declared_limits())
+        return {**({"limits": limits} if limits else {}), **({"secrets": secrets} if secrets else {})}
+
+    def _declared_limits(self) -> dict[str, int]:
+        """How many of each task run at once in one worker, where the code says so."""
+        return {
+            name: definition.options.max_concurrency
+            for name, definition in self._registry.items()
+            if definition.options.max_concurrency is not None
+        }
