@@ -96,6 +96,9 @@ else:
         aliases=(),
         max_concurrency=None,
         concurrency_key=None,
+        rate=None,
+        burst=None,
+        max_running=None,
         expires_after=None,
     ): ...
 

@@ -31,7 +31,7 @@ DENIED = {
     ],
     "worker": [
         "SELECT * FROM tasklib_tokens", "SELECT * FROM tasklib_audit", "TRUNCATE tasks", "DROP TABLE tasks",
-        "INSERT INTO tasklib_controls (name) VALUES ('x')", "SELECT * FROM tasklib_idempotency",
+        "DELETE FROM tasklib_controls", "SELECT * FROM tasklib_idempotency",
     ],
     "viewer": [
         "INSERT INTO tasks (name) VALUES ('x')", "UPDATE tasks SET priority = 1", "DELETE FROM tasks",

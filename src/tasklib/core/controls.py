@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,14 @@ class Limit:
     """Tasks that may run at once."""
     tokens: float | None
     """Tasks that may start right now without waiting."""
+    burst: float | None = None
+    """Tasks that may start at once after a quiet time; None for one second's worth, and at least one."""
+    declared: Mapping[str, float] | None = None
+    """What the task's code declares, whether it holds or was changed at run time since: rate, burst, max_running."""
+
+    def is_declared(self, field: Literal["rate", "max_running"]) -> bool:
+        """Whether this limit is the one that the code declares."""
+        return self.declared is not None and self.declared.get(field) == getattr(self, field)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, Self, TypeAlias, TypedDict, cast, get_args
 
@@ -28,7 +29,7 @@ MAX_INTEGER: Final = 2**31 - 1
 RESERVED_OPTIONS: Final = frozenset({"delay_seconds", "max_retries", "timeout_seconds", "priority", "tags"})
 """What `submit_task` takes for itself; a parameter of such a name is given through `.options()`."""
 
-_TAG = re.compile(r"\{(\w+)\}")
+_NAMED = re.compile(r"\{(\w+)\}")
 
 
 class TaskKeywords(TypedDict, total=False):
@@ -47,6 +48,9 @@ class TaskKeywords(TypedDict, total=False):
     aliases: str | Collection[str]
     max_concurrency: int | None
     concurrency_key: str | None
+    rate: float | None
+    burst: float | None
+    max_running: int | None
     expires_after: float | None
 
 
@@ -72,7 +76,13 @@ class TaskOptions:
     max_concurrency: int | None = None
     """How many may run at once in one worker."""
     concurrency_key: str | None = None
-    """`{tenant}` in it stands for the tag of that name."""
+    """`{tenant}` in it stands for the tag or the argument of that name."""
+    rate: float | None = None
+    """How many may start in a second over all workers."""
+    burst: float | None = None
+    """How many may start at once after a quiet time; one second's worth, and at least one, if not given."""
+    max_running: int | None = None
+    """How many may run at once over all workers."""
     expires_after: float | None = None
     """Seconds after which a task that has not started is cancelled."""
 
@@ -83,6 +93,8 @@ class TaskOptions:
             value = getattr(self, name)
             if not check(value):
                 raise ConfigurationError(f"{name} must be {rule}, got {shown(value)}")
+        if self.burst is not None and self.rate is None:
+            raise ConfigurationError(f"burst is about a rate: give rate too, got burst={self.burst}")
 
     @classmethod
     def for_task(cls, task: str, **given: Any) -> Self:
@@ -104,16 +116,34 @@ class TaskOptions:
             return False
         return self.retry_on is None or isinstance(error, self.retry_on)
 
-    def key_for(self, tags: Mapping[str, Any]) -> str | None:
-        """The concurrency key of a task with these tags; none if it lacks one that the key names."""
+    @property
+    def declared_limits(self) -> Mapping[str, float] | None:
+        """The limits over all workers that it declares, by name; None if it declares none."""
+        given = {name: getattr(self, name) for name in ("rate", "burst", "max_running")}
+        return {name: value for name, value in given.items() if value is not None} or None
+
+    def key_names(self) -> Sequence[str]:
+        """The tags or arguments that its concurrency key is made of."""
+        return _NAMED.findall(self.concurrency_key or "")
+
+    def key_for(self, task: str, tags: Mapping[str, Any], arguments: Any) -> str | None:
+        """The concurrency key of a task with these tags and arguments; none, with a warning, if one is missing."""
         key = self.concurrency_key
-        if key is None or not _TAG.search(key):
+        if key is None or not _NAMED.search(key):
             return key
-        if not all(tags.get(tag) not in (None, "") for tag in _TAG.findall(key)):
+        named = {**arguments, **tags} if isinstance(arguments, dict) else tags
+        missing = [name for name in self.key_names() if not _is_part(named.get(name))]
+        if missing:
+            warnings.warn(
+                f"a task {task!r} is stored without its concurrency key {key!r}, and so without that limit: "
+                f"{', '.join(missing)} is given neither as an argument nor as a tag (a text or a number)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
             return None
-        made = _TAG.sub(lambda found: str(tags[found[1]]), key)
+        made = _NAMED.sub(lambda found: str(named[found[1]]), key)
         if not is_key(made):
-            raise ConfigurationError(f"the tags make a concurrency key that is not {KEY_RULE}: {shown(made)}")
+            raise ConfigurationError(f"the concurrency key of {task!r} is not {KEY_RULE}: {shown(made)}")
         return made
 
 
@@ -164,6 +194,15 @@ def _is_whole(value: Any, least: int, most: int = MAX_INTEGER) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
+def _is_part(value: Any) -> bool:
+    """Whether it can be a part of a key."""
+    return isinstance(value, str | int | float) and value != ""
+
+
+def _is_number(value: Any, least: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < 1e9
+
+
 def _is_seconds(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e10
 
@@ -211,6 +250,12 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         lambda v: v is None or (is_key(v) and v.isprintable()),
         f"{KEY_RULE}, or None",
     ),
+    "rate": (
+        lambda v: v is None or _is_number(v, 1e-6),
+        "a number of tasks per second above 0, or None for no limit",
+    ),
+    "burst": (lambda v: v is None or _is_number(v, 1), "a number of tasks, 1 or more, or None for one second's worth"),
+    "max_running": (lambda v: v is None or _is_whole(v, 1), "a whole number, 1 or more, or None for no limit"),
     "expires_after": (
         lambda v: v is None or _is_seconds(v),
         "a number of seconds above 0, or None for never",

@@ -41,17 +41,22 @@ class ControlsTasks(QueueBase):
     ais_paused = is_paused.twin
 
     @operation
-    def set_rate_limit(self, tasks_per_second: float, name: str | None = None) -> Operation[None]:
+    def set_rate_limit(
+        self, tasks_per_second: float, name: str | None = None, *, burst: float | None = None
+    ) -> Operation[None]:
         """Let at most so many tasks, of one name or of all, start in a second over all workers; 0 is unlimited.
 
-        What is not used fills up to one second's worth, and at least one.  Every attempt counts.
+        What is not used fills up to `burst`: one second's worth, and at least one, if it is not given.  Every attempt
+        counts.
         """
         if not is_rate(tasks_per_second):
             raise ConfigurationError(
                 f"a rate limit is a number of tasks per second, at least {SLOWEST_RATE:g}, or 0 for unlimited, "
                 f"got {tasks_per_second!r}; to let none start, pause"
             )
-        yield from controls.set_rate(name, float(tasks_per_second) or None, self.clock.now())
+        if burst is not None and not (is_rate(burst) and burst >= 1 and tasks_per_second):
+            raise ConfigurationError(f"a burst is a number of tasks, 1 or more, beside a rate limit, got {burst!r}")
+        yield from controls.set_rate(name, float(tasks_per_second) or None, self.clock.now(), burst=burst)
 
     aset_rate_limit = set_rate_limit.twin
 

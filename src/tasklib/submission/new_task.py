@@ -36,7 +36,7 @@ def new_task(
         tags=plain(tags, what=f"tags of {name}") if tags else {},
         unique_key=options.unique_key,
         on_conflict=options.on_conflict,
-        concurrency_key=options.concurrency_key or task.key_for(tags),
+        concurrency_key=options.concurrency_key or task.key_for(name, tags, kwargs),
         headers=plain(dict(options.headers), what=f"headers of {name}") if options.headers else {},
         expires_at=expires_at,
         expires_in=expires_in,

@@ -32,8 +32,14 @@ Stored: TypeAlias = TaskIds | list[TaskId]
 
 def packer(queue: TaskQueue, definition: Definition, options: SubmitOptions) -> Packer:
     """What makes chunks of the rows of one call; with an id or a unique key each row may be stored already."""
-    kind = _Batches if options.id is None and options.unique_key is None else _Singles
-    return kind(queue, definition, options)
+    alike = options.id is None and options.unique_key is None and not _has_own_keys(definition, options)
+    return (_Batches if alike else _Singles)(queue, definition, options)
+
+
+def _has_own_keys(definition: Definition, options: SubmitOptions) -> bool:
+    """Whether each row's arguments make a concurrency key for it."""
+    tags = {**definition.options.tags, **(options.tags or {})}
+    return options.concurrency_key is None and any(name not in tags for name in definition.options.key_names())
 
 
 class Packer(ABC):

@@ -30,11 +30,11 @@ def test_explain_says_why_a_task_waits_and_what_to_do(tasklib: CommandLine, queu
 def test_a_rate_limit_is_set_shown_and_lifted(tasklib: CommandLine, queue: TaskQueue) -> None:
     queue.migrate()
     assert tasklib.ok("rate-limit").startswith("No limits. Set one:")
-    assert tasklib.ok("rate-limit", "10", "send_email") == "Tasks named send_email: at most 10 started per second\n"
+    said = "Tasks named send_email: at most 10 started per second (set at run time)\n"
+    assert tasklib.ok("rate-limit", "10", "send_email") == said
     assert queue.get_rate_limit("send_email") == 10
     tasklib.ok("key-limit", "3", "tenant-7")
-    every = "Tasks named send_email: at most 10 started per second\nTasks of key tenant-7: at most 3 running at once\n"
-    assert tasklib.ok("limits") == every
+    assert tasklib.ok("limits") == f"{said}Tasks of key tenant-7: at most 3 running at once\n"
     assert set(tasklib.json("limits")) == {"limits", "key_limits"}
     tasklib.ok("key-limit", "default", "tenant-7")
     (limit,) = tasklib.json("rate-limit")["limits"]
@@ -46,7 +46,9 @@ def test_a_rate_limit_is_set_shown_and_lifted(tasklib: CommandLine, queue: TaskQ
 
 
 def test_a_concurrency_limit_is_set_shown_and_lifted(tasklib: CommandLine, queue: TaskQueue) -> None:
-    assert tasklib.ok("concurrency-limit", "4", "job") == "Tasks named job: at most 4 running at once\n"
+    assert (
+        tasklib.ok("concurrency-limit", "4", "job") == "Tasks named job: at most 4 running at once (set at run time)\n"
+    )
     assert tasklib.json("concurrency-limit")["limits"][0]["max_running"] == 4
     assert tasklib.ok("concurrency-limit", "0", "job").startswith("No limits.")
 
@@ -132,3 +134,16 @@ def test_looking_creates_no_database(tasklib: CommandLine, tmp_path: Path) -> No
     tasklib.ok("schedules")
     tasklib.ok("rate-limit")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_say_where_they_come_from(tasklib: CommandLine, queue: TaskQueue) -> None:
+    @queue.task(name="crawl", rate=5, burst=10, max_running=3)
+    def crawl() -> None: ...
+
+    queue.process_batch()
+    assert tasklib.ok("limits").splitlines() == [
+        "Tasks named crawl: at most 5 started per second, 10 at once after a quiet time (declared in code)",
+        "Tasks named crawl: at most 3 running at once (declared in code)",
+    ]
+    said = tasklib.ok("concurrency-limit", "4", "crawl").splitlines()
+    assert said[1] == "Tasks named crawl: at most 4 running at once (set at run time; the code declares 3)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from tasklib.cli.show import times
 from tasklib.cli.show.output import Cell, Column, Output, shortened
@@ -110,9 +110,18 @@ def show_limits(out: Output, limits: Iterable[Limit]) -> None:
     for limit in limits:
         what = f"Tasks named {limit.name}" if limit.name else "All tasks together"
         if limit.rate:
-            out.line(f"{what}: at most {limit.rate:g} started per second")
+            burst = f", {limit.burst:g} at once after a quiet time" if limit.burst else ""
+            out.line(f"{what}: at most {limit.rate:g} started per second{burst} ({_origin(limit, 'rate')})")
         if limit.max_running:
-            out.line(f"{what}: at most {limit.max_running} running at once")
+            out.line(f"{what}: at most {limit.max_running} running at once ({_origin(limit, 'max_running')})")
+
+
+def _origin(limit: Limit, field: Literal["rate", "max_running"]) -> str:
+    """Where a limit comes from."""
+    if limit.is_declared(field):
+        return "declared in code"
+    declared = None if limit.declared is None else limit.declared.get(field)
+    return "set at run time" if declared is None else f"set at run time; the code declares {declared:g}"
 
 
 def show_key_limits(out: Output, limits: Iterable[KeyLimit]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
+from tasklib.core.codec import dumps, loads
 from tasklib.core.controls import Limit, Pause
 from tasklib.storage.rows import moment
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
@@ -34,14 +36,25 @@ def list_pauses() -> Operation[list[Pause]]:
     return pauses
 
 
-def set_rate(name: str | None, tasks_per_second: float | None, now: datetime | None) -> Operation[None]:
+def set_rate(
+    name: str | None, tasks_per_second: float | None, now: datetime | None, *, burst: float | None = None
+) -> Operation[None]:
     """Let at most so many tasks start in a second, over all workers; None lifts the limit."""
-    yield Statement("set_rate", {"name": name or EVERYTHING, "rate": tasks_per_second, "now": now})
+    yield Statement("set_rate", {"name": name or EVERYTHING, "rate": tasks_per_second, "burst": burst, "now": now})
 
 
 def set_max_running(name: str | None, count: int | None) -> Operation[None]:
     """Let at most so many tasks run at once, over all workers; None lifts the limit."""
     yield Statement("set_max_running", {"name": name or EVERYTHING, "count": count})
+
+
+def declare_limits(declared: Mapping[str, Mapping[str, float] | None], now: datetime | None) -> Operation[list[str]]:
+    """Store what the code of tasks declares, by name, where that has changed; returns the names.
+
+    What people have set since the declaration was last stored holds until it changes.
+    """
+    limits = [{"name": name, "declared": each} for name, each in declared.items()]
+    return [row["name"] for row in (yield Statement("declare_limits", {"limits": dumps(limits), "now": now}))]
 
 
 def list_limits(now: datetime | None) -> Operation[list[Limit]]:
@@ -52,5 +65,12 @@ def list_limits(now: datetime | None) -> Operation[list[Limit]]:
 
 def limit_from_row(row: Row) -> Limit:
     """The limit of a row; its tokens as fine as both databases can tell: one there but for a rounding is there."""
-    tokens = row["tokens"]
-    return Limit(row["name"] or None, row["rate"], row["max_running"], None if tokens is None else round(tokens, 4))
+    tokens, declared = row["tokens"], row["declared"]
+    return Limit(
+        row["name"] or None,
+        row["rate"],
+        row["max_running"],
+        None if tokens is None else round(tokens, 4),
+        row["burst"],
+        None if declared is None else loads(declared),
+    )

@@ -53,7 +53,7 @@ RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
         "tasklib_idle": ALL,
         "tasklib_hints": ALL,
         "tasklib_key_limits": ALL,
-        "tasklib_controls": "SELECT, UPDATE",
+        "tasklib_controls": "SELECT, INSERT, UPDATE",  # stores the limits that its tasks declare
         "tasklib_schedules": ALL,
         **_STATISTICS,
         "tasklib_migrations": "SELECT",

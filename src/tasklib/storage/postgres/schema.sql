@@ -114,9 +114,12 @@ CREATE TABLE {schema}.tasklib_controls (
     paused_by text,
     reason text,
     rate double precision,
+    burst double precision,
     tokens double precision,
     refilled_at timestamp with time zone,
     max_running integer,
+    declared jsonb,
+    CONSTRAINT tasklib_controls_burst_check CHECK ((burst >= (1)::double precision)),
     CONSTRAINT tasklib_controls_max_running_check CHECK ((max_running > 0)),
     CONSTRAINT tasklib_controls_rate_check CHECK ((rate > (0)::double precision))
 );

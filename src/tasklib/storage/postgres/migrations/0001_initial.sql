@@ -158,9 +158,11 @@ CREATE TABLE {schema}.tasklib_controls (
     paused_by   text,
     reason      text,
     rate        double precision CHECK (rate > 0),
+    burst       double precision CHECK (burst >= 1),
     tokens      double precision,
     refilled_at timestamptz,
-    max_running integer CHECK (max_running > 0)
+    max_running integer CHECK (max_running > 0),
+    declared    jsonb
 );
 
 -- Call one waiting instance of each kind; one that is filled by what it finds calls the next.
@@ -437,8 +439,10 @@ COMMENT ON COLUMN {schema}.tasklib_idle.kind IS 'the same for workers that know 
 COMMENT ON COLUMN {schema}.tasklib_idle.until IS 'not notified after this moment';
 COMMENT ON TABLE {schema}.tasklib_controls IS 'Pauses and limits: one row per task name, and one named '''' for everything.';
 COMMENT ON COLUMN {schema}.tasklib_controls.rate IS 'tasks that may start in a second';
-COMMENT ON COLUMN {schema}.tasklib_controls.tokens IS 'starts left in the token bucket at refilled_at; it holds one second''s worth, and at least one';
+COMMENT ON COLUMN {schema}.tasklib_controls.burst IS 'starts that the token bucket holds; NULL for one second''s worth, and at least one';
+COMMENT ON COLUMN {schema}.tasklib_controls.tokens IS 'starts left in the token bucket at refilled_at';
 COMMENT ON COLUMN {schema}.tasklib_controls.max_running IS 'tasks that may run at once';
+COMMENT ON COLUMN {schema}.tasklib_controls.declared IS 'the limits that code declared when they were last stored: {rate, burst, max_running}';
 COMMENT ON TABLE {schema}.tasklib_key_limits IS 'How many tasks of a concurrency key may run at once.';
 COMMENT ON COLUMN {schema}.tasklib_key_limits.name IS 'tasks of this name only, counted by themselves; '''' for all names together';
 COMMENT ON COLUMN {schema}.tasklib_key_limits.key IS 'the concurrency key; '''' for every other key';

@@ -143,7 +143,7 @@ SELECT
     (SELECT count(*) FROM expired) AS expired,
     {is_registered} AS registered,
     EXISTS (SELECT FROM {schema}.tasklib_hints) AS hints,
-    EXISTS (SELECT FROM {schema}.tasklib_controls) AS switched,
+    EXISTS (SELECT FROM {schema}.tasklib_controls AS c WHERE {is_switched}) AS switched,
     EXISTS (
         SELECT FROM {schema}.tasklib_controls AS c WHERE {is_limited} AND (c.name = '' OR :names::jsonb ? c.name)
     ) AS limited,
@@ -155,7 +155,8 @@ SELECT
 -- fragment: control
 -- Whether anything but priority and time decides: a pause, a limit or a concurrency key.
 control AS MATERIALIZED (
-    SELECT 1 FROM {schema}.tasklib_controls UNION ALL SELECT 1 FROM {schema}.tasklib_hints LIMIT 1
+    SELECT 1 FROM {schema}.tasklib_controls AS c WHERE {is_switched}
+    UNION ALL SELECT 1 FROM {schema}.tasklib_hints LIMIT 1
 )
 
 -- fragment: waiting_pairs
@@ -231,6 +232,9 @@ me AS MATERIALIZED (
 
 -- fragment: is_limited
 (c.rate IS NOT NULL OR c.max_running IS NOT NULL)
+
+-- fragment: is_switched
+(c.paused_at IS NOT NULL OR {is_limited})
 
 -- fragment: is_plain
 NOT EXISTS (SELECT FROM control) AND NOT EXISTS (SELECT FROM picked AS p WHERE p.expired)

@@ -23,11 +23,11 @@ FROM {schema}.tasklib_controls AS c WHERE c.paused_at IS NOT NULL ORDER BY c.nam
 
 -- name: set_rate
 -- Let at most so many tasks of one name, or with the empty name of all, start in a second; NULL lifts the limit.
-INSERT INTO {schema}.tasklib_controls AS c (name, rate, tokens, refilled_at)
-SELECT :name::text, :rate::float8, greatest(1, :rate::float8), n.now
+INSERT INTO {schema}.tasklib_controls AS c (name, rate, burst, tokens, refilled_at)
+SELECT :name::text, :rate::float8, :burst::float8, coalesce(:burst::float8, greatest(1, :rate::float8)), n.now
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS n
 ON CONFLICT (name) DO UPDATE
-SET rate = excluded.rate, refilled_at = excluded.refilled_at,
+SET rate = excluded.rate, burst = excluded.burst, refilled_at = excluded.refilled_at,
     -- What is in the bucket stays, as far as the new one holds it.
     tokens = CASE WHEN excluded.rate IS NULL THEN NULL ELSE least(excluded.tokens, coalesce(
         c.tokens + greatest(0, extract(epoch FROM excluded.refilled_at - c.refilled_at)::float8) * c.rate, excluded.tokens
@@ -41,9 +41,26 @@ SELECT :name::text, :count::integer
 ON CONFLICT (name) DO UPDATE SET max_running = excluded.max_running
 RETURNING c.name, pg_notify('{channel}', 'new')::text AS notified;
 
+-- name: declare_limits
+-- Store the limits that code declares, each only if the declaration is not the one last stored: until it changes, what
+-- people have set since holds.  A name without a declaration loses the limits of the one it had.
+INSERT INTO {schema}.tasklib_controls AS c (name, rate, burst, tokens, refilled_at, max_running, declared)
+SELECT g.name, l.rate, l.burst, coalesce(l.burst, greatest(1, l.rate)), coalesce(:now::timestamptz, now()), l.max_running, g.declared
+FROM jsonb_to_recordset(:limits::jsonb) AS g (name text, declared jsonb)
+CROSS JOIN jsonb_to_record(coalesce(g.declared, '{}')) AS l (rate float8, burst float8, max_running integer)
+WHERE g.declared IS NOT NULL OR EXISTS (
+    SELECT FROM {schema}.tasklib_controls AS o WHERE o.name = g.name AND o.declared IS NOT NULL
+)
+ORDER BY g.name
+ON CONFLICT (name) DO UPDATE
+SET rate = excluded.rate, burst = excluded.burst, tokens = excluded.tokens, refilled_at = excluded.refilled_at,
+    max_running = excluded.max_running, declared = excluded.declared
+WHERE c.declared IS DISTINCT FROM excluded.declared
+RETURNING c.name, pg_notify('{channel}', 'new')::text AS notified;
+
 -- name: list_limits
 -- The limits in force, by name; the empty name is for all.
-SELECT c.name, c.rate, c.max_running, {bucket} AS tokens
+SELECT c.name, c.rate, c.burst, c.max_running, {bucket} AS tokens, c.declared::text AS declared
 FROM {schema}.tasklib_controls AS c CROSS JOIN (SELECT coalesce(:now::timestamptz, now()) AS now) AS clock
 WHERE {is_limited}
 ORDER BY c.name;
@@ -70,12 +87,12 @@ needed AS MATERIALIZED (
         OR EXISTS (SELECT FROM {schema}.tasklib_hints)
 ),
 locked AS MATERIALIZED (
-    SELECT c.name, c.rate, c.max_running, {bucket} AS tokens
+    SELECT c.name, c.rate, c.burst, c.max_running, {bucket} AS tokens, c.declared::text AS declared
     FROM clock CROSS JOIN {schema}.tasklib_controls AS c
     WHERE {is_limited} AND c.name IN (SELECT n.name FROM needed AS n)
     FOR NO KEY UPDATE OF c SKIP LOCKED
 )
-SELECT n.name, l.name IS NOT NULL AS locked, l.rate, l.max_running, l.tokens, b.timeout
+SELECT n.name, l.name IS NOT NULL AS locked, l.rate, l.burst, l.max_running, l.tokens, l.declared, b.timeout
 FROM bound AS b LEFT JOIN needed AS n ON true LEFT JOIN locked AS l ON l.name = n.name;
 
 -- name: count_running
@@ -100,5 +117,5 @@ FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS clock
 WHERE c.rate IS NOT NULL AND EXISTS (SELECT FROM taken AS k WHERE c.name IN ('', k.name));
 
 -- fragment: bucket
-CASE WHEN c.rate IS NOT NULL THEN least(greatest(1, c.rate),
+CASE WHEN c.rate IS NOT NULL THEN least(coalesce(c.burst, greatest(1, c.rate)),
         c.tokens + greatest(0, extract(epoch FROM clock.now - c.refilled_at)::float8) * c.rate) END

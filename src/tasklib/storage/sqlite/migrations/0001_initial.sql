@@ -180,9 +180,12 @@ CREATE TABLE tasklib_controls (
     paused_by   TEXT,
     reason      TEXT,
     rate        REAL CHECK (rate > 0),  -- tasks that may start in a second
-    tokens      REAL,  -- starts left in the token bucket at refilled_at; it holds one second's worth, and at least one
+    burst       REAL CHECK (burst >= 1),  -- starts that the token bucket holds; NULL for one second's worth, and at least one
+    tokens      REAL,  -- starts left in the token bucket at refilled_at
     refilled_at TEXT,
-    max_running INTEGER CHECK (max_running > 0)  -- tasks that may run at once
+    max_running INTEGER CHECK (max_running > 0),  -- tasks that may run at once
+    -- the limits that code declared when they were last stored: {rate, burst, max_running}
+    declared    TEXT CHECK (declared IS NULL OR json_valid(declared))
 ) WITHOUT ROWID;
 
 CREATE TABLE tasklib_key_limits (

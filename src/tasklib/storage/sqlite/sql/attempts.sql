@@ -110,7 +110,7 @@ SELECT
     (SELECT count(*) FROM temp.tasklib_picked) AS seen,
     (SELECT count(*) FROM tasklib_claims WHERE instance = :instance) AS registered,
     EXISTS (SELECT 1 FROM tasklib_hints) AS hints,
-    EXISTS (SELECT 1 FROM tasklib_controls) AS switched,
+    EXISTS (SELECT 1 FROM tasklib_controls AS c WHERE c.paused_at IS NOT NULL OR {is_limited}) AS switched,
     EXISTS (
         SELECT 1 FROM tasklib_controls AS c
         WHERE {is_limited} AND (c.name = '' OR c.name IN (SELECT n.value FROM json_each(:names) AS n))

@@ -20,10 +20,10 @@ FROM tasklib_controls AS c WHERE c.paused_at IS NOT NULL ORDER BY c.name;
 
 -- name: set_rate
 -- Let at most so many tasks of one name, or with the empty name of all, start in a second; NULL lifts the limit.
-INSERT INTO tasklib_controls (name, rate, tokens, refilled_at)
-VALUES (:name, :rate, max(1.0, :rate), :now)
+INSERT INTO tasklib_controls (name, rate, burst, tokens, refilled_at)
+VALUES (:name, :rate, :burst, coalesce(:burst, max(1.0, :rate)), :now)
 ON CONFLICT (name) DO UPDATE
-SET rate = excluded.rate, refilled_at = excluded.refilled_at,
+SET rate = excluded.rate, burst = excluded.burst, refilled_at = excluded.refilled_at,
     -- What is in the bucket stays, as far as the new one holds it.
     tokens = CASE WHEN excluded.rate IS NOT NULL THEN min(excluded.tokens, coalesce(
         tokens + max(0.0, (julianday(excluded.refilled_at) - julianday(refilled_at)) * 86400.0) * rate, excluded.tokens
@@ -37,14 +37,34 @@ VALUES (:name, :count)
 ON CONFLICT (name) DO UPDATE SET max_running = excluded.max_running
 RETURNING name;
 
+-- name: declare_limits
+-- Store the limits that code declares, each only if the declaration is not the one last stored: until it changes, what
+-- people have set since holds.  A name without a declaration loses the limits of the one it had.
+INSERT INTO tasklib_controls (name, rate, burst, tokens, refilled_at, max_running, declared)
+SELECT g.name, g.declared ->> 'rate', g.declared ->> 'burst',
+    coalesce(g.declared ->> 'burst', max(1.0, g.declared ->> 'rate')), :now, g.declared ->> 'max_running', g.declared
+FROM (
+    SELECT l.value ->> 'name' AS name, nullif(l.value -> 'declared', 'null') AS declared FROM json_each(:limits) AS l
+) AS g
+WHERE g.declared IS NOT NULL OR EXISTS (
+    SELECT 1 FROM tasklib_controls AS o WHERE o.name = g.name AND o.declared IS NOT NULL
+)
+ORDER BY g.name
+ON CONFLICT (name) DO UPDATE
+SET rate = excluded.rate, burst = excluded.burst, tokens = excluded.tokens, refilled_at = excluded.refilled_at,
+    max_running = excluded.max_running, declared = excluded.declared
+WHERE declared IS NOT excluded.declared
+RETURNING name;
+
 -- name: list_limits
 -- The limits in force, by name; the empty name is for all.
-SELECT c.name, c.rate, c.max_running, {bucket} AS tokens FROM tasklib_controls AS c WHERE {is_limited} ORDER BY c.name;
+SELECT c.name, c.rate, c.burst, c.max_running, {bucket} AS tokens, c.declared
+FROM tasklib_controls AS c WHERE {is_limited} ORDER BY c.name;
 
 -- name: take_limits
 -- The limits of these names and what each leaves.
 -- Differs by necessity: the transaction this is read in is SQLite's only writer, so there is nothing to lock.
-SELECT c.name, 1 AS locked, c.rate, c.max_running, {bucket} AS tokens
+SELECT c.name, 1 AS locked, c.rate, c.burst, c.max_running, {bucket} AS tokens, c.declared
 FROM tasklib_controls AS c
 WHERE {is_limited} AND (c.name = '' OR c.name IN (SELECT n.value FROM json_each(:names) AS n));
 
@@ -67,4 +87,4 @@ FROM (
 WHERE c.name = used.name;
 
 -- fragment: bucket
-min(max(1.0, c.rate), c.tokens + max(0.0, (julianday(:now) - julianday(c.refilled_at)) * 86400.0) * c.rate)
+min(coalesce(c.burst, max(1.0, c.rate)), c.tokens + max(0.0, (julianday(:now) - julianday(c.refilled_at)) * 86400.0) * c.rate)
