@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tasklib.doctor import Finding, Patience, examine
+from tasklib.doctor import Finding, Thresholds, examine
 from tasklib.storage import migrate
 from tasklib.storage.operations import statistics
 from tasklib.storage.statement import Operation, Row, Statement
@@ -36,12 +36,12 @@ def queue(database_url: str) -> Iterator[Face]:
         yield face
 
 
-def examined(queue: Face, patience: Patience | None = None) -> list[Finding]:
-    return examine(queue.plain.config, patience, clock=queue.plain.clock)
+def examined(queue: Face, thresholds: Thresholds | None = None) -> list[Finding]:
+    return examine(queue.plain.config, thresholds, clock=queue.plain.clock)
 
 
-def codes(queue: Face, patience: Patience | None = None, ignored: set[str] = OF_THE_SERVER) -> set[str]:
-    return {each.code for each in examined(queue, patience) if each.code not in ignored}
+def codes(queue: Face, thresholds: Thresholds | None = None, ignored: set[str] = OF_THE_SERVER) -> set[str]:
+    return {each.code for each in examined(queue, thresholds) if each.code not in ignored}
 
 
 def assert_found_and_repaired(queue: Face, code: str, remedy: Callable[[], object], says: str) -> None:
@@ -205,7 +205,7 @@ def test_dead_rows_that_are_not_cleaned_away(queue: Face) -> None:
     queue.sql("DELETE FROM tasks")
     queue.sql("SELECT pg_stat_force_next_flush()")
     ignored = OF_THE_SERVER | {"autovacuum-off"}
-    few = Patience(dead_rows=100)
+    few = Thresholds(dead_rows=100)
     assert codes(queue, few, ignored) == {"bloat"}
     queue.sql("VACUUM (ANALYZE) tasks")
     assert codes(queue, few, ignored) == set()

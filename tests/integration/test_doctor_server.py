@@ -18,14 +18,14 @@ import pytest
 
 from tasklib import Config
 from tasklib.core.lifecycle import Phase
-from tasklib.doctor import Fault, Finding, Patience, examine
+from tasklib.doctor import Fault, Finding, Thresholds, examine
 from tests.fixtures.pooler import direct
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.waiting import eventually
 from tools.postgres import Server, available, start
 
 DOCS = Path(__file__).parents[2] / "docs"
-EVERY_TRANSACTION = Patience(transaction_seconds=-1)
+EVERY_TRANSACTION = Thresholds(transaction_seconds=-1)
 CLOCK_AN_HOUR_AHEAD = """
 #define _GNU_SOURCE
 #include <sys/syscall.h>
@@ -55,8 +55,8 @@ def queue(server: Server) -> Iterator[Face]:
         yield face
 
 
-def examined(queue: Face, patience: Patience | None = None) -> list[Finding]:
-    return examine(queue.plain.config, patience, clock=queue.plain.clock)
+def examined(queue: Face, thresholds: Thresholds | None = None) -> list[Finding]:
+    return examine(queue.plain.config, thresholds, clock=queue.plain.clock)
 
 
 def test_a_healthy_server_has_no_findings(queue: Face) -> None:

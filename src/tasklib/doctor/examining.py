@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from tasklib.core.clock import Clock
 from tasklib.core.config import Config, redact_url
-from tasklib.doctor.finding import Fault, Finding, Patience
+from tasklib.doctor.finding import Fault, Finding, Thresholds
 from tasklib.doctor.judging import judge
 from tasklib.errors import ForeignTable, SchemaError, SchemaMismatch, SchemaTooNew, StorageError
 from tasklib.queue import TaskQueue
 from tasklib.service.evidence import OLDEST_SQLITE, Evidence, is_sqlite_too_old, lends_sessions
 
 
-def examine(config: Config, patience: Patience | None = None, *, clock: Clock | None = None) -> list[Finding]:
+def examine(config: Config, thresholds: Thresholds | None = None, *, clock: Clock | None = None) -> list[Finding]:
     """Everything that is wrong with the queue of these settings; an empty list is a clean bill of health."""
     if config.is_sqlite and is_sqlite_too_old():
         return [_old_sqlite()]
@@ -34,7 +34,7 @@ def examine(config: Config, patience: Patience | None = None, *, clock: Clock | 
             if not evidence.has_write_ahead_log():
                 return [_not_wal(error)]
             raise
-    return [*_judge_way(config), *judge(seen, patience or Patience())]
+    return [*_judge_way(config), *judge(seen, thresholds or Thresholds())]
 
 
 def _old_sqlite() -> Finding:

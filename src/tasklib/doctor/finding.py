@@ -43,7 +43,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Thresholds:
     """From when on something counts as wrong."""
 
     behind_seconds: float = 600.0

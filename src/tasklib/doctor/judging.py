@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tasklib.doctor.finding import Fault, Finding, Patience
+from tasklib.doctor.finding import Fault, Finding, Thresholds
 from tasklib.service.evidence import Row, Seen
 
 
-def judge(seen: Seen, patience: Patience) -> Iterator[Finding]:
+def judge(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
     """Everything that is wrong with what was seen, by subject."""
     yield from _judge_workers(seen)
-    yield from _judge_waiting(seen, patience)
-    yield from _judge_pauses(seen, patience)
-    yield from _judge_limits(seen, patience)
-    yield from _judge_schedules(seen, patience)
+    yield from _judge_waiting(seen, thresholds)
+    yield from _judge_pauses(seen, thresholds)
+    yield from _judge_limits(seen, thresholds)
+    yield from _judge_schedules(seen, thresholds)
     yield from _judge_parts(seen)
     if seen.server is not None:
-        yield from _judge_clock(seen.server, seen.local_clock, patience)
-        yield from _judge_vacuum(seen.server, patience)
+        yield from _judge_clock(seen.server, seen.local_clock, thresholds)
+        yield from _judge_vacuum(seen.server, thresholds)
         yield from _judge_durability(seen.server)
 
 
@@ -34,7 +34,7 @@ def _judge_workers(seen: Seen) -> Iterator[Finding]:
         yield Finding(Fault.ORPHANS, text, "start a worker: it puts them back when it starts")
 
 
-def _judge_waiting(seen: Seen, patience: Patience) -> Iterator[Finding]:
+def _judge_waiting(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
     known = {name for worker in seen.workers if worker.alive for name in worker.names}
     paused = {pause.name for pause in seen.pauses}
     for row in seen.waiting:
@@ -43,34 +43,34 @@ def _judge_waiting(seen: Seen, patience: Patience) -> Iterator[Finding]:
         if name not in known:
             remedy = f"start a worker with the module that defines {name!r}"
             yield Finding(Fault.NO_WORKER, f"{due}, and no live worker knows it", remedy)
-        elif not paused & {None, name} and row["behind"] > patience.behind_seconds:
+        elif not paused & {None, name} and row["behind"] > thresholds.behind_seconds:
             remedy = "start more workers, or raise --concurrency; see: tasklib top"
             yield Finding(Fault.FAR_BEHIND, f"{due}, the first since {_duration(row['behind'])}", remedy)
 
 
-def _judge_pauses(seen: Seen, patience: Patience) -> Iterator[Finding]:
+def _judge_pauses(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
     for pause in seen.pauses:
-        if seen.now - pause.since > timedelta(seconds=patience.paused_seconds):
+        if seen.now - pause.since > timedelta(seconds=thresholds.paused_seconds):
             what = "everything" if pause.name is None else repr(pause.name)
             text = f"{what} is paused since {_since(seen.now, pause.since)}, by {pause.by or 'somebody'}"
             yield Finding(Fault.PAUSED_LONG, text, f"tasklib resume {pause.name or ''}".rstrip())
 
 
-def _judge_limits(seen: Seen, patience: Patience) -> Iterator[Finding]:
+def _judge_limits(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
     due = {row["name"]: row["count"] for row in seen.waiting}
     for limit in seen.limits:
         count = sum(due.values()) if limit.name is None else due.get(limit.name, 0)
-        if limit.rate and count / limit.rate > patience.drain_seconds:
+        if limit.rate and count / limit.rate > thresholds.drain_seconds:
             what = "all tasks" if limit.name is None else repr(limit.name)
             text = f"at {limit.rate:g} tasks a second the {count:,} due of {what} take {_duration(count / limit.rate)}"
             remedy = f"raise the limit: tasklib rate-limit N {limit.name or ''}".rstrip()
             yield Finding(Fault.LIMIT_TOO_LOW, text, remedy)
 
 
-def _judge_schedules(seen: Seen, patience: Patience) -> Iterator[Finding]:
+def _judge_schedules(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
     for schedule in seen.schedules:
         late = None if schedule.next_run_at is None else (seen.now - schedule.next_run_at).total_seconds()
-        if schedule.paused_at is None and late is not None and late > patience.late_schedule_seconds:
+        if schedule.paused_at is None and late is not None and late > thresholds.late_schedule_seconds:
             text = f"schedule {schedule.plan.name!r} should have run {_duration(late)} ago"
             yield Finding(Fault.SCHEDULE_LATE, text, "start a worker: workers run schedules")
 
@@ -82,20 +82,20 @@ def _judge_parts(seen: Seen) -> Iterator[Finding]:
         yield Finding(faults[part.kind], text, f"make it again as in the migration {part.migration}.sql")
 
 
-def _judge_clock(server: Row, local: float, patience: Patience) -> Iterator[Finding]:
+def _judge_clock(server: Row, local: float, thresholds: Thresholds) -> Iterator[Finding]:
     skew = local - server["clock"]
-    if abs(skew) > patience.skew_seconds:
+    if abs(skew) > thresholds.skew_seconds:
         way = "ahead of" if skew > 0 else "behind"
         text = f"this machine's clock is {abs(skew):.1f} s {way} the database's"
         yield Finding(Fault.CLOCK_SKEW, text, "let both keep time by NTP")
 
 
-def _judge_vacuum(server: Row, patience: Patience) -> Iterator[Finding]:
+def _judge_vacuum(server: Row, thresholds: Thresholds) -> Iterator[Finding]:
     oldest, pid = server["oldest_transaction"], server["oldest_pid"]
-    if oldest is not None and oldest > patience.transaction_seconds:
+    if oldest is not None and oldest > thresholds.transaction_seconds:
         text = f"a transaction (pid {pid}) is open for {_duration(oldest)} and holds back vacuum"
         yield Finding(Fault.LONG_TRANSACTION, text, f"end it: SELECT pg_terminate_backend({pid})")
-    if server["dead"] > max(patience.dead_rows, server["live"]):
+    if server["dead"] > max(thresholds.dead_rows, server["live"]):
         text = f"the task table has {server['dead']:,} dead rows to {server['live']:,} live ones"
         yield Finding(Fault.BLOAT, text, "VACUUM (ANALYZE) tasks; and find what kept autovacuum from it")
     if not server["autovacuum"]:

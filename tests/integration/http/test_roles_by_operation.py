@@ -63,6 +63,20 @@ def test_a_producer_adds_tasks_and_changes_nothing_that_is_there(
     assert enter("operator").post("/api/tasks", body).is_success
 
 
+@pytest.mark.parametrize("role", [*Role, "nobody"])
+def test_the_short_way_to_create_a_task_asks_what_the_route_asks(enter: Enter, role: str) -> None:
+    client = enter("admin" if role == "nobody" else role)
+    who = {"Authorization": "Bearer tl_unknown"} if role == "nobody" else {}
+
+    short = client.post("/api/tasks", {"type": "job"}, headers=who)
+    by_route = client.post("/api/tasks", {"type": "job"}, headers={**who, "Idempotency-Key": "k"})
+
+    assert short.status_code == by_route.status_code
+    assert short.is_success is (role in ("producer", "operator", "admin"))
+    if not short.is_success:
+        assert short.json() == by_route.json()
+
+
 def test_rates_and_idempotency_keys_belong_to_the_token_and_not_to_its_name(enter: Enter) -> None:
     one, two = enter("producer", submit_rate_limit=1.0), enter("producer")
     key = {"Idempotency-Key": "k"}

@@ -65,9 +65,9 @@ def demo(
 
     limit = seconds or _seconds_of_environment() or (None if cli.out.is_terminal else SECONDS)
     browser = browser and cli.out.is_terminal
-    books = asyncio.run(run_demo(cli, limit, keep=keep, port=port, browser=browser))
-    cli.out.answer(books.summary(), lambda: show_summary(cli.out, books))
-    if not books.balanced and not books.changes:
+    ledger = asyncio.run(run_demo(cli, limit, keep=keep, port=port, browser=browser))
+    cli.out.answer(ledger.summary(), lambda: show_summary(cli.out, ledger))
+    if not ledger.balanced and not ledger.changes:
         raise CommandFailed("the books do not balance")
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tasklib.cli.demo.books import Books
+from tasklib.cli.demo.ledger import Ledger
 from tasklib.cli.demo.workload import Run
 from tasklib.core.context import TaskContext
 from tasklib.core.middleware import Middleware
@@ -16,21 +16,21 @@ from tasklib.errors import Abort
 from tasklib.queue import TaskQueue
 
 
-def define_tasks(queue: TaskQueue, books: Books, run: Run) -> None:
-    """Give every name its function, and have the books note each that returns."""
+def define_tasks(queue: TaskQueue, ledger: Ledger, run: Run) -> None:
+    """Give every name its function, and have the ledger note each that returns."""
     for plain in PLAIN:
         queue.task(name=run.name_of(plain.__name__))(plain)
     for flaky, max_retries in FLAKY.items():
         queue.task(name=run.name_of(flaky.__name__), max_retries=max_retries)(flaky)
-    queue.add_middleware(_NoteReturns(books))
+    queue.add_middleware(_NoteReturns(ledger))
 
 
 class _NoteReturns(Middleware):
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
 
     def after(self, ctx: TaskContext, result: Any) -> None:
-        self._books.returns[ctx.task.id] += 1
+        self._ledger.returns[ctx.task.id] += 1
 
 
 async def send_email(to: str, subject: str) -> str:

@@ -15,8 +15,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from tasklib.cli.command import Cli
-from tasklib.cli.demo.books import Books
 from tasklib.cli.demo.functions import define_tasks
+from tasklib.cli.demo.ledger import Ledger
 from tasklib.cli.demo.service import open_browser, serve_dashboard
 from tasklib.cli.demo.view import View
 from tasklib.cli.demo.workload import Producer, Run, arranged
@@ -34,27 +34,27 @@ LIVE = ("pending", "running", "retrying")
 PAGE = 1000
 
 
-async def run_demo(cli: Cli, seconds: float | None, *, keep: bool, port: int | None, browser: bool) -> Books:
-    """Run it, for some time or until told to stop, and give the closed books."""
-    books, run = Books(), _new_run(shared=cli.given_url is not None)
-    # Failures are part of the show; the books tell whether they were meant.
+async def run_demo(cli: Cli, seconds: float | None, *, keep: bool, port: int | None, browser: bool) -> Ledger:
+    """Run it, for some time or until it is stopped, and give the closed ledger."""
+    ledger, run = Ledger(), _new_run(shared=cli.given_url is not None)
+    # Failures are part of the show; the ledger tells whether they were meant.
     logging.getLogger("tasklib").setLevel(logging.ERROR)
     with _database(cli, keep=keep) as url:
         # Short delays, so that retries can be seen.
         queue = TaskQueue(Config(database_url=url, base_retry_delay_seconds=0.3))
-        define_tasks(queue, books, run)
+        define_tasks(queue, ledger, run)
         started = time.monotonic()
         try:
             queue.pauses()
             async with serve_dashboard(queue, port) as address:
                 _announce(cli, address, browser=browser)
-                await _work(cli, queue, books, run, seconds, address)
-            books.seconds = time.monotonic() - started
-            books.changes = await _changes_by_hand(queue)
-            books.close([task async for task in _all_tasks(queue, run.tags)])
+                await _work(cli, queue, ledger, run, seconds, address)
+            ledger.seconds = time.monotonic() - started
+            ledger.changes = await _changes_by_hand(queue)
+            ledger.close([task async for task in _all_tasks(queue, run.tags)])
         finally:
             await queue.aclose()
-    return books
+    return ledger
 
 
 def _announce(cli: Cli, address: str | None, *, browser: bool) -> None:
@@ -69,25 +69,27 @@ def _announce(cli: Cli, address: str | None, *, browser: bool) -> None:
 
 
 async def _changes_by_hand(queue: TaskQueue) -> int:
-    """How often somebody has changed something on the dashboard: what the books cannot know."""
+    """How often somebody has changed something on the dashboard: what the ledger cannot know."""
     return len(await AuditLog(queue).apage(limit=1000))
 
 
-async def _work(cli: Cli, queue: TaskQueue, books: Books, run: Run, seconds: float | None, address: str | None) -> None:
+async def _work(
+    cli: Cli, queue: TaskQueue, ledger: Ledger, run: Run, seconds: float | None, address: str | None
+) -> None:
     worker = Worker(queue, WorkerSettings(concurrency=CONCURRENCY, signals=False, grace_seconds=5))
-    view = View(cli.out, queue, books, run, address)
+    view = View(cli.out, queue, ledger, run, address)
     async with arranged(queue, run):
-        await _run_worker(worker, view, queue, books, run, seconds)
+        await _run_worker(worker, view, queue, ledger, run, seconds)
 
 
 async def _run_worker(
-    worker: Worker, view: View, queue: TaskQueue, books: Books, run: Run, seconds: float | None
+    worker: Worker, view: View, queue: TaskQueue, ledger: Ledger, run: Run, seconds: float | None
 ) -> None:
     with _stop_on_signal() as stop:
         working = asyncio.create_task(worker.run())
         watching = asyncio.create_task(view.run())
         try:
-            await _produce(queue, books, run, seconds, stop, working)
+            await _produce(queue, ledger, run, seconds, stop, working)
         finally:
             watching.cancel()
             with suppress(asyncio.CancelledError):
@@ -98,13 +100,13 @@ async def _run_worker(
 
 async def _produce(
     queue: TaskQueue,
-    books: Books,
+    ledger: Ledger,
     run: Run,
     seconds: float | None,
     stop: asyncio.Event,
     working: asyncio.Task[None],
 ) -> None:
-    producer, started = Producer(queue, books, run), time.monotonic()
+    producer, started = Producer(queue, ledger, run), time.monotonic()
 
     def over(part: float) -> bool:
         late = seconds is not None and time.monotonic() - started >= seconds * part

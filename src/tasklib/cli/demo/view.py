@@ -1,4 +1,4 @@
-"""What the demo shows: a live picture on a terminal, a line per second elsewhere, and the books at the end."""
+"""What the demo shows: a live picture on a terminal, a line per second elsewhere, and the ledger at the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from tasklib.cli.demo.books import Books
+from tasklib.cli.demo.ledger import Ledger
 from tasklib.cli.demo.workload import Run
 from tasklib.cli.show.output import Output, safe, shortened
 from tasklib.cli.show.tasks import STYLES
@@ -33,10 +33,10 @@ LINE_SECONDS: Final = 1.0
 class View:
     """Looks at the queue now and then, as anybody could, and shows what it sees."""
 
-    def __init__(self, out: Output, queue: TaskQueue, books: Books, run: Run, address: str | None) -> None:
+    def __init__(self, out: Output, queue: TaskQueue, ledger: Ledger, run: Run, address: str | None) -> None:
         self._out = out
         self._queue = queue
-        self._books = books
+        self._ledger = ledger
         self._run = run
         self._address = address
         self._started = time.monotonic()
@@ -69,7 +69,7 @@ class View:
             await asyncio.sleep(LINE_SECONDS)
             await self._look()
             numbers = "  ".join(f"{state} {count}" for state, count in self._counts.items() if count)
-            self._out.line(f"{self._elapsed:5.1f} s  submitted {len(self._books.expected)}  {numbers}")
+            self._out.line(f"{self._elapsed:5.1f} s  submitted {len(self._ledger.expected)}  {numbers}")
             sys.stdout.flush()
 
     async def _look(self) -> None:
@@ -134,9 +134,9 @@ class View:
         return table
 
 
-def show_summary(out: Output, books: Books) -> None:
-    """The books, closed."""
-    result = books.summary()
+def show_summary(out: Output, ledger: Ledger) -> None:
+    """The ledger, closed."""
+    result = ledger.summary()
     notes = {
         "submitted": f"and {result['duplicates']} more turned away because their unique key was taken",
         "completed": f"{result['retried']} of them after failed attempts",
@@ -145,16 +145,16 @@ def show_summary(out: Output, books: Books) -> None:
         "waiting": "for their time or their retry when the demo ended",
         "lost": "",
     }
-    out.line(f"After {books.seconds:.1f} s:")
+    out.line(f"After {ledger.seconds:.1f} s:")
     for name, note in notes.items():
         if result[name] or name == "lost":
             out.line(f"{result[name]:>7,} {name:<10} {note}".rstrip())
-    if books.changes and not books.balanced:
-        out.line(f"You changed something {books.changes} times yourself, so these books are yours to judge.")
+    if ledger.changes and not ledger.balanced:
+        out.line(f"You changed something {ledger.changes} times yourself, so these books are yours to judge.")
         return
-    for problem in books.wrong[:10]:
+    for problem in ledger.wrong[:10]:
         out.line(f"  wrong: {problem}", "red")
-    if books.balanced:
+    if ledger.balanced:
         out.line("The books balance: every task is there, and each came to the end it should.", "bold green")
 
 

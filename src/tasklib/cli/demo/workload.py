@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tasklib.cli.demo.books import Books
+from tasklib.cli.demo.ledger import Ledger
 from tasklib.core.task import TaskState
 from tasklib.queue import TaskQueue
 
@@ -88,9 +88,9 @@ async def arranged(queue: TaskQueue, run: Run) -> AsyncGenerator[None, None]:
 class Producer:
     """Submits waves of tasks, and changes its mind about some of the wave before."""
 
-    def __init__(self, queue: TaskQueue, books: Books, run: Run) -> None:
+    def __init__(self, queue: TaskQueue, ledger: Ledger, run: Run) -> None:
         self._queue = queue
-        self._books = books
+        self._ledger = ledger
         self._run = run
         self._wave = 0
         self._regretted: list[Any] = []
@@ -102,7 +102,7 @@ class Producer:
         chosen = [kind for kind in KINDS if self._wave % kind.every == 0 for _ in range(kind.per_wave)]
         ids = await self._queue.asubmit_new([self._new(kind, i) for i, kind in enumerate(chosen)])
         for kind, task_id in zip(chosen, ids, strict=True):
-            self._books.submitted(task_id.id, kind.ending, created=task_id.created)
+            self._ledger.submitted(task_id.id, kind.ending, created=task_id.created)
             if kind.ending is CANCELLED:
                 self._regretted.append(task_id.id)
         for task_id in regretted:

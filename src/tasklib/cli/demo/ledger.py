@@ -1,4 +1,4 @@
-"""The demo's books: what every task should come to, what it came to, and whether the two agree."""
+"""The demo's ledger: what every task should come to, what it came to, and whether the two agree."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tasklib.core.lifecycle import LIVE, Phase, phase_of
 from tasklib.core.task import Task, TaskState
 
 
-class Books:
-    """Kept apart from the queue, so that they can prove it right or wrong."""
+class Ledger:
+    """Kept apart from the queue, so that it can prove the queue right or wrong."""
 
     def __init__(self) -> None:
         self.expected: dict[UUID, TaskState] = {}
