@@ -40,17 +40,18 @@ else
 endif
 
 # The type checkers take longest and come first; `make check-sql` runs one alone.
-CHECKS := types pyright interface format lint imports sql docs generated dashboard
+CHECKS := types pyright interface format lint imports sql sqlplace docs generated dashboard
 types     := mypy
 pyright   := pyright --warnings
-interface := tools.check_interface
+interface := python -m tools.check_interface
 format    := ruff format --check --quiet .
 lint      := ruff check --quiet .
-imports   := tools.check_imports
-sql       := tools.check_sql
-docs      := tools.check_docs
-generated := tools.check_generated
-dashboard := tools.dashboard check
+imports   := lint-imports --no-logo
+sql       := python -m tools.check_sql
+sqlplace  := python -m tools.check_sql_place
+docs      := python -m tools.check_docs
+generated := python -m tools.check_generated
+dashboard := python -m tools.dashboard check
 
 check:  ## check format, lint, types, import direction, SQL, docs and generated files
 	@$(MAKE) --no-print-directory --keep-going -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) $(CHECKS:%=check-%) \
@@ -60,7 +61,7 @@ check:  ## check format, lint, types, import direction, SQL, docs and generated 
 .PHONY: $(CHECKS:%=check-%)
 $(CHECKS:%=check-%): export PATH := $(CURDIR)/.venv/bin:$(PATH)
 $(CHECKS:%=check-%): check-%: setup
-	@$(VENV) -m $($*) && echo "ok $*"
+	@$($*) && echo "ok $*"
 
 format: setup  ## format the code and apply the safe lint fixes
 	@$(VENV) -m ruff check --fix-only --quiet .

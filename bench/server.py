@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 import psutil
 import psycopg
 
-from tasklib.storage.postgres.dialect import PostgresDialect
+from tasklib.storage.dialects.postgres import PostgresDialect
 from tasklib.storage.postgres.schema import ensure_schema
 from tools.postgres import Server, available, start
 

@@ -19,9 +19,9 @@ import psycopg
 from bench.report import middle, save, show, spread
 from bench.server import cpu_seconds, durable_server, fresh_schema
 from tasklib.core.outcome import Completion
+from tasklib.storage.dialects.postgres import PostgresDialect, translate
 from tasklib.storage.operations.attempts import claim_tasks, complete_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
-from tasklib.storage.postgres.dialect import PostgresDialect, translate
 from tasklib.storage.postgres.sending import execute
 from tasklib.storage.postgres.session import SESSION
 from tasklib.storage.run import run_blocking, steps

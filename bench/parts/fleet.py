@@ -24,9 +24,9 @@ from bench.report import show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config
 from tasklib.core.outcome import Completion
+from tasklib.storage.dialects.postgres import PostgresDialect, translate
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import claim_tasks, complete_tasks
-from tasklib.storage.postgres.dialect import PostgresDialect, translate
 from tasklib.storage.postgres.sending import execute_async
 from tasklib.storage.postgres.session import SESSION
 from tasklib.storage.run import run_awaiting, steps

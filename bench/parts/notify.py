@@ -26,7 +26,7 @@ import psycopg
 from bench.report import middle, save, show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config, TaskQueue
-from tasklib.storage.postgres.dialect import PostgresDialect
+from tasklib.storage.dialects.postgres import PostgresDialect
 from tools.postgres import Server
 
 SCHEMA = "bench"

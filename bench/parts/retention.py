@@ -25,7 +25,7 @@ from bench.report import middle, show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config, TaskQueue
 from tasklib.core.retention import parse_retention
-from tasklib.storage.postgres.dialect import PostgresDialect
+from tasklib.storage.dialects.postgres import PostgresDialect
 from tasklib.storage.postgres.session import SESSION
 from tasklib.worker.upkeep.retention import RetentionService
 from tools.postgres import Server

@@ -64,10 +64,10 @@ if TYPE_CHECKING:
         WorkerLost,
         WorkerStuck,
     )
+    from tasklib.fluent import tq
     from tasklib.queue import TaskQueue
     from tasklib.queue.default import default_queue, get_registered_tasks, get_task, init, list_tasks, submit_task, task
-    from tasklib.queue.fluent import tq
-    from tasklib.queue.task_worker import TaskWorker
+    from tasklib.task_worker import TaskWorker
 else:
     import inspect
     from importlib import import_module
@@ -120,8 +120,8 @@ else:
                 "core.middleware",
                 "queue",
                 "queue.default",
-                "queue.fluent",
-                "queue.task_worker",
+                "fluent",
+                "task_worker",
             ):
                 home = import_module(f"{__name__}.{module}")
                 if hasattr(home, name):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasklib import Config, ConfigurationError, InvalidArguments, NotInitialized, TaskQueue
-from tasklib.queue.fluent import Fluent
+from tasklib.fluent import Fluent
 from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")

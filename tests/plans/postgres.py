@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg import ClientCursor
 
+from tasklib.storage.dialects.postgres import PostgresDialect, translate
 from tasklib.storage.operations.attempts import Position, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
-from tasklib.storage.postgres.dialect import PostgresDialect, translate
 from tasklib.storage.postgres.schema import ensure_schema
 from tasklib.storage.postgres.sending import execute
 from tasklib.storage.postgres.session import SESSION

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from tasklib.storage.dialects.sqlite import bind, execute, parts, translate
 from tasklib.storage.operations.attempts import claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.run import run_blocking, steps
 from tasklib.storage.sqlite import database, schema
-from tasklib.storage.sqlite.dialect import bind, execute, parts, translate
 from tasklib.storage.statement import Operation, Statement, T, load_sql
 from tests.plans.crowd import KINDS, SQLITE
 

@@ -31,8 +31,8 @@ from psycopg._cursor_base import BaseCursor
 
 from tasklib import Config, TaskContext, TaskQueue
 from tasklib.queue.import_guard import is_child
-from tasklib.storage.postgres.dialect import PostgresDialect
-from tasklib.storage.sqlite.dialect import parts
+from tasklib.storage.dialects.postgres import PostgresDialect
+from tasklib.storage.dialects.sqlite import parts
 from tasklib.storage.statement import load_sql
 from tests.fixtures.waiting import eventually
 

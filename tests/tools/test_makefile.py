@@ -14,7 +14,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_check_that_fails_fails_the_whole_and_stops_no_other() -> None:
-    ran = make("check", "CHECKS=sql docs imports", "docs=tools.no_such_check")
+    ran = make("check", "CHECKS=sql docs imports", "docs=python -m tools.no_such_check")
 
     assert ran.returncode != 0
     assert "No module named tools.no_such_check" in ran.stderr

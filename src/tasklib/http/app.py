@@ -11,6 +11,8 @@ from fastapi.openapi.utils import get_openapi
 import tasklib
 from tasklib.errors import ConfigurationError
 from tasklib.http import error_handlers
+from tasklib.http.admission.authorization import authorize, refuse_repeated
+from tasklib.http.admission.request_guard import RequestGuard
 from tasklib.http.errors import Problem
 from tasklib.http.fast_create import FastCreate
 from tasklib.http.parts import Parts
@@ -32,9 +34,7 @@ from tasklib.http.routes import (
     workers,
 )
 from tasklib.http.security.auth import Auth, Permission, needs
-from tasklib.http.security.authorization import authorize, refuse_repeated
 from tasklib.http.security.local import LOOPBACK_HOSTS, foreign_hosts
-from tasklib.http.security.request_guard import RequestGuard
 from tasklib.queue import TaskQueue
 
 BODY_BYTES_BESIDE_PAYLOAD: Final = 64 * 1024

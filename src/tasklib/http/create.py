@@ -11,12 +11,12 @@ from fastapi import Request
 from tasklib.core.codec import dumps
 from tasklib.core.redaction import MaskLeft
 from tasklib.core.schedule import Schedule
+from tasklib.http.admission.audit import audit_of
+from tasklib.http.admission.authorization import allow_creation
 from tasklib.http.errors import Refused
 from tasklib.http.parts import parts_of
 from tasklib.http.schemas.inputs import CreateTask
-from tasklib.http.security.audit import audit_of
 from tasklib.http.security.auth import Permission, principal_of
-from tasklib.http.security.authorization import allow_creation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.creation import Sender, Stored, Submission
 from tasklib.service.service import QueueService

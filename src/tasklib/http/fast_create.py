@@ -11,11 +11,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.errors import TaskLibError
+from tasklib.http.admission.authorization import admit
 from tasklib.http.error_handlers import answer
 from tasklib.http.routes.tasks import store_task
 from tasklib.http.schemas.inputs import CreateTask
 from tasklib.http.security.auth import Permission
-from tasklib.http.security.authorization import admit
 
 PATHS: Final = frozenset({"/api/tasks", "/tasks"})
 

@@ -20,7 +20,7 @@ from tasklib.queue.sync_async import require_asyncio
 from tasklib.storage.operations import tasks
 from tasklib.storage.statement import Operation
 from tasklib.submission import NO_OPTIONS, Merger, SubmitKeywords, SubmitOptions, mark_secrets, new_task
-from tasklib.submission.stream import Chunk, Stored
+from tasklib.submission.task_store import Chunk, Stored
 
 ENQUEUE_MAX_RETRIES = 2
 """Tasks submitted by name get three attempts unless somebody says otherwise."""

@@ -7,7 +7,7 @@ import importlib
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from tasklib.core.limits import LocalLimits
 from tasklib.core.own_tasks import own_task
@@ -16,9 +16,6 @@ from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation, require_asyncio
 from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
-
-if TYPE_CHECKING:
-    from tasklib.queue import TaskQueue
 
 R = TypeVar("R")
 
@@ -64,10 +61,11 @@ class RunsTasks(QueueBase):
 
     async def aprocess_batch(self, limit: int | None = None) -> int:
         """The awaiting form of `process_batch`."""
-        from tasklib.worker import Worker, WorkerSettings
-
         require_asyncio()
-        return await Worker(cast("TaskQueue", self), WorkerSettings(concurrency=10, signals=False)).run_once(limit)
+        above = _above("worker")
+        worker = above.Worker(self, above.WorkerSettings(concurrency=10, signals=False))
+        done: int = await worker.run_once(limit)
+        return done
 
     def run(self, concurrency: int = 1, *, stop: StopEvent | None = None, **settings: Unpack[WorkerKeywords]) -> None:
         """Work on this queue's tasks until SIGTERM, SIGINT, or until `stop` is set; then let running tasks finish.
@@ -75,11 +73,9 @@ class RunsTasks(QueueBase):
         In another thread than the main one no signal arrives: give a `threading.Event` as `stop`, and set it.  The end
         of the program stops it too.
         """
-        from tasklib.worker.program_end import run_in_thread
-
         _refuse_inside_a_loop()
         settings.setdefault("signals", True)
-        run_in_thread(self.arun(concurrency, stop=stop, **settings))
+        _above("worker.program_end").run_in_thread(self.arun(concurrency, stop=stop, **settings))
 
     async def arun(
         self, concurrency: int = 1, *, stop: StopEvent | None = None, **settings: Unpack[WorkerKeywords]
@@ -88,13 +84,12 @@ class RunsTasks(QueueBase):
 
         Signals are left to the program around it, unless `signals=True` says otherwise.
         """
-        from tasklib.worker import Worker, WorkerSettings
-
         require_asyncio()
         _check_settings(settings)
         settings.setdefault("poll_interval_seconds", self.config.poll_interval_seconds)
         settings.setdefault("signals", False)
-        worker = Worker(cast("TaskQueue", self), WorkerSettings(concurrency=concurrency, **settings))
+        above = _above("worker")
+        worker = above.Worker(self, above.WorkerSettings(concurrency=concurrency, **settings))
         async with _stopping_when(stop, worker.stop):
             await worker.run()
 
@@ -107,13 +102,18 @@ class RunsTasks(QueueBase):
         around it does.
         """
         try:
-            # Found by name: the layers below the service know nothing of it.
-            http = importlib.import_module("tasklib.http.app")
+            http = _above("http.app")
         except ModuleNotFoundError as error:
             raise ConfigurationError(
                 f"the HTTP service needs {error.name}, which is not installed: pip install 'tasklib[serve]'"
             ) from error
         return http.create_app(self, auth=auth, hosts=hosts)
+
+
+def _above(module: str) -> Any:
+    """A module of a layer above, found by name when it is needed: a queue starts its worker and its HTTP service, and
+    knows nothing else of them."""
+    return importlib.import_module(f"tasklib.{module}")
 
 
 class StopEvent(Protocol):

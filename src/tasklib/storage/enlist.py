@@ -21,12 +21,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tasklib.errors import ConfigurationError, SchemaMissing
+from tasklib.storage.dialects import sqlite
 from tasklib.storage.run import run_awaiting, steps
-from tasklib.storage.sqlite import dialect as sqlite
 from tasklib.storage.statement import BEGIN, COMMIT, PARAMETER, ROLLBACK, Operation, Row, Statement, T, pyformat
 
 if TYPE_CHECKING:
-    from tasklib.storage.postgres.dialect import PostgresDialect
+    from tasklib.storage.dialects.postgres import PostgresDialect
 
 _ACCEPTED: Final = (
     "a psycopg Connection or AsyncConnection; an asyncpg Connection; a SQLAlchemy Connection, Session, "
@@ -142,7 +142,7 @@ def _translate(error: Exception) -> Exception:
     if isinstance(origin, sqlite3.Error):
         translated = sqlite.translate(origin)
     elif (sqlstate := _sqlstate(origin)) is not None or _is_a(origin, "psycopg.Error"):
-        from tasklib.storage.postgres import dialect as postgres
+        from tasklib.storage.dialects import postgres
 
         if _is_a(origin, "psycopg.Error"):
             translated = postgres.translate(origin)

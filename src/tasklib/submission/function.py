@@ -11,9 +11,7 @@ from tasklib.definition import Definition, Misfit, shows_options
 from tasklib.errors import InvalidArguments
 from tasklib.submission.stream import Stream, agroups, groups, packer, refusal
 from tasklib.submission.submit_options import NO_OPTIONS, SubmitKeywords, SubmitOptions, meant_option
-
-if TYPE_CHECKING:
-    from tasklib.queue import TaskQueue
+from tasklib.submission.task_store import TaskStore
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,7 +20,7 @@ R = TypeVar("R")
 class TaskFunction(Generic[P, R]):
     """A function that is also a task: call it as before, or submit it to run in the background."""
 
-    def __init__(self, queue: Callable[[], TaskQueue], definition: Definition, function: Callable[P, R]) -> None:
+    def __init__(self, queue: Callable[[], TaskStore], definition: Definition, function: Callable[P, R]) -> None:
         self._queue = queue
         self.definition = definition
         self.function = function
@@ -34,7 +32,7 @@ class TaskFunction(Generic[P, R]):
         return self.definition.name
 
     @property
-    def queue(self) -> TaskQueue:
+    def queue(self) -> TaskStore:
         """The queue its tasks are stored in; NotInitialized for the default queue before `init`."""
         return self._queue()
 
@@ -82,7 +80,7 @@ class TaskFunction(Generic[P, R]):
 class Submitter(Generic[P]):
     """A task together with the options of its next submissions."""
 
-    def __init__(self, queue: TaskQueue, definition: Definition, options: SubmitOptions) -> None:
+    def __init__(self, queue: TaskStore, definition: Definition, options: SubmitOptions) -> None:
         self._queue = queue
         self._definition = definition
         self._options = options

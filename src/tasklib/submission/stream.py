@@ -7,15 +7,13 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self
 
-from tasklib.core.task import NewTask, TaskBatch, TaskId, TaskIds, first_of_many
+from tasklib.core.task import NewTask, TaskBatch, TaskIds, first_of_many
 from tasklib.definition import Definition, Misfit
 from tasklib.errors import InvalidArguments
 from tasklib.submission.submit_options import SubmitOptions
-
-if TYPE_CHECKING:
-    from tasklib.queue import TaskQueue
+from tasklib.submission.task_store import Chunk, Stored, TaskStore
 
 CHUNK = 2000
 """Rows of a bulk submission sent in one statement."""
@@ -24,13 +22,8 @@ CHUNK_CHARACTERS = 8 << 20
 GROUP = 200
 """Rows made ready before others have the event loop."""
 
-Chunk: TypeAlias = TaskBatch | Sequence[NewTask]
-"""What is stored in one statement."""
-Stored: TypeAlias = TaskIds | list[TaskId]
-"""The ids of what was."""
 
-
-def packer(queue: TaskQueue, definition: Definition, options: SubmitOptions) -> Packer:
+def packer(queue: TaskStore, definition: Definition, options: SubmitOptions) -> Packer:
     """What makes chunks of the rows of one call; with an id or a unique key each row may be stored already."""
     alike = options.id is None and options.unique_key is None and not _has_own_keys(definition, options)
     return (_Batches if alike else _Singles)(queue, definition, options)
@@ -45,7 +38,7 @@ def _has_own_keys(definition: Definition, options: SubmitOptions) -> bool:
 class Packer(ABC):
     """Checks rows, given group by group, and makes chunks of them."""
 
-    def __init__(self, queue: TaskQueue, definition: Definition, options: SubmitOptions) -> None:
+    def __init__(self, queue: TaskStore, definition: Definition, options: SubmitOptions) -> None:
         self._queue = queue
         self._definition = definition
         self._options = options
@@ -81,7 +74,7 @@ class Packer(ABC):
 class _Batches(Packer):
     """Rows that differ in their arguments only: what they have in common is made and sent once."""
 
-    def __init__(self, queue: TaskQueue, definition: Definition, options: SubmitOptions) -> None:
+    def __init__(self, queue: TaskStore, definition: Definition, options: SubmitOptions) -> None:
         super().__init__(queue, definition, options)
         self._arrays = list[str]()
         self._length = 0
@@ -106,7 +99,7 @@ class _Batches(Packer):
 class _Singles(Packer):
     """Rows of which each is answered by itself."""
 
-    def __init__(self, queue: TaskQueue, definition: Definition, options: SubmitOptions) -> None:
+    def __init__(self, queue: TaskStore, definition: Definition, options: SubmitOptions) -> None:
         super().__init__(queue, definition, options)
         self._new = list[NewTask]()
 
@@ -127,7 +120,7 @@ class _Singles(Packer):
 class Stream:
     """Stores chunk after chunk, one on its way while the next is made ready; each is committed by itself."""
 
-    def __init__(self, queue: TaskQueue, connection: Any, ids: TaskIds) -> None:
+    def __init__(self, queue: TaskStore, connection: Any, ids: TaskIds) -> None:
         self._queue = queue
         self._connection = connection
         # Whoever gives a connection may use it for the rows' source: it has one thing to do at a time.

@@ -9,7 +9,7 @@ import pytest
 
 import tasklib
 from tasklib import Config, ManualClock, TaskQueue, tq
-from tasklib.queue.fluent import Fluent
+from tasklib.fluent import Fluent
 from tests.acceptance.seeds.examples import at
 from tests.acceptance.seeds.support import OpenShell, Shell
 

@@ -21,7 +21,7 @@ from tasklib import (
     TaskQueue,
     tq,
 )
-from tasklib.queue.fluent import Fluent
+from tasklib.fluent import Fluent
 from tests.acceptance.seeds.support import advance, fail, read, url_of
 from tests.fixtures.waiting import aeventually, eventually
 

@@ -16,7 +16,7 @@ from tasklib import (
     TaskState,
     tq,
 )
-from tasklib.queue.fluent import Fluent
+from tasklib.fluent import Fluent
 from tests.acceptance.seeds.support import fail, read
 from tests.fixtures.waiting import aeventually, eventually
 

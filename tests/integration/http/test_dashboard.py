@@ -12,9 +12,9 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from tasklib.http.admission.request_guard import SECURITY_HEADERS
 from tasklib.http.routes.dashboard import PAGES
 from tasklib.http.routes.sign_in import POLICY
-from tasklib.http.security.request_guard import SECURITY_HEADERS
 from tasklib.storage.operations.access import tokens
 from tasklib.storage.operations.access.tokens import Role
 from tests.fixtures.queues import Face

@@ -5,17 +5,57 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from tasklib.core.codec import MASK
 from tasklib.core.redaction.keys import DEFAULT_KEYS, secret_keys
 from tasklib.core.redaction.paths import SECRETS_HEADER, Path, below, marked_paths, split_paths
 from tasklib.core.redaction.texts import Texts
 
-if TYPE_CHECKING:
-    from tasklib.core.explain import Explanation
-    from tasklib.core.schedule import Plan, Schedule
-    from tasklib.core.task import Task, TaskFilter
+
+class TaskLike(Protocol):
+    """What must be known of a task to find its secrets.
+
+    Tasks and plans hide theirs when they are printed, and so know this module; it cannot know them by name.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kwargs(self) -> Any: ...
+    @property
+    def headers(self) -> Mapping[str, Any]: ...
+
+
+class PlanLike(Protocol):
+    """What must be known of a schedule's plan."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def kwargs(self) -> Any: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+    @property
+    def secrets(self) -> Sequence[str] | None: ...
+
+
+class FilterLike(Protocol):
+    """By what somebody looks for tasks."""
+
+    @property
+    def unique_key(self) -> str | None: ...
+    @property
+    def concurrency_key(self) -> str | None: ...
+    @property
+    def tags(self) -> Mapping[str, Any] | None: ...
+    @property
+    def search(self) -> str | None: ...
+
+
+TaskT = TypeVar("TaskT", bound=TaskLike)
+PlanT = TypeVar("PlanT", bound=PlanLike)
+Shown = TypeVar("Shown")
 
 
 class MaskLeft(ValueError):
@@ -46,39 +86,46 @@ class Redactor:
         paths = list(secrets)
         return Texts(self.found(payload, paths), self._keys).everywhere(self.value(payload, paths))
 
-    def task(self, task: Task) -> Task:
+    def task(self, task: TaskT) -> TaskT:
         """The task as it may be shown."""
         secrets = self.secrets(task)
         hide = self.texts_of(task)
-        return replace(
-            task,
-            args=hide.everywhere(self.value(task.args)),
-            kwargs=hide.everywhere(self.value(task.kwargs, secrets)),
-            result=None if task.result is None else hide.everywhere(self.value(task.result)),
-            tags=hide.everywhere(self.value(task.tags)),
-            headers={k: v for k, v in hide.everywhere(self.value(task.headers)).items() if k != SECRETS_HEADER},
-            error=hide.text(task.error),
-            progress_message=hide.text(task.progress_message),
-            unique_key=hide.text(task.unique_key),
-            concurrency_key=hide.text(task.concurrency_key),
-            history=tuple(replace(each, error=hide.text(each.error)) for each in task.history),
-            log=tuple(replace(each, text=hide.text(each.text) or "") for each in task.log),
+        whole: Any = task
+        shown: TaskT = replace(
+            whole,
+            args=hide.everywhere(self.value(whole.args)),
+            kwargs=hide.everywhere(self.value(whole.kwargs, secrets)),
+            result=None if whole.result is None else hide.everywhere(self.value(whole.result)),
+            tags=hide.everywhere(self.value(whole.tags)),
+            headers={k: v for k, v in hide.everywhere(self.value(whole.headers)).items() if k != SECRETS_HEADER},
+            error=hide.text(whole.error),
+            progress_message=hide.text(whole.progress_message),
+            unique_key=hide.text(whole.unique_key),
+            concurrency_key=hide.text(whole.concurrency_key),
+            history=tuple(replace(each, error=hide.text(each.error)) for each in whole.history),
+            log=tuple(replace(each, text=hide.text(each.text) or "") for each in whole.log),
         )
+        return shown
 
-    def schedule(self, schedule: Schedule, secrets: Iterable[str] = ()) -> Schedule:
+    def schedule(self, schedule: Shown, secrets: Iterable[str] = ()) -> Shown:
         """The schedule as it may be shown; `secrets` are known beside those that it was made with."""
-        return replace(schedule, plan=self.plan(schedule.plan, secrets))
+        whole: Any = schedule
+        shown: Shown = replace(whole, plan=self.plan(whole.plan, secrets))
+        return shown
 
-    def plan(self, plan: Plan, secrets: Iterable[str] = ()) -> Plan:
+    def plan(self, plan: PlanT, secrets: Iterable[str] = ()) -> PlanT:
         """What was decided about a schedule, as it may be shown."""
         paths = (*(plan.secrets or ()), *self._places(plan.task), *secrets)
         hide = Texts(self.found(plan.kwargs, paths), self._keys)
         kwargs, options = (hide.everywhere(each) for each in (self.value(plan.kwargs, paths), self.value(plan.options)))
-        return replace(plan, kwargs=kwargs, options=options, secrets=None)
+        whole: Any = plan
+        shown: PlanT = replace(whole, kwargs=kwargs, options=options, secrets=None)
+        return shown
 
-    def explanation(self, found: Explanation) -> Explanation:
+    def explanation(self, found: Shown) -> Shown:
         """Why a task is not running, with no secret in the reasons; the task as it is."""
-        hide = self.texts_of(found.task)
+        whole: Any = found
+        hide = self.texts_of(whole.task)
         reasons = tuple(
             replace(
                 each,
@@ -86,30 +133,32 @@ class Redactor:
                 evidence=hide.everywhere(dict(each.evidence)),
                 remedy=hide.text(each.remedy),
             )
-            for each in found.reasons
+            for each in whole.reasons
         )
-        return replace(found, reasons=reasons)
+        shown: Shown = replace(whole, reasons=reasons)
+        return shown
 
-    def shows(self, task: Task, which: TaskFilter) -> bool:
+    def shows(self, task: TaskLike, which: FilterLike) -> bool:
         """Whether a task that matches does so by what is shown of it: nobody finds out a secret by looking for it."""
-        shown = self.task(task)
+        whole: Any = task
+        shown: Any = self.task(task)
         if which.unique_key not in (None, shown.unique_key):
             return False
         if which.concurrency_key not in (None, shown.concurrency_key):
             return False
-        if shown.tags != task.tags and any(shown.tags.get(key) != value for key, value in (which.tags or {}).items()):
+        if shown.tags != whole.tags and any(shown.tags.get(key) != value for key, value in (which.tags or {}).items()):
             return False
-        if which.search is None or (shown.kwargs, shown.tags, shown.error) == (task.kwargs, task.tags, task.error):
+        if which.search is None or (shown.kwargs, shown.tags, shown.error) == (whole.kwargs, whole.tags, whole.error):
             return True
         wanted = which.search.lower()
         texts = (*_spellings(shown.kwargs), *_spellings(shown.tags), shown.error or "")
         return any(wanted in text.lower() for text in texts)
 
-    def secrets(self, task: Task) -> list[str]:
+    def secrets(self, task: TaskLike) -> list[str]:
         """Where the task's arguments hold secrets: by its row and by its name."""
         return list(dict.fromkeys((*marked_paths(task.headers), *self._places(task.name))))
 
-    def texts_of(self, task: Task) -> Texts:
+    def texts_of(self, task: TaskLike) -> Texts:
         """What takes the task's secrets out of texts about it."""
         return self.texts(task.kwargs, task.headers, self._places(task.name))
 

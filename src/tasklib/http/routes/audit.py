@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import problems
 from tasklib.http.parts import Service
 from tasklib.http.schemas.fields import Answer, Input
-from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Permission, needs
 from tasklib.service.audit import AuditEntry
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from tasklib.core.lifecycle import Action
+from tasklib.http.admission.audit import AuditedRoute, audit_of, note
 from tasklib.http.create import create_tasks
 from tasklib.http.errors import problems
 from tasklib.http.parts import Service
@@ -12,7 +13,6 @@ from tasklib.http.routes.tasks import IdempotencyKey
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.schemas.inputs import BulkAction, CreateTasks
 from tasklib.http.schemas.tasks import Created, CreatedMany
-from tasklib.http.security.audit import AuditedRoute, audit_of, note
 from tasklib.http.security.auth import Permission, needs
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)

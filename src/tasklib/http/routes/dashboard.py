@@ -13,11 +13,11 @@ from urllib.parse import parse_qs, quote
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import Refused
 from tasklib.http.parts import parts_of
 from tasklib.http.routes import sign_in
 from tasklib.http.routes.session import log_in
-from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Permission, cookie_name, needs
 
 PAGES: Final = ("/", "/tasks", "/tasks/{task_id}", "/errors", "/workers", "/schedules", "/types", "/settings")

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 
 from tasklib.core.task import ErrorGroup
+from tasklib.http.admission.audit import AuditedRoute, audit_of, note
 from tasklib.http.errors import Refused, problems
 from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.fields import Answer, Input, Name, check_number
-from tasklib.http.security.audit import AuditedRoute, audit_of, note
 from tasklib.http.security.auth import Permission, needs
 from tasklib.service.error_groups import HOURS
 

@@ -13,10 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from tasklib.errors import TaskLibError
+from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, problems
 from tasklib.http.live.live_stats import Listener, LiveStats
 from tasklib.http.parts import parts_of
-from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Bearer, Permission, needs, principal_of
 
 router = APIRouter(prefix="/api/events", tags=["events"], route_class=AuditedRoute)

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tasklib.core.codec import number
+from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.errors import problems
 from tasklib.http.parts import Queue, Service
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.fields import Answer, Input, Key, Name, Text, Whole, check_number
-from tasklib.http.security.audit import AuditedRoute, audit_of
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.queue import TaskQueue
 from tasklib.queue.arguments import SLOWEST_RATE, is_rate

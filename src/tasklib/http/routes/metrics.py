@@ -10,11 +10,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import problems
 from tasklib.http.parts import Counts, Service
 from tasklib.http.schemas.bounds import MOST_NAMES, busiest, summed
 from tasklib.http.schemas.tasks import status_of
-from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Permission, needs
 from tasklib.service.statistics import TypeInfo
 

@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from tasklib.http import create
+from tasklib.http.admission.audit import AuditedRoute, audit_of
+from tasklib.http.admission.authorization import allow_submission
 from tasklib.http.errors import Refused, problems
 from tasklib.http.parts import Service
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.schedules import CreateSchedule, PutSchedule, Ran, Schedule, Schedules
-from tasklib.http.security.audit import AuditedRoute, audit_of
 from tasklib.http.security.auth import Permission, needs, principal_of
-from tasklib.http.security.authorization import allow_submission
 from tasklib.service.service import QueueService
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=AuditedRoute)

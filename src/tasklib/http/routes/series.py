@@ -9,11 +9,11 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field, model_validator
 
+from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import problems
 from tasklib.http.parts import NOT_MODIFIED, Service, conditional
 from tasklib.http.schemas.bounds import MOST_ROWS, busiest
 from tasklib.http.schemas.fields import Answer, Input, Name
-from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Permission, needs
 from tasklib.service import statistics
 

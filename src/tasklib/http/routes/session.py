@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import problems
 from tasklib.http.schemas.fields import Answer
-from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import GRANTS, Permission, cookie_name, needs, principal_of
 from tasklib.service.tokens import Role
 

@@ -11,6 +11,8 @@ from tasklib.core.lifecycle import Action
 from tasklib.core.task import TaskState
 from tasklib.errors import InvalidTransition
 from tasklib.http import create
+from tasklib.http.admission.audit import AuditedRoute, audit_of, note
+from tasklib.http.admission.authorization import allow_submission
 from tasklib.http.errors import problems
 from tasklib.http.parts import NOT_MODIFIED, Counts, Service, conditional, parts_of
 from tasklib.http.schemas.inputs import CleanupQuery, CreateTask, ListQuery, PriorityInput, Resubmit, cursor_of
@@ -28,9 +30,7 @@ from tasklib.http.schemas.tasks import (
     TaskPage,
     status_of,
 )
-from tasklib.http.security.audit import AuditedRoute, audit_of, note
 from tasklib.http.security.auth import Permission, needs
-from tasklib.http.security.authorization import allow_submission
 from tasklib.service.creation import Stored
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)

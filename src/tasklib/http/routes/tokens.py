@@ -9,11 +9,11 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
+from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.errors import Refused, problems
 from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.fields import Answer, Input, Moment, Name
-from tasklib.http.security.audit import AuditedRoute, audit_of
 from tasklib.http.security.auth import Bearer, Permission, needs
 from tasklib.service.tokens import Role, Token
 

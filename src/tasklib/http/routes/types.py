@@ -10,11 +10,11 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from tasklib.core.task import WorkerInfo
+from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import problems
 from tasklib.http.parts import Counts, Service
 from tasklib.http.schemas.bounds import MOST_ROWS, Part
 from tasklib.http.schemas.fields import Answer
-from tasklib.http.security.audit import AuditedRoute
 from tasklib.http.security.auth import Permission, needs
 
 router = APIRouter(prefix="/api", tags=["types and workers"], route_class=AuditedRoute)

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request
 from tasklib.core.codec import encode_result, number
 from tasklib.core.task import Task
 from tasklib.errors import ClaimLost, ResultError, TaskNotFound
+from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.errors import Refused, problems
 from tasklib.http.parts import Queue, parts_of
 from tasklib.http.schemas.tasks import status_of
@@ -30,7 +31,6 @@ from tasklib.http.schemas.workers import (
     Register,
     Registered,
 )
-from tasklib.http.security.audit import AuditedRoute, audit_of
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.service.http_workers.upkeep import CARE_SECONDS
 from tasklib.service.http_workers.workers import MAX_OWNED, NotYours, Registration, Remote, TooManyWorkers

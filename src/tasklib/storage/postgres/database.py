@@ -22,9 +22,9 @@ from tasklib.core.own_tasks import own_task, owning_tasks
 from tasklib.core.redaction import redact_url_error
 from tasklib.errors import ContextError, DatabaseBusy, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Listener, Transaction
+from tasklib.storage.dialects.postgres import PostgresDialect, is_conflict, translate
 from tasklib.storage.forking import notice_forks
 from tasklib.storage.postgres.cancellable_pool import CancellablePool
-from tasklib.storage.postgres.dialect import PostgresDialect, is_conflict, translate
 from tasklib.storage.postgres.grants import Duty, grants
 from tasklib.storage.postgres.listener import PostgresListener
 from tasklib.storage.postgres.pool_lending import RECONNECT_SECONDS, AsyncLent, Lent

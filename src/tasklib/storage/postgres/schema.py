@@ -10,8 +10,8 @@ from psycopg import errors as pg
 
 from tasklib.core.config import Config
 from tasklib.errors import ForeignTable, SchemaError, SchemaMissing, SchemaOutdated
+from tasklib.storage.dialects.postgres import PostgresDialect
 from tasklib.storage.migrate import Applied, Migration, missing
-from tasklib.storage.postgres.dialect import PostgresDialect
 
 LOCK_KEY = 7281956340277
 DDL_TRIES = 10

@@ -9,7 +9,7 @@ from psycopg import AsyncClientCursor, AsyncConnection, ClientCursor, Connection
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
-from tasklib.storage.postgres.dialect import PostgresDialect
+from tasklib.storage.dialects.postgres import PostgresDialect
 from tasklib.storage.postgres.session import BEGIN as BEGIN_ISOLATED
 from tasklib.storage.postgres.session import BEGIN_WITH_SETTINGS, SET_LOCALLY, keeps_session
 from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Row, Statement

@@ -18,12 +18,12 @@ from tasklib.core.config import Config
 from tasklib.core.context import TaskContext, current_context
 from tasklib.errors import ConfigurationError, DatabaseBusy, DatabaseUnavailable, StorageError
 from tasklib.storage.database import Listener, Transaction
+from tasklib.storage.dialects.sqlite import SqliteDialect, translate
 from tasklib.storage.forking import notice_forks
 from tasklib.storage.run import run_blocking, steps
 from tasklib.storage.sqlite import schema
 from tasklib.storage.sqlite.across_forks import Connection, Use, close_inherited
 from tasklib.storage.sqlite.borrowed import LentConnection, Loan
-from tasklib.storage.sqlite.dialect import SqliteDialect, translate
 from tasklib.storage.sqlite.file_identity import FileIdentity
 from tasklib.storage.sqlite.files import create_private, journal_mode, lock_path, path_of
 from tasklib.storage.sqlite.session import Session

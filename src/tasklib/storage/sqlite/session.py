@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tasklib.errors import ContextError
+from tasklib.storage.dialects.sqlite import SqliteDialect, execute, translate
 from tasklib.storage.sqlite.across_forks import Use
-from tasklib.storage.sqlite.dialect import SqliteDialect, execute, translate
 from tasklib.storage.sqlite.file_identity import FileIdentity
 from tasklib.storage.sqlite.watcher import SqliteWatcher
 from tasklib.storage.sqlite.writer_lock import WriterLock

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MAIN = "__main__"
 MAIN_AGAIN = "__mp_main__"
+FLUENT = "tasklib.fluent"
+"""Where the class of `tq` is, which stands above the workers."""
 """What multiprocessing calls the main script when it is loaded in another process, so `if __name__ == …` is false."""
 
 
@@ -206,14 +208,13 @@ def _find(name: str, address: Address, module: ModuleType) -> tuple[Definition, 
 def _queues(first: ModuleType) -> Iterator[TaskQueue]:
     """The queues of this process: those in variables of the module, then those of all others, then the default one."""
     from tasklib.queue import TaskQueue, default
-    from tasklib.queue.fluent import Fluent
 
     for module in (first, *list(sys.modules.values())):
         for value in _variables(module):
             try:
                 if isinstance(value, TaskQueue):
                     yield value
-                elif isinstance(value, Fluent):
+                elif type(value).__module__ == FLUENT:
                     yield value.queue
             except Exception:  # noqa: BLE001  a stranger's object that cannot be asked, or tq before its init
                 continue
