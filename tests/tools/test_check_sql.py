@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasklib.storage.statement import load_sql
 from tools.check_sql import find_problems
-from tools.problems import ROOT
-from tools.sql_files import read_statements
 
 GET = "-- name: get_task\n-- One task by its id.\nSELECT {columns} FROM %stasks WHERE id = :id%s;\n"
 COLUMNS = "-- fragment: columns\nid, name\n"
@@ -75,23 +72,11 @@ def test_a_difference_with_a_reason_passes(storage: Path) -> None:
 
 
 def test_each_step_of_a_statement_is_prepared(storage: Path) -> None:
-    two_steps = "DELETE FROM tasks WHERE id = :id; SELECT ';' FROM nowhere;"
+    two_steps = "DELETE FROM tasks WHERE id = :id;\nSELECT ';' FROM nowhere;"
     write(storage, "sqlite/sql/tasks.sql", f"-- name: get_task\n-- Two.\n{two_steps}\n")
     assert [problem.message for problem in find_problems(storage)] == ["SQLite: no such table: nowhere, in get_task"]
 
 
-def test_only_real_parameters_count(storage: Path) -> None:
-    text = "-- name: ping\n-- It takes :this not.\nSELECT ':a', \":b\", x::int, $$ :c $$, :d, t[1:2] -- :e\n"
-    write(storage, "postgres/sql/other.sql", text)
-    [ping, _] = read_statements(storage / "postgres/sql")
-    assert ping.parameters == {"d"}
-    assert ping.purpose == "It takes :this not."
-
-
-@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
-def test_reads_the_files_as_the_library_does(dialect: str) -> None:
-    ours = {statement.name: statement for statement in read_statements(ROOT / "src/tasklib/storage" / dialect / "sql")}
-    theirs = load_sql(dialect)
-    assert {name: (found.purpose, found.parameters) for name, found in ours.items()} == {
-        name: (found.purpose, found.parameters) for name, found in theirs.items()
-    }
+def test_a_statement_that_is_defined_twice_is_found(storage: Path) -> None:
+    write(storage, "sqlite/sql/other.sql", GET % ("", ""))
+    assert "name get_task is defined twice" in find_problems(storage)[0].message

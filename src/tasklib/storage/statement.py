@@ -16,6 +16,7 @@ import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -77,7 +78,10 @@ class Sql:
     """The text of one statement of one dialect."""
 
     name: str
-    purpose: str
+    place: tuple[str, int]
+    """The file and the line of its name."""
+    comment: str
+    """What it is for, and after that what else its author has said, line by line."""
     text: str
     parameters: frozenset[str]
     writes: bool
@@ -93,26 +97,41 @@ _COMMENT = re.compile(r"--[^\n]*")
 @cache
 def load_sql(dialect: str) -> Mapping[str, Sql]:
     """Every statement of a dialect's `sql/` folder by name; `{schema}` and `{channel}` are left for the driver."""
+    return read_sql(Path(__file__).parent / dialect / "sql")
+
+
+def read_sql(folder: Path) -> Mapping[str, Sql]:
+    """Every statement of a folder's files.
+
+    A statement is a line `-- name: verb_noun`, a line `-- what it does`, and its text, with parameters `:name`.  What
+    is under `-- fragment: noun` replaces `{noun}` in every statement of the folder.
+    """
     fragments: dict[str, str] = {}
-    bodies: dict[str, str] = {}
-    for file in sorted((Path(__file__).parent / dialect / "sql").glob("*.sql")):
-        parts = _SECTION.split(file.read_text("utf-8"))
-        for kind, name, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-            target = bodies if kind == "name" else fragments
-            if name in target:
-                raise ValueError(f"{dialect}/sql/{file.name}: {kind} {name} is defined twice")
-            target[name] = body.strip()
-    return {name: _sql(name, body, fragments) for name, body in bodies.items()}
+    found: dict[str, tuple[tuple[str, int], str]] = {}
+    for file in sorted(folder.glob("*.sql")):
+        text = file.read_text("utf-8")
+        heads = list(_SECTION.finditer(text))
+        for head, end in zip(heads, [*(each.start() for each in heads[1:]), len(text)], strict=False):
+            kind, name = head.groups()
+            if name in (found if kind == "name" else fragments):
+                raise ValueError(f"{folder.parent.name}/sql/{file.name}: {kind} {name} is defined twice")
+            body = text[head.end() : end].strip()
+            if kind == "name":
+                found[name] = (file.name, text.count("\n", 0, head.start()) + 1), body
+            else:
+                fragments[name] = body
+    return {name: _sql(name, place, body, fragments) for name, (place, body) in found.items()}
 
 
-def _sql(name: str, body: str, fragments: Mapping[str, str]) -> Sql:
+def _sql(name: str, place: tuple[str, int], body: str, fragments: Mapping[str, str]) -> Sql:
     text = body
     while any(token in fragments for token in _TOKEN.findall(text)):
         text = _TOKEN.sub(lambda m: fragments.get(m[1], m[0]), text)
     code = _COMMENT.sub("", text).strip()
     return Sql(
         name=name,
-        purpose=body.partition("\n")[0].removeprefix("-- "),
+        place=place,
+        comment="\n".join(line[3:] for line in takewhile(lambda line: line.startswith("-- "), body.splitlines())),
         text=code,
         parameters=frozenset(PARAMETER.findall(code)),
         writes=re.search(r"\b(INSERT|DELETE|UPDATE)\b(?! SKIP)", re.sub(r"FOR (NO KEY )?UPDATE", "", code)) is not None,

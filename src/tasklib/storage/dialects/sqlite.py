@@ -35,7 +35,12 @@ class SqliteDialect:
 @cache
 def parts(name: str) -> Sequence[str]:
     """The single statements of a named one, in order."""
-    return [part for part in re.split(r";\s*(?:\n|$)", load_sql("sqlite")[name].text) if part.strip()]
+    return split(load_sql("sqlite")[name].text)
+
+
+def split(text: str) -> Sequence[str]:
+    """The single statements of a text, each of which ends its line."""
+    return [part for part in re.split(r";\s*(?:\n|$)", text) if part.strip()]
 
 
 def bind(params: Mapping[str, Any]) -> dict[str, Any]:
