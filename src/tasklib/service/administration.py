@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -73,34 +73,26 @@ class Administration(ServicePart):
         """
         if not self.queue.is_paused():
             self.queue.pause(by=by, reason=COPIED)
-        tasks = _copy_tasks(self.queue, target, progress)
         return Copied(
-            tasks.seen,
-            tasks.copied,
-            tasks.unreadable,
+            *_copy_tasks(self.queue, target, progress),
             schedules=_copy_schedules(self.queue, target),
             pauses=_copy_pauses(self.queue, target),
             limits=_copy_limits(self.queue, target),
         )
 
 
-@dataclass(slots=True)
-class _Tasks:
-    seen: int = 0
-    copied: int = 0
-    unreadable: list[str] = field(default_factory=list[str])
-
-
-def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None]) -> _Tasks:
-    tasks, after = _Tasks(), 0
+def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None]) -> tuple[int, int, list[str]]:
+    """How many tasks were seen and how many stored, and the ids of those that cannot be read."""
+    seen = copied = after = 0
+    unreadable: list[str] = []
     while True:
         found = old.database.run(lambda after=after: copy.export_tasks(after, None))  # type: ignore[misc]
         if found.last == after:
-            return tasks
-        tasks.unreadable += found.unreadable
-        tasks.copied += new.database.run(lambda rows=found.rows: copy.import_tasks(rows, None))  # type: ignore[misc]
-        tasks.seen, after = tasks.seen + len(found.rows), found.last
-        progress(tasks.seen)
+            return seen, copied, unreadable
+        unreadable += found.unreadable
+        copied += new.database.run(lambda rows=found.rows: copy.import_tasks(rows, None))  # type: ignore[misc]
+        seen, after = seen + len(found.rows), found.last
+        progress(seen)
 
 
 def _copy_schedules(old: TaskQueue, new: TaskQueue) -> int:
