@@ -7,7 +7,8 @@
 
         aget = get.twin
 
-`queue.get(id)` blocks, `await queue.aget(id)` does not, and both run the same generator.
+`queue.get(id)` blocks, `await queue.aget(id)` does not, and both run the same generator.  It runs up to its first
+statement before a connection is taken, so that arguments which cannot be right are refused without a database.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 
 from tasklib.errors import ConfigurationError
 from tasklib.storage.database import Database
-from tasklib.storage.statement import Operation
+from tasklib.storage.statement import Operation, Statement
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class operation(Generic[S, P, T]):  # noqa: N801  a decorator
 
         @functools.wraps(function)
         def blocking(target: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            return target.database.run(lambda: function(target, *args, **kwargs), repeatable=repeatable)
+            return target.database.run(_begun(lambda: function(target, *args, **kwargs)), repeatable=repeatable)
 
         return blocking if instance is None else functools.partial(blocking, instance)
 
@@ -71,6 +72,31 @@ def as_operation(method: Callable[P, T]) -> Callable[P, Operation[T]]:
     """The operation behind a blocking method of an object, to be run as a part of another operation."""
     assert isinstance(method, functools.partial)
     return functools.partial(method.func.__wrapped__, *method.args)  # type: ignore[attr-defined]
+
+
+def _begun(make: Callable[[], Operation[T]]) -> Callable[[], Operation[T]]:
+    """What makes the operation, of which the first was run up to its first statement already."""
+    first = make()
+    try:
+        begun = [_going_on(first, next(first))]
+    except StopIteration:  # it needs no statement, and is run again where its result is wanted
+        return make
+    return lambda: begun.pop() if begun else make()
+
+
+def _going_on(operation: Operation[T], statement: Statement) -> Operation[T]:
+    """The rest of an operation that waits for the rows of a statement."""
+    try:
+        while True:
+            try:
+                rows = yield statement
+            except Exception as error:  # noqa: BLE001  the operation decides what it means
+                statement = operation.throw(error)
+            else:
+                statement = operation.send(rows)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
 
 
 def require_asyncio() -> None:
@@ -102,6 +128,7 @@ class _Twin(Generic[S, P, T]):
         @functools.wraps(function)
         async def awaiting(target: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
             require_asyncio()
-            return await target.database.arun(lambda: function(target, *args, **kwargs), repeatable=repeatable)
+            make = _begun(lambda: function(target, *args, **kwargs))
+            return await target.database.arun(make, repeatable=repeatable)
 
         return awaiting if instance is None else functools.partial(awaiting, instance)
