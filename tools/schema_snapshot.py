@@ -1,4 +1,4 @@
-"""Writes what the migrations add up to, for people who read: `storage/{postgres,sqlite}/schema.sql`.
+"""Writes what the migrations add up to, for people who read: `docs/reference/schema/{postgres,sqlite}.sql`.
 
 Usage: python -m tools.schema_snapshot [--check]
 
@@ -20,6 +20,7 @@ from tools.postgres import available, start
 from tools.problems import ROOT, Problem, report
 
 STORAGE = ROOT / "src/tasklib/storage"
+SNAPSHOTS = ROOT / "docs/reference/schema"
 HEADER = "-- The schema after every migration. Written by `make snapshot`; read it, never edit it.\n\n"
 POSTGRES_VERSION = 18  # pg_dump spells things a little differently in each major version
 SCHEMA = "tasklib_snapshot"  # a name found nowhere else, put back to {schema} in the result
@@ -27,26 +28,26 @@ SCHEMA = "tasklib_snapshot"  # a name found nowhere else, put back to {schema} i
 
 def main(arguments: list[str]) -> None:
     if "--check" in arguments:
-        report(find_problems(STORAGE), "run `make snapshot` and commit the result with the migration.")
+        report(find_problems(STORAGE, SNAPSHOTS), "run `make snapshot` and commit the result with the migration.")
     else:
-        for path, text in snapshots(STORAGE):
+        for path, text in snapshots(STORAGE, SNAPSHOTS):
             path.write_text(text)
 
 
-def find_problems(storage: Path) -> list[Problem]:
+def find_problems(storage: Path, folder: Path) -> list[Problem]:
     """Each snapshot that is missing or is not what the migrations create."""
     return [
         Problem(path, 1, "is not what the migrations create")
-        for path, text in snapshots(storage)
+        for path, text in snapshots(storage, folder)
         if not path.exists() or path.read_text() != text
     ]
 
 
-def snapshots(storage: Path) -> Iterator[tuple[Path, str]]:
+def snapshots(storage: Path, folder: Path) -> Iterator[tuple[Path, str]]:
     for dialect, dump in (("postgres", dump_postgres), ("sqlite", dump_sqlite)):
         migrations = [path.read_text() for path in sorted((storage / dialect).glob("migrations/*.sql"))]
         if migrations:
-            yield storage / dialect / "schema.sql", HEADER + dump(migrations)
+            yield folder / f"{dialect}.sql", HEADER + dump(migrations)
 
 
 def dump_postgres(migrations: list[str]) -> str:

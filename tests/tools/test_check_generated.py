@@ -28,19 +28,19 @@ def storage(tmp_path: Path) -> Path:
 
 
 def test_fresh_snapshots_pass_and_stale_ones_fail(storage: Path) -> None:
-    written = list(snapshots(storage))
+    written = list(snapshots(storage, storage))
     for path, text in written:
         path.write_text(text)
-    assert find_problems(storage) == []
+    assert find_problems(storage, storage) == []
     assert all("name" in text for _, text in written)
 
     (storage / "sqlite/migrations/0003_more.sql").write_text("CREATE INDEX by_name ON tasks (name);")
-    (storage / "postgres/schema.sql").write_text("CREATE TABLE {schema}.tasks (id integer);")
-    assert {problem.path.parent.name for problem in find_problems(storage)} == {"postgres", "sqlite"}
+    (storage / "postgres.sql").write_text("CREATE TABLE {schema}.tasks (id integer);")
+    assert {problem.path.stem for problem in find_problems(storage, storage)} == {"postgres", "sqlite"}
 
 
 def test_no_migrations_pass(tmp_path: Path) -> None:
-    assert find_problems(tmp_path) == []
+    assert find_problems(tmp_path, tmp_path) == []
 
 
 def test_snapshot_applies_like_a_migration() -> None:
