@@ -12,12 +12,12 @@ from tasklib.core.outcome import (
     Cancelled,
     Completion,
     Lost,
-    NotReturned,
+    Outcome,
     Raised,
     Released,
     Reported,
-    Returned,
     TimedOut,
+    completed,
     decide,
 )
 from tasklib.definition import TaskOptions
@@ -53,7 +53,7 @@ LATER: Row = (Event.RETRY_LATER, 10.0, "failed")
 GIVEN_UP: Row = (Event.GIVE_UP, None, "failed")
 STOPPED: Row = (Event.CANCEL, None, "cancelled")
 
-OUTCOMES: dict[str, tuple[NotReturned, Row, Row]] = {
+OUTCOMES: dict[str, tuple[Outcome, Row, Row]] = {
     "raised": (Raised(OSError("no")), LATER, GIVEN_UP),
     "raised what is not retried": (Raised(ValueError("no")), GIVEN_UP, GIVEN_UP),
     "raised what aborts": (Raised(FileNotFoundError("no")), GIVEN_UP, GIVEN_UP),
@@ -102,9 +102,9 @@ def test_each_outcome_has_its_ending(name: str) -> None:
 
 
 def test_what_was_returned_is_a_completion() -> None:
-    returned = Returned('{"value": 1}', 1.0, 2.5, (0.5, "half"))
+    done = completed(SPENT, '{"value": 1}', 1.0, 2.5, (0.5, "half"))
 
-    assert decide(SPENT, returned, policy) == Completion("id", 7, '{"value": 1}', 1.0, 2.5, (0.5, "half"))
+    assert done == Completion("id", 7, '{"value": 1}', 1.0, 2.5, (0.5, "half"))
 
 
 def test_without_options_every_error_is_retried() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-WORKER_LOST: Final = "WorkerLost"
-"""The fingerprint of tasks whose worker vanished; the database writes it itself."""
 MAX_CHARACTERS: Final = 300
 
 _FRAME = re.compile(r'^[\s|+]*File "([^"]+)", line \d+, in (\S+)')

@@ -7,7 +7,7 @@ worker.  The answer is a Completion or an Ending, which `storage/operations/atte
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, assert_never, overload
+from typing import NamedTuple, Protocol, assert_never
 
 from tasklib.core.base_exceptions import is_interrupt
 from tasklib.core.error_text import describe, describe_shortly
@@ -24,16 +24,6 @@ from tasklib.errors import (
     TaskTimeout,
     seconds_of,
 )
-
-
-class Returned(NamedTuple):
-    """The function returned; its result is JSON text `{"value": …}`.  A tuple, because one is made per task."""
-
-    result: str
-    started: float
-    ended: float
-    progress: tuple[float, str | None] | None = None
-    """The last report of its progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +70,11 @@ class Released:
     """Its worker gave it back, not begun, or stopped in the middle because the worker stops."""
 
 
-NotReturned = Raised | Reported | TimedOut | Lost | Cancelled | Released
+Outcome = Raised | Reported | TimedOut | Lost | Cancelled | Released
 
 
 class Completion(NamedTuple):
-    """An attempt that returned, as it is recorded."""
+    """An attempt that returned, as it is recorded; a tuple, because one is made per task."""
 
     task_id: str
     version: int
@@ -117,20 +107,20 @@ class RetryOptions(Protocol):
         ...
 
 
-@overload
-def decide(attempt: Attempt, outcome: Returned, policy: RetryPolicy) -> Completion: ...
-@overload
-def decide(
-    attempt: Attempt, outcome: NotReturned, policy: RetryPolicy, options: RetryOptions | None = None
-) -> Ending: ...
-def decide(
-    attempt: Attempt, outcome: Returned | NotReturned, policy: RetryPolicy, options: RetryOptions | None = None
-) -> Completion | Ending:
-    """From how an attempt ended to what is recorded of it; `policy` gives the delay where `options` have none."""
+def completed(
+    attempt: Attempt, result: str, started: float, ended: float, progress: tuple[float, str | None] | None = None
+) -> Completion:
+    """What is recorded of an attempt whose function returned; its result is JSON text `{"value": …}`.
+
+    Nothing is left to decide here: a result that cannot be kept is a ResultError, and `decide` is asked about that.
+    """
+    return Completion(str(attempt.id), attempt.version, result, started, ended, progress)
+
+
+def decide(attempt: Attempt, outcome: Outcome, policy: RetryPolicy, options: RetryOptions | None = None) -> Ending:
+    """What is recorded of an attempt that ended in another way; `policy` gives the delay where `options` have none."""
     task_id, version = str(attempt.id), attempt.version
     match outcome:
-        case Returned():
-            return Completion(task_id, version, *outcome)
         case Released():
             return Ending.release(task_id, version)
         case Cancelled():

@@ -15,7 +15,7 @@ from uuid import UUID
 from tasklib.core.codec import dumps, loads
 from tasklib.core.error_text import ERROR_CHARACTERS, bounded
 from tasklib.core.lifecycle import Ending
-from tasklib.core.outcome import Reported, Returned, TimedOut, decide
+from tasklib.core.outcome import Reported, TimedOut, completed, decide
 from tasklib.core.retry import Backoff
 from tasklib.core.task import Task, TaskState
 from tasklib.errors import ClaimLost, TaskNotFound
@@ -185,7 +185,7 @@ def complete_for(
     if task.timeout_seconds is not None and elapsed > task.timeout_seconds:
         yield from attempts.end_attempts([_out_of_time(task, backoff)], now)
         return None
-    done = decide(task, Returned(result, moment - elapsed, moment), backoff)
+    done = completed(task, result, moment - elapsed, moment)
     return (yield from _ended(task_id, version, (yield from attempts.complete_tasks([done], now))))
 
 

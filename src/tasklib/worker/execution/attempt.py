@@ -14,7 +14,7 @@ from tasklib.core.codec import encode_result
 from tasklib.core.context import Progress, TaskContext, WorkerState
 from tasklib.core.lifecycle import Ending
 from tasklib.core.middleware import ErrorHook, Middleware, tell_error
-from tasklib.core.outcome import Cancelled, Completion, Raised, Released, Returned, decide
+from tasklib.core.outcome import Cancelled, Completion, Raised, Released, completed, decide
 from tasklib.core.retry import RetryPolicy
 from tasklib.core.task import LogLine, Task
 from tasklib.definition import Definition, secrets_of
@@ -171,8 +171,7 @@ class Attempt:
             text = encode_result(result, limit=self._owner.settings.max_result_bytes)
         except BaseException as error:  # noqa: BLE001  the serializers of the user's types run here
             return self.raised(error)
-        returned = Returned(text, self.started, time.monotonic(), self._progress)
-        return decide(self.task, returned, self._owner.settings.retry_policy)
+        return completed(self.task, text, self.started, time.monotonic(), self._progress)
 
     def raised(self, error: BaseException) -> Ended:
         """How one ended whose function has raised: a failure, whatever it was, unless it was told to stop."""

@@ -18,7 +18,7 @@ from tasklib.core.clock import Clock
 from tasklib.core.codec import encode_result
 from tasklib.core.context import TaskContext, activate
 from tasklib.core.middleware import Middleware, wrap, wrap_async
-from tasklib.core.outcome import Completion
+from tasklib.core.outcome import completed
 from tasklib.core.own_tasks import own_task
 from tasklib.definition import Definition
 from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseUnavailable, Snooze
@@ -112,7 +112,7 @@ class Caller:
     def _complete(self, task: ClaimedTask, result: Any, started: float, context: TaskContext) -> Operation[None]:
         """The last statement of the transaction: fenced, so that effects of an attempt that was lost are undone."""
         text = encode_result(result, limit=self._max_result_bytes)
-        done = Completion(task.id, task.version, text, started, time.monotonic(), context.reported)
+        done = completed(task, text, started, time.monotonic(), context.reported)
         if (yield from complete_tasks([done], self._queue.clock.now())):
             raise ClaimLost(task.task("").id, task.version)
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from tasklib.core.context import TaskContext
 from tasklib.core.error_text import summary
 from tasklib.core.lifecycle import Ending, Event
-from tasklib.core.outcome import Completion
+from tasklib.core.outcome import completed
 from tasklib.errors import ProcessDied, ProcessNotReady
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED
@@ -212,7 +212,7 @@ class Child:
         task = job.task
         match message:
             case ["done", text, started, ended]:
-                self._finish(Completion(task.id, task.version, text, started, ended, job.context.reported))
+                self._finish(completed(task, text, started, ended, job.context.reported))
             case ["ended", event, *rest]:
                 self._finish(Ending(task.id, task.version, Event(event), *rest))
             case ["committed"]:
