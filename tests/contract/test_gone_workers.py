@@ -51,10 +51,10 @@ def test_recovering_from_one_instance_leaves_the_others_alone(queue: Face, worke
 
 def test_what_was_held_and_not_running_loses_no_attempt(queue: Face, worker: Instance):
     ids = [queue.enqueue("job") for _ in range(3)]
-    guilty, *_ = worker.claim(3).tasks
+    suspect, *_ = worker.claim(3).tasks
     backoff = queue.plain.config.backoff
 
-    taken = queue.do(lambda: workers.recover_from(worker.instance, backoff, queue.now, guilty={guilty.seq}))
+    taken = queue.do(lambda: workers.recover_from(worker.instance, backoff, queue.now, suspects={suspect.seq}))
 
     assert taken == 3
     tasks = [queue.read(task_id) for task_id in ids]

@@ -16,7 +16,7 @@ from tasklib.errors import DatabaseUnavailable
 from tasklib.worker.execution.running_table import RunningTable
 from tasklib.worker.supervisor.channel import Channel
 from tasklib.worker.supervisor.heartbeat_proxy import HeartbeatProxy
-from tasklib.worker.supervisor.proxied_heartbeat import ProxiedHeartbeat, SupervisorLink
+from tasklib.worker.supervisor.proxied_heartbeat import ProxiedHeartbeat, SupervisorClient
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tests.fixtures.waiting import eventually
 
@@ -91,16 +91,20 @@ def heartbeat(database: BeatenDatabase, owner: Owner) -> Iterator[Heartbeat]:
     beating.stop()
 
 
+class WorkingProcess:
+    is_working = True
+
+
 class Supervised:
-    """A kept heartbeat, and the supervisor's end of its line."""
+    """A proxied heartbeat, and the supervisor's end of its channel."""
 
     def __init__(self, database: BeatenDatabase, owner: Owner) -> None:
-        self.link, theirs = Channel.pair()
+        self.channel, theirs = Channel.pair()
         self.theirs = Channel(theirs, RunningTable.create())
-        self.orphaned = 0
+        self.orphans = 0
         self.instance = uuid4()
         self.stops: list[bool] = []
-        supervisor = SupervisorLink(self.theirs, stop=self.stops.append, orphaned=self.orphan)
+        supervisor = SupervisorClient(self.theirs, self)
         self.heartbeat = ProxiedHeartbeat(
             supervisor,
             database,  # type: ignore[arg-type]
@@ -110,23 +114,26 @@ class Supervised:
             owner,
         )
 
-    def orphan(self) -> None:
-        self.orphaned += 1
+    def stop(self, *, now: bool) -> None:
+        self.stops.append(now)
+
+    def orphaned(self) -> None:
+        self.orphans += 1
 
     def beat(self, *, known: bool = True, instance: UUID | None = None, ago: float = 0.0) -> None:
         moment = time.monotonic() - ago
-        self.link.send("beat", instance=str(instance or self.instance), asked=moment, known=known, since=0.0)
+        self.channel.send("beat", instance=str(instance or self.instance), asked=moment, known=known, since=0.0)
 
 
 @pytest.fixture
 def supervised(database: BeatenDatabase, owner: Owner) -> Iterator[Supervised]:
-    kept = Supervised(database, owner)
-    kept.heartbeat.start()
-    yield kept
-    kept.heartbeat.stop()
-    kept.theirs.close()
-    if not kept.link.is_cut:
-        kept.link.close()
+    started = Supervised(database, owner)
+    started.heartbeat.start()
+    yield started
+    started.heartbeat.stop()
+    started.theirs.close()
+    if not started.channel.is_closed:
+        started.channel.close()
 
 
 def test_every_beat_tells_how_the_instance_is(heartbeat: Heartbeat, database: BeatenDatabase):
@@ -136,14 +143,14 @@ def test_every_beat_tells_how_the_instance_is(heartbeat: Heartbeat, database: Be
 
 def test_a_supervisor_beats_with_what_its_process_said_last(database: BeatenDatabase):
     ours, theirs = Channel.pair()
-    keeper = HeartbeatProxy(ours, OneDatabase(database), may_beat=lambda: True)  # type: ignore[arg-type]
-    keeper.heard({"kind": "hello", "lease": 30, "config": {}})
-    keeper.heard({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS})
+    proxy = HeartbeatProxy(ours, OneDatabase(database), WorkingProcess())  # type: ignore[arg-type]
+    proxy.receive({"kind": "hello", "lease": 30, "config": {}})
+    proxy.receive({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS})
     try:
         eventually(lambda: database.beats)
         assert database.told == VITALS
     finally:
-        keeper.stop()
+        proxy.stop()
         ours.close()
         theirs.close()
 
@@ -234,20 +241,20 @@ def test_the_supervisor_passes_on_that_the_instance_was_declared_dead(supervised
 
 
 def test_a_worker_whose_supervisor_is_gone_knows_it_and_beats_itself(supervised: Supervised, database: BeatenDatabase):
-    supervised.link.close()
+    supervised.channel.close()
     eventually(lambda: database.beats > 3)
-    assert supervised.orphaned == 1
+    assert supervised.orphans == 1
 
 
 def test_the_supervisor_says_when_to_stop_and_when_to_hurry(supervised: Supervised):
-    supervised.link.send("stop", now=False)
-    supervised.link.send("stop", now=True)
+    supervised.channel.send("stop", now=False)
+    supervised.channel.send("stop", now=True)
     eventually(lambda: supervised.stops == [False, True])
 
 
 def test_the_supervisor_is_told_as_whom_the_worker_lives(supervised: Supervised):
     def said() -> list[Any]:
-        return [(message["instance"], message["worker_info"]) for message in supervised.link.receive()]
+        return [(message["instance"], message["worker_info"]) for message in supervised.channel.receive()]
 
     assert said() == [(str(supervised.instance), VITALS)]
     supervised.heartbeat.stop()

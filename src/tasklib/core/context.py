@@ -226,7 +226,7 @@ class TaskContext:
         return self._connection if self._database is database else None
 
     def ask_to_end(self) -> None:
-        """Tell the work to end; called by the worker."""
+        """Ask the function to end; called by the worker."""
         self._cancelled = True
         if self._event is not None:
             self._event.set()
@@ -251,7 +251,7 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
 
     def __call__(self, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a line at the level INFO."""
-        self.log(logging.INFO, msg, *args, **_called_from_above(kwargs))
+        self.log(logging.INFO, msg, *args, **_naming_the_caller(kwargs))
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a line; it is kept on the task whatever level the program's logging is set to."""
@@ -261,7 +261,7 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
             kwargs = self._without_secrets(kwargs)
         if self._record is not None and is_kept:
             self._record(logging.getLevelName(level), _fitting(_formatted(msg, args)))
-        super().log(level, msg, *args, **_called_from_above(kwargs))
+        super().log(level, msg, *args, **_naming_the_caller(kwargs))
 
     def _without_secrets(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a logging call; of an exception that quotes a secret only its text is left."""
@@ -275,7 +275,7 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
         raised: Any = sys.exc_info()[1] if error is True else error[1] if isinstance(error, tuple) else error
         text = "".join(traceback.format_exception(raised)).rstrip() if isinstance(raised, BaseException) else ""
         clean = self._secrets.text(text)
-        return kwargs if clean == text else {**kwargs, "exc_info": _Told(clean)}
+        return kwargs if clean == text else {**kwargs, "exc_info": _RedactedError(clean)}
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """The message unchanged, the details merged in."""
@@ -283,11 +283,11 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
 
-class _Told(Exception):
+class _RedactedError(Exception):
     """Stands for an exception whose text had to be changed: the traceback is in the text."""
 
 
-def _called_from_above(kwargs: dict[str, Any]) -> dict[str, Any]:
+def _naming_the_caller(kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a logging call made on behalf of the caller, whose line the record shall name."""
     return {**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1}
 

@@ -86,14 +86,14 @@ class LocalLimits:
             caps[name] = min(bucket.available, caps.get(name, bucket.available))
         return caps
 
-    def told(self, defined: Mapping[str, int]) -> dict[str, dict[str, float]]:
-        """The limits by task name, as the worker tells them: `max_running`, `rate`, and the `tokens` it has left."""
-        told: dict[str, dict[str, float]] = {
+    def report(self, defined: Mapping[str, int]) -> dict[str, dict[str, float]]:
+        """The limits by task name, as the worker reports them: `max_running`, `rate`, and the `tokens` it has left."""
+        report: dict[str, dict[str, float]] = {
             name: {"max_running": count} for name, count in {**defined, **self._counts}.items()
         }
         for name, bucket in self._rates.items():
-            told.setdefault(name, {}).update(rate=bucket.rate, tokens=bucket.tokens)
-        return told
+            report.setdefault(name, {}).update(rate=bucket.rate, tokens=bucket.tokens)
+        return report
 
     def started(self, name: str) -> None:
         """Note that a task of the name was claimed."""

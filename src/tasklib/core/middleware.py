@@ -64,8 +64,8 @@ def wrap_async(function: Callable[..., Any], hooks: Sequence[Middleware], ctx: T
     return call
 
 
-def tell_error(hooks: Sequence[ErrorHook], ctx: TaskContext, error: BaseException) -> None:
-    """Tell every error reporter; one that fails itself is logged and changes nothing."""
+def call_error_hooks(hooks: Sequence[ErrorHook], ctx: TaskContext, error: BaseException) -> None:
+    """Call every error hook; one that fails itself is logged and changes nothing."""
     for hook in hooks:
         try:
             hook(ctx, error)

@@ -14,5 +14,5 @@ __all__ = ["Filters", "Id", "TaskQueue", "define", "require_id", "task_filter"]
 class TaskQueue(DefinesTasks, KeepsSchedules, ReadsTasks, ActsOnTasks, ControlsTasks, RunsTasks):
     """A queue of durable tasks in one database.
 
-    Every database operation has an awaiting twin with an `a` in front: `get` and `aget`, `cancel` and `acancel`.
+    Every database operation has an awaiting form with an `a` in front: `get` and `aget`, `cancel` and `acancel`.
     """

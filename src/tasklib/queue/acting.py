@@ -34,21 +34,21 @@ class ActsOnTasks(QueueBase):
         """Start a failed, cancelled, buried or completed task anew, from zero attempts."""
         return (yield from actions.retry_task(require_id(task_id), self.clock.now()))
 
-    aretry = retry.twin
+    aretry = retry.as_async
 
     @operation
     def cancel(self, task_id: Id) -> Operation[Task]:
         """Cancel a waiting task at once, or ask the worker of a running one to stop it."""
         return (yield from actions.cancel_task(require_id(task_id), self.clock.now()))
 
-    acancel = cancel.twin
+    acancel = cancel.as_async
 
     @operation
     def set_priority(self, task_id: Id, priority: int) -> Operation[Task]:
         """Give a task that waits another place among the others; one that runs has it from its next attempt on."""
         return (yield from actions.set_priority(require_id(task_id), check_priority(priority), self.clock.now()))
 
-    aset_priority = set_priority.twin
+    aset_priority = set_priority.as_async
 
     @operation
     def delete(self, task_id: Id) -> Operation[bool]:
@@ -56,7 +56,7 @@ class ActsOnTasks(QueueBase):
         yield from actions.delete_task(require_id(task_id))
         return True
 
-    adelete = delete.twin
+    adelete = delete.as_async
 
     @operation
     def retry_many(
@@ -70,7 +70,7 @@ class ActsOnTasks(QueueBase):
         """Start every matching task anew that failed or was buried, or of the states named; `dry_run` only counts."""
         return (yield from self._act_on_matching(Action.RETRY, task_filter(state, name, filters), dry_run))
 
-    aretry_many = retry_many.twin
+    aretry_many = retry_many.as_async
 
     @operation
     def cancel_many(
@@ -84,7 +84,7 @@ class ActsOnTasks(QueueBase):
         """Cancel every matching task that has not ended; with `dry_run` only count those."""
         return (yield from self._act_on_matching(Action.CANCEL, task_filter(state, name, filters), dry_run))
 
-    acancel_many = cancel_many.twin
+    acancel_many = cancel_many.as_async
 
     @operation
     def set_priority_many(
@@ -100,7 +100,7 @@ class ActsOnTasks(QueueBase):
         which = task_filter(state, name, filters)
         return (yield from self._act_on_matching(Action.PRIORITIZE, which, dry_run, check_priority(priority)))
 
-    aset_priority_many = set_priority_many.twin
+    aset_priority_many = set_priority_many.as_async
 
     @operation
     def delete_many(
@@ -114,7 +114,7 @@ class ActsOnTasks(QueueBase):
         """Remove every matching task that failed or was buried, or of the states named; `dry_run` only counts."""
         return (yield from self._act_on_matching(Action.DELETE, task_filter(state, name, filters), dry_run))
 
-    adelete_many = delete_many.twin
+    adelete_many = delete_many.as_async
 
     def _act_on_matching(
         self, action: Action, which: TaskFilter, dry_run: bool, priority: int | None = None
@@ -129,7 +129,7 @@ class ActsOnTasks(QueueBase):
         """What failed for good or was buried, grouped by name and kind of error, the latest first."""
         return (yield from errors.list_errors(name, check_whole("limit", limit)))
 
-    aerrors = errors.twin
+    aerrors = errors.as_async
 
     @operation
     def redrive(self, group: ErrorGroup | str, *, rate: float | None = None, dry_run: bool = False) -> Operation[int]:
@@ -145,7 +145,7 @@ class ActsOnTasks(QueueBase):
             return (yield from actions.count_matching(Action.RETRY, which, now))
         return (yield from errors.redrive(which, rate, now))
 
-    aredrive = redrive.twin
+    aredrive = redrive.as_async
 
     def _group(self, group_id: str) -> Operation[ErrorGroup]:
         for found in (yield from errors.list_errors(None, errors.MOST_GROUPS)):
@@ -169,4 +169,4 @@ class ActsOnTasks(QueueBase):
             moment = yield from start_of_age(timedelta(seconds=seconds_of(older_than)), self.clock.now())
         return (yield from actions.cleanup_tasks(moment, states, name))
 
-    acleanup = cleanup.twin
+    acleanup = cleanup.as_async

@@ -23,14 +23,14 @@ class ControlsTasks(QueueBase):
         """Stop starting tasks, of one name or of all, on every worker; running ones finish.  Holds until `resume`."""
         yield from controls.pause(name, by=by, reason=reason, now=self.clock.now())
 
-    apause = pause.twin
+    apause = pause.as_async
 
     @operation
     def resume(self, name: str | None = None) -> Operation[bool]:
         """Start tasks again; False if nothing was paused under that name."""
         return (yield from controls.resume(name))
 
-    aresume = resume.twin
+    aresume = resume.as_async
 
     @operation
     def is_paused(self, name: str | None = None) -> Operation[bool]:
@@ -38,7 +38,7 @@ class ControlsTasks(QueueBase):
         pauses = yield from controls.list_pauses()
         return any(pause.name is None or pause.name == name for pause in pauses)
 
-    ais_paused = is_paused.twin
+    ais_paused = is_paused.as_async
 
     @operation
     def set_rate_limit(
@@ -58,7 +58,7 @@ class ControlsTasks(QueueBase):
             raise ConfigurationError(f"a burst is a number of tasks, 1 or more, beside a rate limit, got {burst!r}")
         yield from controls.set_rate(name, float(tasks_per_second) or None, self.clock.now(), burst=burst)
 
-    aset_rate_limit = set_rate_limit.twin
+    aset_rate_limit = set_rate_limit.as_async
 
     @operation
     def get_rate_limit(self, name: str | None = None) -> Operation[float]:
@@ -66,21 +66,21 @@ class ControlsTasks(QueueBase):
         limits = yield from controls.list_limits(self.clock.now())
         return next((limit.rate for limit in limits if limit.name == name and limit.rate), 0.0)
 
-    aget_rate_limit = get_rate_limit.twin
+    aget_rate_limit = get_rate_limit.as_async
 
     @operation
     def set_concurrency_limit(self, count: int, name: str | None = None) -> Operation[None]:
         """Let at most so many tasks, of one name or of all, run at once over all workers; 0 is unlimited."""
         yield from controls.set_max_running(name, check_whole("a concurrency limit", count) or None)
 
-    aset_concurrency_limit = set_concurrency_limit.twin
+    aset_concurrency_limit = set_concurrency_limit.as_async
 
     @operation
     def limits(self) -> Operation[Sequence[Limit]]:
         """The limits in force across all workers."""
         return (yield from controls.list_limits(self.clock.now()))
 
-    alimits = limits.twin
+    alimits = limits.as_async
 
     @operation
     def set_key_limit(self, count: int | None, key: str | None = None, name: str | None = None) -> Operation[None]:
@@ -94,18 +94,18 @@ class ControlsTasks(QueueBase):
                 raise ConfigurationError(f"{what} is {KEY_RULE}, or None for every one, got {shown(value)}")
         yield from keys.set_key_limit(key, name, count if count is None else check_whole("a key limit", count))
 
-    aset_key_limit = set_key_limit.twin
+    aset_key_limit = set_key_limit.as_async
 
     @operation
     def key_limits(self) -> Operation[Sequence[KeyLimit]]:
         """The limits of concurrency keys that were set."""
         return (yield from keys.list_key_limits())
 
-    akey_limits = key_limits.twin
+    akey_limits = key_limits.as_async
 
     @operation
     def pauses(self) -> Operation[Sequence[Pause]]:
         """What is paused now, by whom and why."""
         return (yield from controls.list_pauses())
 
-    apauses = pauses.twin
+    apauses = pauses.as_async

@@ -28,7 +28,7 @@ class ReadsTasks(QueueBase):
         """The task with this id, or None; InvalidTaskId if what is given cannot be one."""
         return (yield from tasks.get_task(require_id(task_id)))
 
-    aget = get.twin
+    aget = get.as_async
 
     @operation
     def list(
@@ -47,7 +47,7 @@ class ReadsTasks(QueueBase):
         limit, offset = check_whole("limit", limit), check_whole("offset", offset)
         return (yield from lists.list_tasks(which, self.clock.now(), limit=limit, offset=offset, before=position))
 
-    alist = list.twin
+    alist = list.as_async
 
     @operation
     def count(
@@ -56,14 +56,14 @@ class ReadsTasks(QueueBase):
         """How many tasks match the filters."""
         return (yield from lists.count_tasks(task_filter(state, name, filters), self.clock.now()))
 
-    acount = count.twin
+    acount = count.as_async
 
     @operation
     def stats(self) -> Operation[QueueStats]:
         """How many tasks stand where, in all and by name."""
         return (yield from statistics.count_tasks_by_state(self.clock.now()))
 
-    astats = stats.twin
+    astats = stats.as_async
 
     def wait(self, task_id: Id, timeout: float | None = None) -> Task:
         """The finished task, once it is; WaitTimeout if that takes longer than `timeout` seconds."""
@@ -79,7 +79,7 @@ class ReadsTasks(QueueBase):
         """Every worker instance known, the most recently heard first."""
         return (yield from workers.list_workers(self.clock.now()))
 
-    aworkers = workers.twin
+    aworkers = workers.as_async
 
     @operation
     def explain(self, task_id: Id) -> Operation[Explanation]:
@@ -88,4 +88,4 @@ class ReadsTasks(QueueBase):
         yield from self.secret_places.learn()
         return Redactor(self.config.redact_keys, self.secret_places.of).explanation(found)
 
-    aexplain = explain.twin
+    aexplain = explain.as_async

@@ -74,56 +74,56 @@ class KeepsSchedules(SubmitsTasks):
         SubmitOptions().with_(**plan.options)
         return (yield from schedules.put_schedule(plan, self.clock.now()))
 
-    aadd_schedule = add_schedule.twin
+    aadd_schedule = add_schedule.as_async
 
     @operation
     def schedules(self) -> Operation[Sequence[Schedule]]:
         """Every schedule, by name."""
         return (yield from schedules.list_schedules())
 
-    aschedules = schedules.twin
+    aschedules = schedules.as_async
 
     @operation
     def get_schedule(self, name: str) -> Operation[Schedule | None]:
         """The schedule of this name, or None."""
         return (yield from schedules.get_schedule(name))
 
-    aget_schedule = get_schedule.twin
+    aget_schedule = get_schedule.as_async
 
     @operation
     def remove_schedule(self, name: str) -> Operation[bool]:
         """Forget a schedule; tasks it has made stay.  False if there is none of that name."""
         return (yield from schedules.remove_schedule(name))
 
-    aremove_schedule = remove_schedule.twin
+    aremove_schedule = remove_schedule.as_async
 
     @operation
     def pause_schedule(self, name: str, *, by: str | None = None) -> Operation[bool]:
         """Let no more ticks of a schedule run; False if there is none of that name."""
         return (yield from schedules.pause_schedule(name, by, self.clock.now()))
 
-    apause_schedule = pause_schedule.twin
+    apause_schedule = pause_schedule.as_async
 
     @operation
     def resume_schedule(self, name: str) -> Operation[bool]:
         """Let a schedule run again, from its next tick on; False if there is none of that name."""
         return (yield from schedules.resume_schedule(name, self.clock.now()))
 
-    aresume_schedule = resume_schedule.twin
+    aresume_schedule = resume_schedule.as_async
 
     @operation
     def run_schedule(self, name: str) -> Operation[TaskId | None]:
         """Make a task of the schedule at once, beside its ticks; None if there is none of that name."""
         return (yield from schedules.run_now(name, self.scheduled_task, self.clock.now()))
 
-    arun_schedule = run_schedule.twin
+    arun_schedule = run_schedule.as_async
 
     @operation
     def fire_schedules(self) -> Operation[int]:
         """Make the tasks of every tick that has come; workers do this by themselves.  Returns how many were made."""
         return (yield from schedules.fire_schedules(self.scheduled_task, self.clock.now()))
 
-    afire_schedules = fire_schedules.twin
+    afire_schedules = fire_schedules.as_async
 
     def scheduled_task(self, plan: Plan) -> NewTask:
         """The row of a schedule's next task; its arguments were checked when the schedule was made."""

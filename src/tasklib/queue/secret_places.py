@@ -1,4 +1,4 @@
-"""Where the arguments of tasks hold secrets: by the code that is known here, and by what workers tell of theirs."""
+"""Where the arguments of tasks hold secrets: by the code that is known here, and by what workers report of theirs."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from tasklib.definition import Registry, secrets_of
 from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
 
-FRESH_SECONDS: Final = 1.0
-"""What workers have told is asked for no more often."""
+CACHE_SECONDS: Final = 1.0
+"""Reports of workers are read no more often."""
 MOST_NAMES: Final = 10_000
-"""Of so many names what was told is remembered when the workers have gone."""
+"""How many names are remembered when their workers have ended."""
 
 
 class SecretPlaces:
     """Knows for each name where its arguments hold secrets, as paths.
 
-    Who submits by name alone, over HTTP or by SQL, cannot mark the row: only code with the function can tell.
+    Who submits by name alone, over HTTP or by SQL, cannot mark the row: only code that has the function knows.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._told: dict[str, tuple[str, ...]] = {}
+        self._reported: dict[str, tuple[str, ...]] = {}
         self._asked: float | None = None
 
     def of(self, name: str) -> tuple[str, ...]:
         """The places in arguments of this name."""
         known = secrets_of(self._registry.get(name))
-        return tuple(dict.fromkeys((*known, *self._told.get(name, ()))))
+        return tuple(dict.fromkeys((*known, *self._reported.get(name, ()))))
 
     def learn(self) -> Operation[None]:
-        """Ask what live workers tell, unless that was done a moment ago."""
-        if self._asked is not None and time.monotonic() - self._asked < FRESH_SECONDS:
+        """Read what live workers report, unless that was done a moment ago."""
+        if self._asked is not None and time.monotonic() - self._asked < CACHE_SECONDS:
             return
-        told = yield from workers.told_secrets()
+        reported = yield from workers.reported_secrets()
         self._asked = time.monotonic()
-        before = self._told if len(self._told) < MOST_NAMES else {}
-        self._told = {**before, **told}
+        before = self._reported if len(self._reported) < MOST_NAMES else {}
+        self._reported = {**before, **reported}

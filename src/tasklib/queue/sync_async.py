@@ -1,11 +1,11 @@
-"""One method, two forms: an operation written once becomes a blocking method and its awaiting twin.
+"""One method, two forms: an operation written once becomes a blocking method and an awaiting one.
 
     class TaskQueue:
         @operation
         def get(self, task_id: UUID) -> Operation[Task | None]:
             return (yield from tasks.get_task(task_id))
 
-        aget = get.twin
+        aget = get.as_async
 
 `queue.get(id)` blocks, `await queue.aget(id)` does not, and both run the same generator.  It runs up to its first
 statement before a connection is taken, so that arguments which cannot be right are refused without a database.
@@ -39,14 +39,14 @@ S = TypeVar("S", bound=HasDatabase)
 
 
 class operation(Generic[S, P, T]):  # noqa: N801  a decorator
-    """Turns a generator method into a blocking method; `.twin` is the awaiting form."""
+    """Turns a generator method into a blocking method; `.as_async` is the awaiting form."""
 
     repeatable = True
 
     def __init__(self, function: Callable[Concatenate[S, P], Operation[T]]) -> None:
         self._function = function
         self.__doc__ = function.__doc__
-        self.twin: _Twin[S, P, T] = _Twin(function, repeatable=self.repeatable)
+        self.as_async: _AsyncForm[S, P, T] = _AsyncForm(function, repeatable=self.repeatable)
 
     @overload
     def __get__(self, instance: None, owner: type[S]) -> Callable[Concatenate[S, P], T]: ...
@@ -110,7 +110,7 @@ def require_asyncio() -> None:
         ) from None
 
 
-class _Twin(Generic[S, P, T]):
+class _AsyncForm(Generic[S, P, T]):
     """The awaiting form of an operation."""
 
     def __init__(self, function: Callable[Concatenate[S, P], Operation[T]], *, repeatable: bool) -> None:

@@ -24,7 +24,7 @@ STOP_LOOK_SECONDS = 0.1
 
 
 class WorkerKeywords(TypedDict, total=False):
-    """What else a worker can be told; `tasklib.worker.WorkerSettings` says what each means."""
+    """The other settings of a worker; `tasklib.worker.WorkerSettings` says what each means."""
 
     poll_interval_seconds: float
     prefetch: int | None
@@ -53,7 +53,7 @@ class RunsTasks(QueueBase):
         recovery = yield from workers.recover_stale(self.config.backoff, self.clock.now())
         return recovery.tasks
 
-    arecover_stale_tasks = recover_stale_tasks.twin
+    arecover_stale_tasks = recover_stale_tasks.as_async
 
     def process_batch(self, limit: int | None = None) -> int:
         """Run what is due now once, in this process, and return how many tasks were run."""
@@ -62,8 +62,8 @@ class RunsTasks(QueueBase):
     async def aprocess_batch(self, limit: int | None = None) -> int:
         """The awaiting form of `process_batch`."""
         require_asyncio()
-        above = _above("worker")
-        worker = above.Worker(self, above.WorkerSettings(concurrency=10, signals=False))
+        worker_module = _import_late("worker")
+        worker = worker_module.Worker(self, worker_module.WorkerSettings(concurrency=10, signals=False))
         done: int = await worker.run_once(limit)
         return done
 
@@ -75,7 +75,7 @@ class RunsTasks(QueueBase):
         """
         _refuse_inside_a_loop()
         settings.setdefault("signals", True)
-        _above("worker.program_end").run_in_thread(self.arun(concurrency, stop=stop, **settings))
+        _import_late("worker.program_end").run_in_thread(self.arun(concurrency, stop=stop, **settings))
 
     async def arun(
         self, concurrency: int = 1, *, stop: StopEvent | None = None, **settings: Unpack[WorkerKeywords]
@@ -88,8 +88,8 @@ class RunsTasks(QueueBase):
         _check_settings(settings)
         settings.setdefault("poll_interval_seconds", self.config.poll_interval_seconds)
         settings.setdefault("signals", False)
-        above = _above("worker")
-        worker = above.Worker(self, above.WorkerSettings(concurrency=concurrency, **settings))
+        worker_module = _import_late("worker")
+        worker = worker_module.Worker(self, worker_module.WorkerSettings(concurrency=concurrency, **settings))
         async with _stopping_when(stop, worker.stop):
             await worker.run()
 
@@ -102,7 +102,7 @@ class RunsTasks(QueueBase):
         around it does.
         """
         try:
-            http = _above("http.app")
+            http = _import_late("http.app")
         except ModuleNotFoundError as error:
             raise ConfigurationError(
                 f"the HTTP service needs {error.name}, which is not installed: pip install 'tasklib[serve]'"
@@ -110,7 +110,7 @@ class RunsTasks(QueueBase):
         return http.create_app(self, auth=auth, hosts=hosts)
 
 
-def _above(module: str) -> Any:
+def _import_late(module: str) -> Any:
     """A module of a layer above, found by name when it is needed: a queue starts its worker and its HTTP service, and
     knows nothing else of them."""
     return importlib.import_module(f"tasklib.{module}")

@@ -47,14 +47,14 @@ class Administration(ServicePart):
         """What time it is for the database: ages are told by the clock by which they came about."""
         return (yield from read_clock(self.queue.clock.now()))
 
-    anow = now.twin
+    anow = now.as_async
 
     @operation
     def drop_schema(self) -> Operation[None]:
         """Remove the whole PostgreSQL schema with everything in it; only for one that the caller has made."""
         yield from drop_schema()
 
-    adrop_schema = drop_schema.twin
+    adrop_schema = drop_schema.as_async
 
     def grant(self, duty: str, role: str, *, apply: bool) -> list[str]:
         """The statements that give a PostgreSQL role what its duty needs; with `apply` they are run, all or none."""

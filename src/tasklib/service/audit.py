@@ -21,11 +21,11 @@ class AuditLog(ServicePart):
         """Entries, the newest first; `before` is the `seq` of the last entry of the page before."""
         return (yield from audit.list_audit(limit=limit, before=before))
 
-    apage = page.twin
+    apage = page.as_async
 
     @single_try
     def write(self, entry: AuditEntry) -> Operation[None]:
         """Add an entry for what changes nothing that is stored, such as signing in or being refused."""
         yield from audit.write_audit([self.redacted(entry)], self.queue.clock.now())
 
-    awrite = write.twin
+    awrite = write.as_async

@@ -145,7 +145,7 @@ class Creation(ServicePart):
         new = yield from self._rows(submissions, sender)
         return (yield from self.audited(self._store_all(new, sender), audit, lambda stored: stored.changed or None))
 
-    acreate_many = create_many.twin
+    acreate_many = create_many.as_async
 
     @operation
     def create_once(
@@ -175,7 +175,7 @@ class Creation(ServicePart):
             return None
         return Stored(once.answer["made"], [StoredTask.from_data(each) for each in once.answer["tasks"]], once.repeated)
 
-    acreate_once = create_once.twin
+    acreate_once = create_once.as_async
 
     def _rows(self, submissions: Sequence[Submission], sender: Sender) -> Operation[list[NewTask]]:
         """The rows to store: the same ones, with the same ids, however often the call is tried."""
@@ -190,7 +190,7 @@ class Creation(ServicePart):
     def _learn_secrets(self) -> Operation[None]:
         yield from self.queue.secret_places.learn()
 
-    _alearn_secrets = _learn_secrets.twin
+    _alearn_secrets = _learn_secrets.as_async
 
     def _new(self, submission: Submission, sender: Sender) -> NewTask:
         """The row of a task that was sent, marked with its sender and the secrets that its workers tell of."""
@@ -222,7 +222,7 @@ class Creation(ServicePart):
             yield from write_audit(late, now)
         return ids
 
-    _astore = _store.twin
+    _astore = _store.as_async
 
     def _store_all(self, new: Sequence[NewTask], sender: Sender) -> Operation[Stored]:
         yield BEGIN  # what may not be told of is found after the rest was stored
@@ -237,7 +237,7 @@ class Creation(ServicePart):
     def _read(self, new: Sequence[NewTask], ids: Sequence[TaskId], sender: Sender) -> Operation[list[StoredTask]]:
         return (yield from self._find(new, ids, sender))
 
-    _aread = _read.twin
+    _aread = _read.as_async
 
     def _find(self, new: Sequence[NewTask], ids: Sequence[TaskId], sender: Sender) -> Operation[list[StoredTask]]:
         if len(ids) == 1:

@@ -26,14 +26,14 @@ class ErrorGroups(ServicePart):
         """What went wrong, grouped by name and kind of error, the latest first."""
         return (yield from self._shown((yield from errors.list_errors(name, limit))))
 
-    aall = all.twin
+    aall = all.as_async
 
     @operation
     def shown(self, groups: Sequence[ErrorGroup]) -> Operation[tuple[ErrorGroup, ...]]:
         """The groups without the secrets that their messages and fingerprints may quote."""
         return (yield from self._shown(groups))
 
-    ashown = shown.twin
+    ashown = shown.as_async
 
     def _shown(self, groups: Sequence[ErrorGroup]) -> Operation[tuple[ErrorGroup, ...]]:
         shown: list[ErrorGroup] = []
@@ -55,14 +55,14 @@ class ErrorGroups(ServicePart):
         groups = yield from errors.list_errors(None, MOST_GROUPS)
         return next((each for each in groups if each.id == group_id), None)
 
-    afind = find.twin
+    afind = find.as_async
 
     @operation
     def by_hour(self) -> Operation[Mapping[str, list[int]]]:
         """How often each group happened in each of the last HOURS hours, the oldest first, by the group's id."""
         return (yield from count_errors_by_hour(self.queue.clock.now()))
 
-    aby_hour = by_hour.twin
+    aby_hour = by_hour.as_async
 
     @operation
     def redrive(
@@ -72,4 +72,4 @@ class ErrorGroups(ServicePart):
         work = as_operation(self.queue.redrive)(group, rate=rate, dry_run=dry_run)
         return (yield from self.audited(work, audit, lambda changed: {"changed": changed}))
 
-    aredrive = redrive.twin
+    aredrive = redrive.as_async

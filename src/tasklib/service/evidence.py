@@ -70,7 +70,7 @@ class Evidence(ServicePart):
             local_clock=local,
         )
 
-    alook = look.twin
+    alook = look.as_async
 
     def replaced_file(self) -> tuple[str, bool] | None:
         """The process that uses a SQLite file which has its name no longer, and whether another file has it."""

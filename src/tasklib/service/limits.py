@@ -18,14 +18,14 @@ class Limits(ServicePart):
         """Stop starting tasks, of one name or of all, on every worker; running ones finish."""
         yield from self.audited(as_operation(self.queue.pause)(name, by=by, reason=reason), audit)
 
-    apause = pause.twin
+    apause = pause.as_async
 
     @operation
     def resume(self, name: str | None, *, audit: AuditEntry | None = None) -> Operation[bool]:
         """Start tasks again; False if nothing was paused under that name."""
         return (yield from self.audited(as_operation(self.queue.resume)(name), audit))
 
-    aresume = resume.twin
+    aresume = resume.as_async
 
     @operation
     def set_rate(
@@ -34,14 +34,14 @@ class Limits(ServicePart):
         """Let at most so many tasks, of one name or of all, start in a second over all workers; 0 is unlimited."""
         yield from self.audited(as_operation(self.queue.set_rate_limit)(tasks_per_second, name), audit)
 
-    aset_rate = set_rate.twin
+    aset_rate = set_rate.as_async
 
     @operation
     def set_concurrency(self, count: int, name: str | None, *, audit: AuditEntry | None = None) -> Operation[None]:
         """Let at most so many tasks, of one name or of all, run at once over all workers; 0 is unlimited."""
         yield from self.audited(as_operation(self.queue.set_concurrency_limit)(count, name), audit)
 
-    aset_concurrency = set_concurrency.twin
+    aset_concurrency = set_concurrency.as_async
 
     @operation
     def set_key(
@@ -50,4 +50,4 @@ class Limits(ServicePart):
         """Let at most so many tasks of one concurrency key, or of each, run at once; None forgets what was set."""
         yield from self.audited(as_operation(self.queue.set_key_limit)(count, key, name), audit)
 
-    aset_key = set_key.twin
+    aset_key = set_key.as_async

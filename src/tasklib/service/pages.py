@@ -63,7 +63,7 @@ class TaskPages(ServicePart):
         shown = tuple(map(self._shown, found[:limit]))
         return Page(shown, shown[-1].id if shown and len(found) > limit else None)
 
-    apage = page.twin
+    apage = page.as_async
 
     @operation
     def find_id(self, text: str) -> Operation[UUID]:
@@ -79,7 +79,7 @@ class TaskPages(ServicePart):
                 return found[0]
         raise TaskNotFound(text)
 
-    afind_id = find_id.twin
+    afind_id = find_id.as_async
 
     @operation
     def listing(
@@ -107,7 +107,7 @@ class TaskPages(ServicePart):
         total = (yield from self._count(which, stats, now)) if counted and known is None else known
         return Listing(shown, total if counted else None, following)
 
-    alisting = listing.twin
+    alisting = listing.as_async
 
     @operation
     def longest_gap(self, states: Sequence[str], *, limit: int) -> Operation[Gap | None]:
@@ -118,7 +118,7 @@ class TaskPages(ServicePart):
         which, now = TaskFilter(states=tuple(states)), self.queue.clock.now()
         return (yield from walk_tasks(which, now, limit=limit, bounds=SURVEY)).gap
 
-    alongest_gap = longest_gap.twin
+    alongest_gap = longest_gap.as_async
 
     def is_indexed(self, which: TaskFilter) -> bool:
         """Whether the tasks are found by an index, without looking at others."""

@@ -24,7 +24,7 @@ class Schedules(ServicePart):
         yield from self.queue.secret_places.learn()
         return [self.redactor.schedule(each) for each in (yield from schedules.list_schedules())]
 
-    aall = all.twin
+    aall = all.as_async
 
     @operation
     def get(self, name: str) -> Operation[Schedule | None]:
@@ -33,7 +33,7 @@ class Schedules(ServicePart):
         stored = yield from schedules.get_schedule(name)
         return None if stored is None else self.redactor.schedule(stored)
 
-    aget = get.twin
+    aget = get.as_async
 
     @operation
     def put(self, name: str, decided: Mapping[str, Any], *, audit: AuditEntry | None = None) -> Operation[Schedule]:
@@ -55,35 +55,35 @@ class Schedules(ServicePart):
         work = as_operation(self.queue.add_schedule)(name, **given)
         return self.redactor.schedule((yield from self.audited(work, audit)))
 
-    aput = put.twin
+    aput = put.as_async
 
     @operation
     def remove(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
         """Forget a schedule; tasks it has made stay.  False if there is none of that name."""
         return (yield from self.audited(as_operation(self.queue.remove_schedule)(name), audit, _if_done))
 
-    aremove = remove.twin
+    aremove = remove.as_async
 
     @operation
     def pause(self, name: str, *, by: str | None, audit: AuditEntry | None = None) -> Operation[bool]:
         """Let no more ticks of a schedule run; False if there is none of that name."""
         return (yield from self.audited(as_operation(self.queue.pause_schedule)(name, by=by), audit, _if_done))
 
-    apause = pause.twin
+    apause = pause.as_async
 
     @operation
     def resume(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
         """Let a schedule run again, from its next tick on; False if there is none of that name."""
         return (yield from self.audited(as_operation(self.queue.resume_schedule)(name), audit, _if_done))
 
-    aresume = resume.twin
+    aresume = resume.as_async
 
     @operation
     def run(self, name: str, *, audit: AuditEntry | None = None) -> Operation[TaskId | None]:
         """Make a task of the schedule at once, beside its ticks; None if there is none of that name."""
         return (yield from self.audited(as_operation(self.queue.run_schedule)(name), audit, _made))
 
-    arun = run.twin
+    arun = run.as_async
 
 
 def _if_done(done: bool) -> Addition:

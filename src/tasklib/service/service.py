@@ -57,7 +57,7 @@ class QueueService(TaskPages):
         yield from self.queue.secret_places.learn()
         return self.redactor.task(task)
 
-    aget = get.twin
+    aget = get.as_async
 
     @operation
     def shown(self, task: Task) -> Operation[Task]:
@@ -65,7 +65,7 @@ class QueueService(TaskPages):
         yield from self.queue.secret_places.learn()
         return self.redactor.task(task)
 
-    ashown = shown.twin
+    ashown = shown.as_async
 
     @operation
     def act(
@@ -76,7 +76,7 @@ class QueueService(TaskPages):
         work = _act_on_one(action, require_id(task_id), priority, self.queue.clock.now())
         return self.redactor.task((yield from self.audited(work, audit)))
 
-    aact = act.twin
+    aact = act.as_async
 
     @operation
     def explain(self, task_id: Id) -> Operation[Explanation]:
@@ -85,7 +85,7 @@ class QueueService(TaskPages):
         yield from self.queue.secret_places.learn()
         return replace(self.redactor.explanation(found), task=self.redactor.task(found.task))
 
-    aexplain = explain.twin
+    aexplain = explain.as_async
 
     @operation
     def resubmit(
@@ -112,7 +112,7 @@ class QueueService(TaskPages):
         work = tasks.submit_once(new, self.queue.clock.now())
         return (yield from self.audited(work, audit, lambda made: {"id": str(made.id)}))
 
-    aresubmit = resubmit.twin
+    aresubmit = resubmit.as_async
 
     @operation
     def act_on_matching(
@@ -142,7 +142,7 @@ class QueueService(TaskPages):
             work = act(chosen)
         return (yield from self.audited(work, audit, lambda changed: {"changed": changed}))
 
-    aact_on_matching = act_on_matching.twin
+    aact_on_matching = act_on_matching.as_async
 
     @operation
     def cleanup(
@@ -164,7 +164,7 @@ class QueueService(TaskPages):
         work = actions.cleanup_tasks(moment, states, name, told)
         return (yield from self.audited(work, audit, lambda deleted: {"deleted": deleted}))
 
-    acleanup = cleanup.twin
+    acleanup = cleanup.as_async
 
 
 def as_data(value: Any) -> Any:

@@ -68,7 +68,7 @@ class Statistics(ServicePart):
         known = yield from workers.list_workers(now)
         return Overview(stats, tuple(pauses), sum(worker.alive for worker in known))
 
-    aoverview = overview.twin
+    aoverview = overview.as_async
 
     @operation
     def types(self, stats: QueueStats | None = None) -> Operation[tuple[TypeInfo, ...]]:
@@ -82,7 +82,7 @@ class Statistics(ServicePart):
         names = {*stats.by_name, *(name for worker in known for name in worker.names)}
         return tuple(_type_info(name, stats, workers_of[name], paused) for name in sorted(names))
 
-    atypes = types.twin
+    atypes = types.as_async
 
     @operation
     def series(self, *, seconds: int, step: int, name: str | None = None) -> Operation[Series]:
@@ -96,7 +96,7 @@ class Statistics(ServicePart):
         points = [(at, work.get(at), depths.get(at)) for at in range(since, until, step)]
         return Series(step, tuple(points))
 
-    aseries = series.twin
+    aseries = series.as_async
 
     @operation
     def work_by_type(self, *, seconds: int) -> Operation[tuple[Work, ...]]:
@@ -107,21 +107,21 @@ class Statistics(ServicePart):
         found = yield from statistics.read_work(since=since, until=clock + 60, step=_WHOLE, by_name=True)
         return tuple(sorted(found, key=lambda each: each.name))
 
-    awork_by_type = work_by_type.twin
+    awork_by_type = work_by_type.as_async
 
     @operation
     def oldest_waiting(self) -> Operation[Oldest | None]:
         """The task that has been due the longest, paused and limited ones included; None if none is due."""
         return (yield from oldest_due.find_oldest_waiting(self.queue.clock.now()))
 
-    aoldest_waiting = oldest_waiting.twin
+    aoldest_waiting = oldest_waiting.as_async
 
     @operation
     def keep(self, *, fold_every: timedelta = statistics.FOLD_EVERY) -> Operation[None]:
         """Take a turn in keeping counts and charts small and quick to read; does nothing while others do."""
         yield from statistics.keep_statistics(self.queue.clock.now(), fold_every=fold_every)
 
-    akeep = keep.twin
+    akeep = keep.as_async
 
 
 def takes_a_while(count: int) -> bool:

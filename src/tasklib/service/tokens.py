@@ -37,28 +37,28 @@ class Tokens(ServicePart):
         work = tokens.create_token(name, role, expires_at=expires_at, now=self.queue.clock.now())
         return (yield from self.audited(work, audit, lambda made: {"id": str(made.token.id)}))
 
-    acreate = create.twin
+    acreate = create.as_async
 
     @operation
     def all(self) -> Operation[Sequence[Token]]:
         """Every token, the newest first, also those that are refused by now."""
         return (yield from tokens.list_tokens(self.queue.clock.now()))
 
-    aall = all.twin
+    aall = all.as_async
 
     @operation
     def use(self, secret: str) -> Operation[Token | None]:
         """The valid token with this secret, or None; notes that it was used."""
         return (yield from tokens.use_token(tokens.hashed(secret), self.queue.clock.now()))
 
-    ause = use.twin
+    ause = use.as_async
 
     @operation
     def any_exists(self) -> Operation[bool]:
         """Whether a token was ever made, also one that is no longer valid."""
         return (yield from tokens.any_token())
 
-    aany_exists = any_exists.twin
+    aany_exists = any_exists.as_async
 
     @operation
     def revoke_named(self, which: str) -> Operation[Sequence[Token]]:
@@ -68,7 +68,7 @@ class Tokens(ServicePart):
         """
         return (yield from tokens.revoke_tokens(which, self.queue.clock.now()))
 
-    arevoke_named = revoke_named.twin
+    arevoke_named = revoke_named.as_async
 
     @operation
     def revoke(self, token_id: UUID, *, audit: AuditEntry | None = None) -> Operation[Token | None]:
@@ -76,4 +76,4 @@ class Tokens(ServicePart):
         work = tokens.revoke_token(token_id, self.queue.clock.now())
         return (yield from self.audited(work, audit, lambda revoked: None if revoked is None else {}))
 
-    arevoke = revoke.twin
+    arevoke = revoke.as_async

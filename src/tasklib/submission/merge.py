@@ -14,24 +14,24 @@ from tasklib.submission.stream import CHUNK
 class Merger:
     """Concurrent submissions of one event loop travel in one statement while another is on its way.
 
-    A lone submission is sent at once; those that arrive meanwhile share the next statement.  Each caller hears of its
-    own task only after the commit that holds it.
+    A lone submission is sent at once; those that arrive meanwhile share the next statement.  A caller gets the
+    id of its task only after the commit that stores it.
     """
 
     def __init__(self, send: Callable[[Sequence[NewTask]], Awaitable[Sequence[TaskId]]]) -> None:
         self._send = send
-        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopMerger] = WeakKeyDictionary()
 
     async def submit(self, new: NewTask) -> TaskId:
         """Store one task, perhaps together with others."""
         loop = asyncio.get_running_loop()
-        lane = self._lanes.get(loop)
-        if lane is None:
-            lane = self._lanes[loop] = _Lane(self._send)
-        return await lane.submit(new)
+        merger = self._by_loop.get(loop)
+        if merger is None:
+            merger = self._by_loop[loop] = _LoopMerger(self._send)
+        return await merger.submit(new)
 
 
-class _Lane:
+class _LoopMerger:
     """The submissions of one event loop."""
 
     def __init__(self, send: Callable[[Sequence[NewTask]], Awaitable[Sequence[TaskId]]]) -> None:

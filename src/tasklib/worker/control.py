@@ -1,4 +1,4 @@
-"""What the parts of one worker tell each other: that it shall stop, that more fits, that something may be due."""
+"""What the parts of one worker signal to each other: stop, there is room for more, something may be due."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 
 
 class WorkerControl:
-    """Shared by everything in one worker; asked and told within its event loop."""
+    """Shared by all parts of one worker, within its event loop."""
 
     def __init__(self) -> None:
         self.is_stopping = False
         """Nothing more is claimed, and nothing that is held begins."""
-        self.is_sated = False
-        """Everything that is due is held, and whatever becomes due will be announced."""
+        self.nothing_to_claim = False
+        """Everything that is due is held, and a notification comes when more is."""
         self.hurry = asyncio.Event()
         """Set when running tasks shall not be waited for."""
         self._woken = asyncio.Event()
@@ -29,17 +29,17 @@ class WorkerControl:
         self._woken.set()
 
     def make_room(self) -> None:
-        """More can be held; of no interest while there is nothing to claim."""
-        if not self.is_sated:
+        """Wake the claimer because more can be held, unless there is nothing to claim."""
+        if not self.nothing_to_claim:
             self._woken.set()
 
     @property
     def is_woken(self) -> bool:
-        """Whether somebody has called since the last look."""
+        """Whether anything has woken it since the last look."""
         return self._woken.is_set()
 
     def look(self) -> None:
-        """Note that a look begins: only what is said from now on wakes again."""
+        """Note that a look begins: only what comes from now on wakes it again."""
         self._woken.clear()
 
     async def sleep(self, seconds: float) -> None:

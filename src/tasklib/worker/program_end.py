@@ -13,8 +13,10 @@ import importlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
+
+from tasklib.worker.signals import Stoppable
 
 REST_SECONDS = 5.0
 """How long asyncio tasks that outlive the worker may take to end after they are cancelled."""
@@ -30,8 +32,8 @@ _workers: set[StopAtEnd] = set()
 class StopAtEnd:
     """While the block runs in another thread than the main one, the program's end stops the worker and awaits it."""
 
-    def __init__(self, stop: Callable[[], None], *, patience_seconds: float) -> None:
-        self._stop = stop
+    def __init__(self, worker: Stoppable, *, patience_seconds: float) -> None:
+        self._worker = worker
         self._patience = patience_seconds
         self._over = threading.Event()
         self._process = os.getpid()
@@ -44,7 +46,7 @@ class StopAtEnd:
             with _lock:
                 _workers.add(self)
             if _ending:
-                self._stop()
+                self._worker.stop()
 
     async def __aexit__(self, *_: object) -> None:
         with _lock:
@@ -56,11 +58,11 @@ class StopAtEnd:
         """Whether it runs in this process, and not in the one that this was forked from."""
         return self._process == os.getpid()
 
-    def tell(self) -> None:
+    def request_stop(self) -> None:
         """Ask the worker to stop; asked again, to stop now."""
         if self._loop is not None and not self._over.is_set():
             try:
-                self._loop.call_soon_threadsafe(self._stop)
+                self._loop.call_soon_threadsafe(self._worker.stop)
             except RuntimeError:  # its event loop was closed under it
                 self._over.set()
 
@@ -123,6 +125,6 @@ def _stop_workers() -> None:
 
 def _stop_all(workers: list[StopAtEnd]) -> None:
     for worker in workers:
-        worker.tell()
+        worker.request_stop()
     for worker in workers:
         worker.wait()

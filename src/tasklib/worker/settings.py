@@ -1,4 +1,4 @@
-"""What a worker can be told, validated in one place."""
+"""The settings of a worker, validated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WorkerSettings:
     prefetch: int | None = None
     """Tasks claimed ahead; None lets the measured durations decide."""
     grace_seconds: float = 30.0
-    """How long running tasks may go on after the worker was told to stop."""
+    """How long running tasks may go on after the worker was asked to stop."""
     batch_size: int | None = None
     """Tasks claimed at once, at most; None lets free slots and prefetch decide."""
     limits: LocalLimits = field(default_factory=LocalLimits)

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
@@ -64,16 +64,24 @@ os.register_at_fork(
 )
 
 
-class StopSignals:
-    """Calls a function for each stop signal while the block runs; only in the main thread, where signals arrive."""
+class Stoppable(Protocol):
+    """What can be asked to stop; asked a second time, to stop now."""
 
-    def __init__(self, handle: Callable[[], None], *, enabled: bool) -> None:
-        self._handle = handle
+    def stop(self) -> None:
+        """Stop soon."""
+        ...
+
+
+class StopSignals:
+    """Stops a worker at each stop signal while the block runs; only in the main thread, where signals arrive."""
+
+    def __init__(self, worker: Stoppable, *, enabled: bool) -> None:
+        self._worker = worker
         self._enabled = enabled and threading.current_thread() is threading.main_thread()
 
     async def __aenter__(self) -> None:
         if self._enabled:
-            listen_to_stops(self._handle)
+            listen_to_stops(self._worker.stop)
 
     async def __aexit__(self, *_: object) -> None:
         if self._enabled:

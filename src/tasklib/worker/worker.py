@@ -1,4 +1,4 @@
-"""The worker: puts its parts together, and lives from registration to sign-off."""
+"""The worker: builds its parts, registers, works, drains and signs off."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
 
 BATCH = 100
-LAST_WORDS_SECONDS = 5.0
+RECORD_SECONDS = 5.0
 """How long a worker that stops tries to record how its tasks ended."""
 
 T = TypeVar("T")
@@ -54,14 +54,14 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Supervision(Protocol):
-    """What a worker has of its supervisor, if it runs under one."""
+    """What a worker needs of its supervisor, if it runs under one."""
 
     running: RunningTable
 
     def heartbeat(
         self, database: Database, clock: Clock, config: Config, instance: UUID, owner: HeartbeatOwner
     ) -> Heartbeat:
-        """The heartbeat of an instance, kept up where tasks cannot starve it."""
+        """The heartbeat of an instance, sent where tasks cannot delay it."""
         ...
 
 
@@ -97,12 +97,12 @@ class Worker:
 
         Raises WorkerStuck, after draining, when too many threads never came back.
         """
-        patience = self._settings.grace_seconds + 2 * UNWIND_SECONDS + 2 * LAST_WORDS_SECONDS
+        patience = self._settings.grace_seconds + 2 * UNWIND_SECONDS + 2 * RECORD_SECONDS
         async with (
-            StopSignals(self.stop, enabled=self._settings.signals),
-            StopAtEnd(self.stop, patience_seconds=patience),
+            StopSignals(self, enabled=self._settings.signals),
+            StopAtEnd(self, patience_seconds=patience),
         ):
-            await self._undisturbed(self._work)
+            await self._run_protected(self._work)
         if self._runner.stuck.is_too_much:
             raise WorkerStuck(f"{len(self._runner.stuck)} threads never came back from timed-out tasks; start anew")
 
@@ -112,28 +112,28 @@ class Worker:
         async def work() -> None:
             await self._as_instance(await self._register(), lambda claimer: self._batch(claimer, limit))
 
-        await self._undisturbed(work)
+        await self._run_protected(work)
         return self._runner.done
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether it was asked to stop."""
         return self._control.is_stopping
 
     def stop(self) -> None:
         """Stop claiming and drain; called a second time, stop now."""
         self._control.stop()
 
-    def hear(self, event: str) -> None:
-        """Something happened in the database: there may be work, or another schedule."""
+    def notified(self, event: str) -> None:
+        """The database announces that there may be work, or another schedule."""
         if self._scheduler is not None and event in ("schedules", "changed"):
             self._scheduler.changed(surely=event == "schedules")
         if self._claimer is not None:
-            self._claimer.hear(event)
+            self._claimer.notified(event)
 
     def worker_info(self) -> dict[str, Any]:
-        """What the worker tells of itself with each heartbeat; called in the heartbeat's thread."""
-        told = {
+        """What the worker reports of itself with each heartbeat; called in the heartbeat's thread."""
+        info = {
             "memory_bytes": resident_bytes(),
             "stuck_threads": len(self._runner.stuck),
             "retention": self._queue.config.retention,
@@ -141,21 +141,21 @@ class Worker:
         }
         # Handlers may be added while it runs, as tq(...) does.
         names = self._selection.names()
-        return told if names == self._registered_names else {**told, "names": names}
+        return info if names == self._registered_names else {**info, "names": names}
 
     def declared_dead(self) -> None:
         """Others run what it held; called in the heartbeat's thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._let_go)
+            self._loop.call_soon_threadsafe(self._abandon_instance)
 
-    def _let_go(self) -> None:
+    def _abandon_instance(self) -> None:
         if self._claimer is not None:
             self._claimer.unregistered = True
             self._drop_everything()
             self._control.wake()
 
-    async def _undisturbed(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Work where the tasks that run here can neither cancel the worker nor stop its event loop."""
+    async def _run_protected(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` so that the tasks here can neither cancel the worker nor stop its event loop."""
         self._loop = asyncio.get_running_loop()
         keep_running(self._loop)
         ended_by = await own_task(self._until_exit(work))
@@ -181,11 +181,11 @@ class Worker:
             await call_hooks(reversed(self._queue.shutdown_hooks), self.state)
 
     async def _work(self) -> None:
-        """Live as one instance after the other: one that is declared dead ends, and the worker goes on as a new one."""
+        """Work until stopped; an instance that is declared dead ends, and the worker registers as a new one."""
         try:
-            await self._patiently(self._wakeups.listen)
+            await self._until_available(self._wakeups.listen)
             while not self._control.is_stopping:
-                heartbeat = await self._patiently(self._register)
+                heartbeat = await self._until_available(self._register)
                 if heartbeat is not None:
                     await self._as_instance(heartbeat, Claimer.run)
         finally:
@@ -224,9 +224,9 @@ class Worker:
         instance = Instance(self._queue, self._runner, self._control, heartbeat)
         claimer = self._claimer = Claimer(instance, self._runner, self._selection, self._wakeups)
         self._scheduler = Scheduler(self._queue)
-        instance.start(*(self._chores(self._scheduler) if work is Claimer.run else ()))
+        instance.start(*(self._services(self._scheduler) if work is Claimer.run else ()))
         try:
-            await self._quietly(instance.recovery.first_sweep)
+            await self._or_log(instance.recovery.first_sweep)
             await work(claimer)
         except asyncio.CancelledError:
             self._control.is_stopping = True
@@ -234,16 +234,16 @@ class Worker:
         finally:
             await asyncio.shield(own_task(self._end_instance(instance, claimer)))
 
-    def _chores(self, scheduler: Scheduler) -> list[Service]:
-        """What a worker that stays does beside its tasks."""
+    def _services(self, scheduler: Scheduler) -> list[Service]:
+        """The services of a worker that runs until it is stopped, not for one batch only."""
         config, clock = self._queue.config, self._queue.clock
         interval = max(1.0, config.heartbeat_interval_seconds)
         metrics = MetricsService(self._database, clock, self._runner.metrics, interval_seconds=interval)
         rules = parse_retention(config.retention)
         return [metrics, scheduler, *([RetentionService(self._database, clock, rules)] if rules else [])]
 
-    async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T | None:
-        """What the step gives, however long the database is away; None if the worker shall stop meanwhile."""
+    async def _until_available(self, step: Callable[[], Awaitable[T]]) -> T | None:
+        """The result of the step, repeated while the database is away; None if the worker is stopped meanwhile."""
         failures = 0
         while not self._control.is_stopping:
             try:
@@ -261,13 +261,13 @@ class Worker:
         seen: set[str] = set()
         while limit is None or len(seen) < limit:
             claimed = await claimer.claim(BATCH if limit is None else min(BATCH, limit - len(seen)))
-            fresh = [task for task in claimed.tasks if task.id not in seen]
+            new = [task for task in claimed.tasks if task.id not in seen]
             for again in (task for task in claimed.tasks if task.id in seen):
                 finisher.add(again, Ending.release(again.id, again.version))
-            if not fresh and not claimed.contended:
+            if not new and not claimed.contended:
                 return
-            seen.update(task.id for task in fresh)
-            self._runner.hold(fresh)
+            seen.update(task.id for task in new)
+            self._runner.hold(new)
             while held.waiting or held.running:
                 self._runner.start_held()
                 await held.one_ended()
@@ -281,15 +281,15 @@ class Worker:
                 await self._drain(claimer, limit)
             signed_off = True
         except (TimeoutError, TaskLibError) as error:
-            reason = str(error) or f"it has not answered for {LAST_WORDS_SECONDS:g} s"
+            reason = str(error) or f"it has not answered for {RECORD_SECONDS:g} s"
             log.error("stopping without the database: what this worker ran is taken back by others: %s", reason)  # noqa: TRY400
             signed_off = False
             if self._control.is_stopping:
                 self._runner.finisher.give_up()
         await instance.stop()
         if signed_off:
-            await self._quietly(lambda: flush(self._database, self._queue.clock, self._runner.metrics))
-            await self._quietly(lambda: self._database.arun(lambda: workers.forget_worker(instance.id)))
+            await self._or_log(lambda: flush(self._database, self._queue.clock, self._runner.metrics))
+            await self._or_log(lambda: self._database.arun(lambda: workers.forget_worker(instance.id)))
         log.info("worker %s stopped", self.worker_id)
 
     async def _drain(self, claimer: Claimer, limit: asyncio.Timeout) -> None:
@@ -310,13 +310,13 @@ class Worker:
                 for attempt in list(held.running.values()):
                     log.error("task %s was not seen to end; it is given back", attempt.task.id)
                     attempt.end(Ending.release(attempt.task.id, attempt.task.version))
-        limit.reschedule(asyncio.get_running_loop().time() + LAST_WORDS_SECONDS)
+        limit.reschedule(asyncio.get_running_loop().time() + RECORD_SECONDS)
         await finisher.flush()
         if not claimer.unregistered:
             await claimer.release_strays()
 
     async def _let_finish(self, seconds: float) -> None:
-        """Wait until nothing runs, at most so long, or until the worker is told to hurry."""
+        """Wait until nothing runs, at most so long, or until a second stop asks to end now."""
         hurry = own_task(self._control.hurry.wait())
         deadline = time.monotonic() + seconds
         while self._runner.held.running and not hurry.done() and (left := deadline - time.monotonic()) > 0:
@@ -329,7 +329,7 @@ class Worker:
         held = self._runner.held
         held.drop([task.id for task in held.tasks()])
 
-    async def _quietly(self, step: Callable[[], Awaitable[Any]]) -> None:
+    async def _or_log(self, step: Callable[[], Awaitable[Any]]) -> None:
         try:
             await step()
         except TaskLibError as error:

@@ -44,11 +44,11 @@ def worker(cli: Cli, work: Work) -> None:
     from tasklib.cli.logs import log_to_stderr
     from tasklib.worker.supervisor.channel import channel_to_supervisor
 
-    link = channel_to_supervisor()
-    if work.processes > 0 and link is None:
+    channel = channel_to_supervisor()
+    if work.processes > 0 and channel is None:
         log_to_stderr(work.log_level or "info")
         raise typer.Exit(_supervise(cli, work))
-    _run_here(cli, work, link)
+    _run_here(cli, work, channel)
 
 
 @command(app, "workers", group=GROUP, examples="tasklib workers")
@@ -84,7 +84,7 @@ def _supervise(cli: Cli, work: Work) -> int:
     return Supervisor(settings).run()
 
 
-def _run_here(cli: Cli, work: Work, link: Channel | None) -> None:
+def _run_here(cli: Cli, work: Work, channel: Channel | None) -> None:
     """Be a worker, alone or as one of a supervisor's."""
     import asyncio
 
@@ -96,7 +96,7 @@ def _run_here(cli: Cli, work: Work, link: Channel | None) -> None:
         queue = find_queue(work.modules, cli.given_url, cli.url)
     settings = work.settings(queue)
     names = _names(queue, settings, work.modules)
-    is_first = link is None or not link.restarts
+    is_first = channel is None or not channel.restarts
 
     def say_start(worker_id: str) -> None:
         if is_first:
@@ -106,10 +106,10 @@ def _run_here(cli: Cli, work: Work, link: Channel | None) -> None:
         if is_first:
             # The first use: a database that cannot be used is an error here, before anything is promised.
             _say_pauses(cli, queue)
-        if link is None:
+        if channel is None:
             asyncio.run(_work(queue, settings, say_start))
         else:
-            run_worker_process(queue, settings, link, say_start)
+            run_worker_process(queue, settings, channel, say_start)
     finally:
         queue.close()
 

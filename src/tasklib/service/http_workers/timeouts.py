@@ -74,4 +74,4 @@ class TimeoutService(ServicePart):
     def _end_overtime(self) -> Operation[Overrun]:
         return (yield from http_workers.end_overtime(self.queue.config.backoff, self.queue.clock.now()))
 
-    _aend_overtime = _end_overtime.twin
+    _aend_overtime = _end_overtime.as_async

@@ -81,13 +81,13 @@ class WaitingClaims(ServicePart):
     def _declare_idle(self, claim: Waiting, seconds: float) -> Operation[None]:
         yield from workers.declare_idle(claim.instance, claim.names, seconds)
 
-    _adeclare_idle = _declare_idle.twin
+    _adeclare_idle = _declare_idle.as_async
 
     @operation
     def _declare_busy(self, claim: Waiting) -> Operation[None]:
         yield from workers.declare_busy(claim.instance, claim.names)
 
-    _adeclare_busy = _declare_busy.twin
+    _adeclare_busy = _declare_busy.as_async
 
     def _listener(self) -> Callable[[str], None]:
         loop = asyncio.get_running_loop()

@@ -54,7 +54,7 @@ class HttpWorkers(ServicePart):
         """Make a worker known; TooManyWorkers if its owner has MAX_OWNED others."""
         yield from self.audited(http_workers.register_for(who, self.queue.clock.now()), audit)
 
-    aregister = register.twin
+    aregister = register.as_async
 
     async def claim(
         self, who: Remote, limit: int, wait_seconds: float, is_gone: Callable[[], Awaitable[bool]]
@@ -88,7 +88,7 @@ class HttpWorkers(ServicePart):
         work = http_workers.stop_for(who, self.queue.clock.now())
         return (yield from self.audited(work, audit, lambda n: None if n is None else {"released": n}))
 
-    astop_worker = stop_worker.twin
+    astop_worker = stop_worker.as_async
 
     async def complete(
         self, task_id: UUID, version: int, result: str, owner: str, audit: AuditEntry | None = None
@@ -126,7 +126,7 @@ class HttpWorkers(ServicePart):
         now = self.queue.clock.now()
         yield from http_workers.report_for(task_id, version, owner, progress, message, now)
 
-    areport = report.twin
+    areport = report.as_async
 
     async def stop(self) -> None:
         """End what goes on in the background of this event loop; the next worker begins it again."""
@@ -184,7 +184,7 @@ class HttpWorkers(ServicePart):
             )
         )
 
-    _aclaim_once = _claim_once.twin
+    _aclaim_once = _claim_once.as_async
 
     async def _give_back(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> None:
         """Try until the database is back: the worker knows nothing of these, and its heartbeat renews their leases."""
@@ -199,14 +199,14 @@ class HttpWorkers(ServicePart):
     def _give_back_once(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
         yield from http_workers.give_back_for(instance, taken, self.queue.clock.now())
 
-    _agive_back_once = _give_back_once.twin
+    _agive_back_once = _give_back_once.as_async
 
     @operation
     def _beat(self, who: Remote) -> Operation[Holding | None]:
         lease = self.queue.config.lock_timeout_seconds
         return (yield from http_workers.beat_for(who, lease, self.queue.clock.now()))
 
-    _abeat = _beat.twin
+    _abeat = _beat.as_async
 
     @operation
     def _complete(
@@ -216,7 +216,7 @@ class HttpWorkers(ServicePart):
         work = http_workers.complete_for(task_id, version, result, owner, backoff=backoff, now=now)
         return (yield from self.audited(work, audit, _if_ended))
 
-    _acomplete = _complete.twin
+    _acomplete = _complete.as_async
 
     @operation
     def _fail(
@@ -245,13 +245,13 @@ class HttpWorkers(ServicePart):
         )
         return (yield from self.audited(work, audit, _if_ended_with_state))
 
-    _afail = _fail.twin
+    _afail = _fail.as_async
 
     @operation
     def _end(self, ending: Ending, owner: str, audit: AuditEntry | None) -> Operation[Ended]:
         return (yield from self.audited(http_workers.end_for(ending, owner, self.queue.clock.now()), audit, _if_ended))
 
-    _aend = _end.twin
+    _aend = _end.as_async
 
     def _counted(self, ended: Ended, outcome: str) -> Task:
         """The task after its attempt, which is counted if it is this call that ended it."""

@@ -97,12 +97,12 @@ def list_workers(now: datetime | None) -> Operation[list[WorkerInfo]]:
     return [worker_from_row(row) for row in rows]
 
 
-def told_secrets() -> Operation[dict[str, tuple[str, ...]]]:
+def reported_secrets() -> Operation[dict[str, tuple[str, ...]]]:
     """Where the arguments of tasks hold secrets, as paths by name, by what every known instance tells."""
     found: dict[str, tuple[str, ...]] = {}
-    for row in (yield Statement("list_told_secrets")):
-        told = loads(row["secrets"])
-        for name, places in told.items() if isinstance(told, dict) else ():
+    for row in (yield Statement("list_reported_secrets")):
+        reported = loads(row["secrets"])
+        for name, places in reported.items() if isinstance(reported, dict) else ():
             if isinstance(places, list):
                 found[name] = tuple(dict.fromkeys((*found.get(name, ()), *map(str, places))))
     return found
@@ -196,19 +196,19 @@ def recover_stale(backoff: Backoff, now: datetime | None) -> Operation[Recovery]
 
 
 def recover_from(
-    instance: UUID, backoff: Backoff, now: datetime | None, *, guilty: Collection[int] | None = None
+    instance: UUID, backoff: Backoff, now: datetime | None, *, suspects: Collection[int] | None = None
 ) -> Operation[int]:
     """Take back the tasks of an instance that is known to be gone, without waiting for its heartbeat to be missed.
 
-    `guilty` are the numbers (`seq`) of those that were running: the others lose no attempt and are under no suspicion.
+    `suspects` are the numbers (`seq`) of those that were running: the others lose no attempt and are not suspected.
     """
     dead = {"dead": dumps([str(instance)])}
     yield BEGIN
     yield Statement("lock_claims", dead)
     held = yield Statement("find_held_by", dead)
-    lost = [row for row in held if guilty is None or row["seq"] in guilty]
-    if innocent := [row for row in held if guilty is not None and row["seq"] not in guilty]:
-        yield from end_attempts([Ending.release(str(row["id"]), row["version"]) for row in innocent], now)
+    lost = [row for row in held if suspects is None or row["seq"] in suspects]
+    if others := [row for row in held if suspects is not None and row["seq"] not in suspects]:
+        yield from end_attempts([Ending.release(str(row["id"]), row["version"]) for row in others], now)
         yield Statement("wake_workers")
     yield from _take_back(lost, backoff, now)
     yield Statement("remove_workers", dead)

@@ -13,7 +13,7 @@ from tasklib.core.base_exceptions import is_interrupt, uncarried
 from tasklib.core.codec import encode_result
 from tasklib.core.context import Progress, TaskContext, WorkerState
 from tasklib.core.lifecycle import Ending
-from tasklib.core.middleware import ErrorHook, Middleware, tell_error
+from tasklib.core.middleware import ErrorHook, Middleware, call_error_hooks
 from tasklib.core.outcome import Cancelled, Completion, Raised, Released, completed, decide
 from tasklib.core.retry import RetryPolicy
 from tasklib.core.task import LogLine, Task
@@ -62,7 +62,7 @@ class Place(Protocol):
 
 
 class Owner(Protocol):
-    """Who is told of attempts."""
+    """Who runs attempts, and records what they report."""
 
     settings: AttemptSettings
 
@@ -174,7 +174,7 @@ class Attempt:
         return completed(self.task, text, self.started, time.monotonic(), self._progress)
 
     def raised(self, error: BaseException) -> Ended:
-        """How one ended whose function has raised: a failure, whatever it was, unless it was told to stop."""
+        """How one ended whose function has raised: a failure, whatever it was, unless it was asked to stop."""
         raised = uncarried(error)
         if is_interrupt(raised):
             self.end(self.stopped())
@@ -182,7 +182,7 @@ class Attempt:
         return self._failed(raised) if self.stop_reason is None else self.stopped()
 
     def stopped(self) -> Ending:
-        """How one ended that was told to stop."""
+        """How one ended that was asked to stop."""
         if self.stop_reason is StopReason.TIMED_OUT:
             return self._failed(TaskTimeout(self.task.timeout_seconds or 0))
         outcome = Cancelled() if self.stop_reason is StopReason.CANCELLED else Released()
@@ -190,7 +190,7 @@ class Attempt:
         return ending.between(self.started, time.monotonic())
 
     def end(self, ended: Ended) -> None:
-        """Tell the owner how it ended, once."""
+        """Report to the owner how it ended, once."""
         if self._timer is not None:
             self._timer.cancel()
         if not self.is_ended:
@@ -201,7 +201,7 @@ class Attempt:
 
     def _failed(self, error: BaseException) -> Ending:
         settings = self._owner.settings
-        tell_error(settings.error_hooks, self.context, error)
+        call_error_hooks(settings.error_hooks, self.context, error)
         ending = decide(self.task, Raised(error), settings.retry_policy, self.definition.options)
         return ending.redacted(self.context.hide.text).between(self.started, time.monotonic())
 

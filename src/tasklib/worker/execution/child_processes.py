@@ -56,7 +56,7 @@ class ChildProcesses:
             self._begin(attempt, job)
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
-        """End the process, if it is its turn there, or call the task back."""
+        """End the process, if the task runs there; recall it from the process, if it waits there."""
         self._jobs[attempt].end()
         attempt.abandon_later()
 
@@ -109,7 +109,7 @@ class _Progress:
     source: Source
     executor: ChildProcesses
 
-    def turn(self) -> None:
+    def first_in_line(self) -> None:
         """Nothing is before it any more: from here on, also while it is loaded, it may do harm."""
         self.source.note_running(self.attempt)
 

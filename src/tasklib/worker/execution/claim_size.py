@@ -25,8 +25,8 @@ class ClaimSize:
         self._duration: float | None = None
         self.limited = False
         """While limits hold across workers nothing is claimed ahead: a task starts when its limit was asked."""
-        self.wary = False
-        """Nor while tasks are about that may kill the worker."""
+        self.has_suspects = False
+        """Nor while suspects are held, tasks that may kill the worker."""
 
     def took(self, seconds: Sequence[float]) -> None:
         """Note how long tasks ran."""
@@ -40,7 +40,7 @@ class ClaimSize:
     @property
     def buffer(self) -> int:
         """How many tasks to hold beyond those running."""
-        if self.limited or self.wary:
+        if self.limited or self.has_suspects:
             return 0
         if self._prefetch is not None:
             return self._prefetch

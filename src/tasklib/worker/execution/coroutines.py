@@ -157,12 +157,12 @@ class Coroutines:
         attempt.limit_time()
 
     async def _go_on(self, waiting: Waiting) -> None:
-        """Run the rest in this asyncio task, and tell how it ended."""
+        """Run the rest in this asyncio task, and end the attempt."""
         attempt = waiting.attempt
         try:
             result = await _rest(waiting)
         except GeneratorExit:
-            raise  # The event loop is gone, and with it whoever could be told; the function's own comes as Carried.
+            raise  # The event loop is gone, and nobody is left to report to; the function's own comes as Carried.
         except BaseException as error:  # noqa: BLE001  whatever the user's function raised
             if isinstance(error, asyncio.CancelledError):
                 await self._ask_who_cancelled(attempt)

@@ -15,7 +15,7 @@ from tasklib.worker.execution.attempt import Attempt, Place
 
 
 class Source(Protocol):
-    """Where an executor takes attempts from, and whom it tells of them; the worker's Runner."""
+    """Where an executor takes attempts from, and reports to: the worker's Runner."""
 
     def take(self, executor: Executor) -> Attempt | None:
         """The next attempt that may begin there now; None when there is none, or something else comes first."""

@@ -1,4 +1,4 @@
-"""Threads for plain functions: as many as are needed at once, reused, and replaced when one never comes back."""
+"""Threads for plain functions: as many as are needed at once, reused, and replaced when one never returns."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ThreadPool:
         self._made = 0
         self._closed = False
         self._returned: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
-        self._told = False
-        """Whether the event loop will look at what has returned: one call of it is enough for all."""
+        self._settling = False
+        """Whether the event loop has been asked to take what has returned: one call is enough for all."""
 
     def run(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
         """Start the call in a thread and give a future of its outcome; cancelling the future abandons the thread."""
@@ -79,15 +79,15 @@ class ThreadPool:
 
     def _deliver(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
         self._returned.append((future, value, error))
-        if not self._told:
-            self._told = True
+        if not self._settling:
+            self._settling = True
             # A loop that is closed by now has nobody waiting for the outcome.
             with contextlib.suppress(RuntimeError):
                 future.get_loop().call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
-        """In the event loop: whatever returns from here on tells it again."""
-        self._told = False
+        """In the event loop: whatever returns from here on asks it again."""
+        self._settling = False
         while self._returned:
             _set(*self._returned.popleft())
 

@@ -26,15 +26,15 @@ MAX_BACKOFF_SECONDS = 1.0
 IDLE_FOR_SECONDS = 30.0
 """How long one declaration of idleness holds; it is renewed before that."""
 GOODBYE_SECONDS = 1.0
-"""How long to try to say that this instance is on call no more; unsaid, a call to it costs somebody's poll interval."""
+"""How long to try to have others notified instead; a notification that nobody takes up costs a poll interval."""
 FLEET_LOOKS = 50
-"""How often in a second all workers that are idle and not on call look for work, together."""
+"""How often in a second all idle workers that are not notified poll, together."""
 
 log = logging.getLogger("tasklib.worker")
 
 
 class Claimer:
-    """The loop that fills what the worker holds until it is told to stop."""
+    """Claims tasks for what the worker can hold, until it is stopped."""
 
     def __init__(self, instance: Instance, runner: Runner, selection: TaskSelection, wakeups: Wakeups) -> None:
         self._instance = instance
@@ -47,28 +47,29 @@ class Claimer:
         self._size = runner.size
         self._selection = selection
         self._wakeups = wakeups
-        self._on_call_until = 0.0
-        self._called = False
-        """Whether this instance was called, of all that wait: what it cannot take, nobody else has heard of."""
+        self._notify_until = 0.0
+        """Until when the database notifies this instance of new tasks; 0: it does not."""
+        self._notified = False
+        """Whether this instance alone was notified: what it cannot take, no other worker knows of."""
         self._plain = self._database.dialect == "postgres"
         """Whether the smaller statement may do; SQLite makes every statement ready in no time."""
         self._keyed = True
         """Whether the next claim looks at concurrency keys: the last one said that some may have a task to start."""
         self._cursor = ClaimCursor()
-        self._astray = False
-        """Whether a claim may have taken tasks without our knowing."""
+        self._may_have_strays = False
+        """Whether a claim may have taken tasks although its answer never arrived."""
         self._generation = 0
-        """In which this instance claims: what it sent in an earlier one, and gave up on, takes nothing any more."""
+        """Sent with each claim: one of an earlier generation, which this instance gave up on, takes nothing."""
         self.unregistered = False
         """Set when a claim was refused because this instance was declared dead."""
 
-    def hear(self, notice: str) -> None:
-        """Look for work, unless it is somebody else who was called."""
-        called, _, instance = notice.partition(":")
-        if called == "new" and instance:
+    def notified(self, event: str) -> None:
+        """Look for work, unless the notification is for another worker."""
+        kind, _, instance = event.partition(":")
+        if kind == "new" and instance:
             if instance != str(self._instance.id):
                 return
-            self._called = True
+            self._notified = True
         self._control.wake()
 
     async def run(self) -> None:
@@ -79,7 +80,7 @@ class Claimer:
             wanted = self._wanted()
             try:
                 # Before the next claim, which replaces what the database knows this instance to hold.
-                if self._astray:
+                if self._may_have_strays:
                     await self.release_strays()
                 if wanted == 0:
                     await self._declare_busy()
@@ -93,7 +94,7 @@ class Claimer:
                 await self._look_again(claimed)
             except TaskLibError as error:
                 failures += 1
-                self._astray = True
+                self._may_have_strays = True
                 if failures == 1:
                     log.warning("cannot claim tasks, trying until the database is back: %s", error)
                 backoff = min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 8))
@@ -103,13 +104,13 @@ class Claimer:
                 await self._declare_busy()
 
     async def _take(self, wanted: int) -> Claimed:
-        """Claim once and let the tasks begin; what this instance was called for and cannot take, others hear of."""
-        called, self._called = self._called, False
+        """Claim once and start the tasks; a notification for more than fits here is passed on to another worker."""
+        notified, self._notified = self._notified, False
         claimed = await self.claim(wanted)
         self._runner.hold(claimed.tasks)
-        self._beware(claimed)
+        self._hold_less_beside_suspects(claimed)
         full = len(claimed.tasks) == wanted
-        if claimed.tasks and (not full or self._on_call_until):
+        if claimed.tasks and (not full or self._notify_until):
             # They begin before the next statement is made ready, which takes longer than to start them.  A worker that
             # is filled again and again has others to run meanwhile, and sends its next claim at once.
             self._runner.start_held()
@@ -117,9 +118,9 @@ class Claimer:
         if claimed.tasks:
             await self._wakeups.listen()
         if full:
-            self._called |= called
+            self._notified |= notified
             await self._declare_busy()
-        elif called and any(cap <= 0 for cap in self._selection.caps().values()):
+        elif notified and any(cap <= 0 for cap in self._selection.caps().values()):
             await self._database.arun(workers.wake_workers)
         return claimed
 
@@ -163,7 +164,7 @@ class Claimer:
         return claimed
 
     def _claims(self) -> Iterator[ClaimedTask]:
-        """Everything this instance has to answer for: were it gone, others would have to run it again."""
+        """Everything this instance holds or has not recorded yet: without it, others would have to run it again."""
         return chain(self._held.tasks(), self._finisher.unrecorded())
 
     def _wanted(self) -> int:
@@ -171,18 +172,18 @@ class Claimer:
             return 0
         return self._size.next_claim(len(self._held.running), len(self._held.waiting))
 
-    def _beware(self, claimed: Claimed) -> None:
-        """While tasks are about that lost their worker, only what can start now is held: were this worker lost as well,
-        whatever else it held would be under suspicion too."""
-        self._size.wary = any(task.lost_count for task in claimed.tasks)
-        if self._size.wary:
+    def _hold_less_beside_suspects(self, claimed: Claimed) -> None:
+        """Hold only what can start now while there are suspects, tasks that lost their worker before: were this worker
+        lost as well, everything it held would become suspect too."""
+        self._size.has_suspects = any(task.lost_count for task in claimed.tasks)
+        if self._size.has_suspects:
             self._runner.start_held()
             self._held.give_back(self._finisher, keep=self._size.next_claim(len(self._held.running), 0))
 
     async def _look_again(self, claimed: Claimed) -> None:
         """Wait for as long as there is nothing to claim."""
         self.unregistered = not claimed.registered
-        if claimed.tasks and not (claimed.exhausted and self._on_call_until):
+        if claimed.tasks and not (claimed.exhausted and self._notify_until):
             return
         if claimed.contended:
             await asyncio.sleep(random.uniform(0, CONTENDED_SECONDS))
@@ -190,45 +191,45 @@ class Claimer:
             await self._wait_for_work(claimed)
 
     async def _wait_for_work(self, claimed: Claimed) -> None:
-        """Sleep until something is due.  Who comes on call looks once more before that, so that a task inserted in
-        between is either seen or announced; who does not leaves it to those on call, and looks now and then."""
-        if time.monotonic() > self._on_call_until - self._selection.poll_seconds and await self._come_on_call():
+        """Sleep until something is due.  A worker that gets notified looks once more first, so that a task inserted in
+        between is either seen or notified of; one that does not polls, and leaves the rest to those notified."""
+        if time.monotonic() > self._notify_until - self._selection.poll_seconds and await self._ask_for_notifications():
             return
         poll = self._selection.poll_seconds
         waits = [self._selection.limits.next_in]
-        if self._on_call_until:
+        if self._notify_until:
             waits += [poll, claimed.next_due_in]
         else:
             waits += [max(poll, self._instance.fleet / FLEET_LOOKS * random.uniform(0.8, 1.2))]
-        self._control.is_sated = claimed.exhausted and bool(self._on_call_until) and not self._selection.caps()
+        self._control.nothing_to_claim = claimed.exhausted and bool(self._notify_until) and not self._selection.caps()
         await self._control.sleep(max(0.0, min(wait for wait in waits if wait is not None)))
-        self._control.is_sated = False
+        self._control.nothing_to_claim = False
 
-    async def _come_on_call(self) -> bool:
-        """Whether this instance hears of new tasks from now on; if it runs nothing either, it needs to hear nothing."""
+    async def _ask_for_notifications(self) -> bool:
+        """Whether the database notifies this instance from now on; if not, and it runs nothing, it stops to listen."""
         names = self._selection.names()
         if await self._database.arun(lambda: workers.declare_idle(self._instance.id, names, IDLE_FOR_SECONDS)):
-            self._on_call_until = time.monotonic() + IDLE_FOR_SECONDS
+            self._notify_until = time.monotonic() + IDLE_FOR_SECONDS
             await self._wakeups.listen()
             return True
-        self._on_call_until = 0.0
+        self._notify_until = 0.0
         if not self._held.running:
             self._wakeups.ignore()
         return False
 
     async def _declare_busy(self) -> None:
-        """Spare producers the price of waking a worker that has enough to do; what it was called for another hears."""
-        if self._on_call_until or self._called:
-            self._on_call_until, self._called = 0.0, False
+        """Stop notifications to a worker that has enough to do; a pending one is passed on to another worker."""
+        if self._notify_until or self._notified:
+            self._notify_until, self._notified = 0.0, False
             names = self._selection.names()
             await self._database.arun(lambda: workers.declare_busy(self._instance.id, names))
 
     async def release_strays(self) -> None:
-        """Give back tasks that a claim took although its answer never arrived, also if it still is on its way."""
+        """Give back tasks that a claim took although its answer never arrived; one still on its way takes nothing."""
         known = {(task.id, task.version) for task in self._claims()}
         strays = await self._database.arun(lambda: workers.find_strays(self._instance.id, known))
         self._generation = strays.generation
         for task_id, version in strays.tasks:
             self._finisher.add(None, Ending.release(task_id, version))
         await self._finisher.flush()
-        self._astray = False
+        self._may_have_strays = False

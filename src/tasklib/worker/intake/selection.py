@@ -41,7 +41,7 @@ class TaskSelection:
         """What only this worker knows: its limits, and where the arguments of its tasks hold secrets."""
         found = {name: secrets_of(self._registry.get(name)) for name in self.names()}
         secrets = {name: list(places) for name, places in found.items() if places}
-        limits = self.limits.told(self._declared_limits())
+        limits = self.limits.report(self._declared_limits())
         return {**({"limits": limits} if limits else {}), **({"secrets": secrets} if secrets else {})}
 
     def _declared_limits(self) -> dict[str, int]:

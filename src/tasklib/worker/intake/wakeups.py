@@ -1,4 +1,4 @@
-"""Hearing what the database announces: only while it matters, because every listener is woken by every notice."""
+"""LISTEN for notifications of the database, only while they matter: every one of them wakes every listener."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tasklib.storage.database import Database
 
 
 class Listener(Protocol):
-    """Who is told of each notice, within the event loop that listens."""
+    """Who gets the notifications, within the event loop that listens."""
 
-    def hear(self, event: str) -> None:
-        """Something happened in the database."""
+    def notified(self, event: str) -> None:
+        """The database has sent a notification."""
         ...
 
 
 class Wakeups:
-    """The subscription of one worker, taken up and given up as it comes on call and runs tasks."""
+    """The subscription of one worker: it listens while it is notified of new tasks, and while it runs some."""
 
     def __init__(self, database: Database, listener: Listener) -> None:
         self._database = database
@@ -26,19 +26,19 @@ class Wakeups:
         self._unsubscribe: Callable[[], None] | None = None
 
     async def listen(self) -> None:
-        """Hear everything from now on."""
+        """Subscribe, if that was not done yet."""
         if self._unsubscribe is not None:
             return
         loop = asyncio.get_running_loop()
 
         def pass_on(event: str) -> None:
             if not event.startswith("done") and not loop.is_closed():
-                loop.call_soon_threadsafe(self._listener.hear, event)
+                loop.call_soon_threadsafe(self._listener.notified, event)
 
         self._unsubscribe = await asyncio.to_thread(self._database.subscribe, pass_on)
 
     def ignore(self) -> None:
-        """Hear nothing from now on."""
+        """Unsubscribe."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None

@@ -36,7 +36,7 @@ class EndLog:
 
     def ended(self, task: ClaimedTask, ending: Ending) -> None:
         """An attempt that has ended in any other way."""
-        # The error was redacted when it was told, before anything was cut from it.
+        # The error was redacted when the attempt ended, before anything was cut from it.
         reason = summary(ending.error) if ending.error else ""
         level = logging.INFO if ending.error is None else logging.WARNING
         words = _WORDS[ending.event].format(took=_took(ending.started, ending.ended), delay=ending.delay or 0.0)

@@ -15,7 +15,7 @@ Reports = list[tuple[str, int, float, str | None]]
 
 
 class Notes:
-    """Collects what tasks report; may be told from any thread."""
+    """Collects what tasks report, from any thread."""
 
     def __init__(self) -> None:
         self._progress: dict[str, tuple[str, int, float, str | None]] = {}

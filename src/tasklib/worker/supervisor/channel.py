@@ -1,9 +1,9 @@
-"""The line between a supervisor and one of its worker processes: a JSON object per line, and nobody waits.
+"""Messages between a supervisor and one of its worker processes: JSON, one object per line; sending never blocks.
 
-A worker process says `hello` once, then `tick` from its event loop, with the instance it lives as, and `ending` when
-its work is done.  The supervisor answers with `beat` for each heartbeat it has sent in that instance's name, and says
-`stop`.  A line that does not fit into the socket is dropped: ticks and beats repeat themselves, and a process that does
-not stop is ended.
+A worker process sends `hello` once, then `tick` from its event loop, with the instance it is registered as, and
+`ending` when its work is done.  The supervisor sends `beat` for each heartbeat it has sent on behalf of that instance,
+and `stop`.  A message that does not fit into the socket is dropped: ticks and beats are repeated, and a process that
+does not stop is killed.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing import Any
 from tasklib.worker.execution.running_table import RunningTable
 
 VARIABLE = "TASKLIB_SUPERVISOR"
-"""Tells a worker process its line to the supervisor, its table of running tasks, and the how manyth it is."""
+"""The environment variable with the descriptors of the channel and of the table of running tasks, and the restarts."""
 CHUNK = 65_536
 
 Message = dict[str, Any]
 
 
 def channel_to_supervisor() -> Channel | None:
-    """The line to the supervisor that started this process, if one did; asked for once, before user code runs."""
+    """The channel to the supervisor that started this process, if one did; call it once, before user code runs."""
     given = os.environ.pop(VARIABLE, None)
     if given is None:
         return None
     descriptor, table, restarts = map(int, given.split(":"))
     connection = socket.socket(fileno=descriptor)
-    # Not for this process's own children.
+    # This process's own children must not inherit them.
     connection.set_inheritable(False)
     os.set_inheritable(table, False)
     return Channel(connection, RunningTable(table), restarts)
 
 
 class Channel:
-    """One end of the line; usable from any thread."""
+    """One end of the channel; usable from any thread."""
 
     def __init__(self, connection: socket.socket, running: RunningTable, restarts: int = 0) -> None:
         connection.setblocking(False)
@@ -46,17 +46,17 @@ class Channel:
         self._sending = threading.Lock()
         self._receiving = threading.Lock()
         self._unsent = b""
-        self._heard = b""
-        self.is_cut = False
-        """True once the other end is gone."""
+        self._received = b""
+        self.is_closed = False
+        """True once the other end is closed."""
         self.running = running
         """What the worker process runs; both ends see it."""
         self.restarts = restarts
-        """How many processes the supervisor has started in this one's place before it."""
+        """How many processes this one replaces, one after the other."""
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
-        """Our end, and the one to hand to a new process."""
+        """Our end, and the one for a new process."""
         ours, theirs = socket.socketpair()
         return cls(ours, RunningTable.create()), theirs
 
@@ -65,33 +65,33 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Say something, if there is room for it."""
+        """Send a message, unless the socket is full."""
         line = json.dumps({"kind": kind, **fields}).encode() + b"\n"
         with self._sending, suppress(OSError):
-            # The rest of a line that was sent in part goes first, or the other end could not tell lines apart.
+            # The rest of a line that was sent in part goes first, or the other end would read two lines as one.
             if self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
             if not self._unsent:
                 self._unsent = line[self._socket.send(line) :]
 
     def receive(self) -> list[Message]:
-        """What was said since the last time; nothing, and `is_cut`, when the other end is gone."""
+        """The messages since the last call; `is_closed` is set when the other end is closed."""
         with self._receiving:
-            while not self.is_cut:
+            while not self.is_closed:
                 try:
                     chunk = self._socket.recv(CHUNK)
                 except BlockingIOError:
                     break
                 except OSError:
                     chunk = b""
-                self._heard += chunk
-                self.is_cut = not chunk
-            *lines, self._heard = self._heard.split(b"\n")
+                self._received += chunk
+                self.is_closed = not chunk
+            *lines, self._received = self._received.split(b"\n")
             return [json.loads(line) for line in lines]
 
     def close(self) -> None:
-        """Hang up."""
+        """Close this end."""
         with self._sending, self._receiving:
             self._socket.close()
             self.running.close()
-            self.is_cut = True
+            self.is_closed = True

@@ -1,4 +1,4 @@
-"""Keeping worker processes alive in the eyes of others, from the supervisor, where no user code runs."""
+"""Heartbeats on behalf of worker processes, sent by the supervisor, where no user code can delay them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from tasklib.errors import TaskLibError
 from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
+from tasklib.storage.statement import Operation
 from tasklib.worker.supervisor.channel import Channel, Message
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 
@@ -35,6 +36,15 @@ def introduce(config: Config, database: Database) -> dict[str, Any] | None:
         # The file as it was found: the program may have changed its folder since.
         config = config.with_(database_url=f"sqlite:///{quote(str(path))}")
     return dataclasses.asdict(config.with_(auto_migrate=False))
+
+
+class ProcessState(Protocol):
+    """Whether a worker process can do anything at all."""
+
+    @property
+    def is_working(self) -> bool:
+        """False once it has ended, and while SIGSTOP pauses it: then others shall take over."""
+        ...
 
 
 class Databases:
@@ -57,24 +67,24 @@ class Databases:
 
 
 class HeartbeatProxy:
-    """Looks after the heartbeat and the leases of one worker process, whichever instance it lives as."""
+    """Keeps up the heartbeat and the leases of one worker process, whichever instance it is registered as."""
 
-    def __init__(self, link: Channel, databases: Databases, *, may_beat: Callable[[], bool]) -> None:
-        self._link = link
+    def __init__(self, channel: Channel, databases: Databases, process: ProcessState) -> None:
+        self._channel = channel
         self._databases = databases
-        self._may_beat = may_beat
+        self._process = process
         self._database: Database | None = None
         self._config: Config | None = None
-        self._pulse: _Pulse | None = None
+        self._heartbeat: _ProxyHeartbeat | None = None
         self._lease = float("inf")
         self._ticked = time.monotonic()
         self.instance: UUID | None = None
-        """As whom the process lives now; its last word counts when it has died."""
+        """The instance the process is registered as, by its last message."""
         self._worker_info: dict[str, Any] | None = None
         self._running: set[int] = set()
 
-    def heard(self, message: Message) -> None:
-        """Take note of what the process said."""
+    def receive(self, message: Message) -> None:
+        """Take in a message of the process."""
         match message["kind"]:
             case "hello":
                 self._ticked = time.monotonic()
@@ -84,34 +94,34 @@ class HeartbeatProxy:
             case "tick":
                 self._ticked = time.monotonic()
                 self._worker_info = message["worker_info"]
-                self._live_as(None if message["instance"] is None else UUID(message["instance"]))
+                self._switch_to(None if message["instance"] is None else UUID(message["instance"]))
             case _:
                 pass
 
     @property
     def silence(self) -> float:
-        """The part of its lease that the event loop of the process has been silent; 0 before its first word."""
+        """For which part of its lease the event loop of the process has been silent; 0 before its first message."""
         return (time.monotonic() - self._ticked) / self._lease
 
     @property
-    def is_heard(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the process works, and its heartbeat reaches the database."""
         if self._database is None:
             return self.instance is not None
-        return self._pulse is not None and self._pulse.silence < 2 / 3
+        return self._heartbeat is not None and self._heartbeat.silence < 2 / 3
 
     def worker_info(self) -> Mapping[str, Any] | None:
-        """How the process said it was, last."""
+        """What the process last reported of itself."""
         return self._worker_info
 
     def declared_dead(self) -> None:
-        """The process hears it with the beat, and acts itself."""
+        """Nothing to do: the process learns it with the beat, and acts itself."""
 
     def stop(self) -> None:
-        """Beat no more."""
-        if self._pulse is not None:
-            self._pulse.cease()
-            self._pulse = None
+        """Send no more heartbeats."""
+        if self._heartbeat is not None:
+            self._heartbeat.cease()
+            self._heartbeat = None
 
     def has_died(self, running: set[int]) -> None:
         """The process has ended while it ran the tasks with these numbers."""
@@ -119,56 +129,56 @@ class HeartbeatProxy:
         self._running = running
 
     def recover(self) -> None:
-        """Let what it ran be run again, as a failed attempt, and what it only held as if nothing had been.  Blocks."""
-        self._after_death(
-            lambda database, config, gone: database.run(
-                lambda: workers.recover_from(gone, config.backoff, None, guilty=self._running)
-            ),
+        """Let what it ran be run again, as a failed attempt, and what it only held at no cost.  Blocks."""
+        self._take_back(
+            lambda instance, config: workers.recover_from(instance, config.backoff, None, suspects=self._running),
             "took back %d tasks of worker process instance %s",
         )
 
     def release(self) -> None:
         """The process was ended because everything stops: give back what it ran, at no cost.  Blocks."""
-        self._after_death(
-            lambda database, config, gone: database.run(lambda: workers.release_held(gone, None)),
-            "gave back %d tasks of worker process instance %s",
+        self._take_back(
+            lambda instance, _: workers.release_held(instance, None), "gave back %d tasks of worker process instance %s"
         )
 
-    def _after_death(self, act: Callable[[Database, Config, UUID], int], text: str) -> None:
-        if self.instance is None or self._database is None or self._config is None:
+    def _take_back(self, operation: Callable[[UUID, Config], Operation[int]], text: str) -> None:
+        instance, config = self.instance, self._config
+        if instance is None or self._database is None or config is None:
             return
         try:
-            if count := act(self._database, self._config, self.instance):
+            if count := self._database.run(lambda: operation(instance, config)):
                 log.warning(text, count, self.instance)
         except TaskLibError as error:
             log.warning("the tasks of instance %s are recovered when its heartbeat is missed: %s", self.instance, error)
 
-    def _live_as(self, instance: UUID | None) -> None:
+    def _switch_to(self, instance: UUID | None) -> None:
         if instance == self.instance:
             return
         self.stop()
         self.instance = instance
         if instance is not None and self._database is not None and self._config is not None:
-            self._pulse = _Pulse(self, self._link, self._config, self._database, instance, self._may_beat)
-            self._pulse.start()
+            self._heartbeat = _ProxyHeartbeat(
+                self, self._channel, self._config, self._database, instance, self._process
+            )
+            self._heartbeat.start()
 
 
-class _Pulse(Heartbeat):
-    """Beats for an instance of another process, and tells it of every beat."""
+class _ProxyHeartbeat(Heartbeat):
+    """Sends heartbeats for an instance of another process, and reports each to that process."""
 
     def __init__(
         self,
         proxy: HeartbeatProxy,
-        link: Channel,
+        channel: Channel,
         config: Config,
         database: Database,
         instance: UUID,
-        may_beat: Callable[[], bool],
+        process: ProcessState,
     ) -> None:
         super().__init__(database, DatabaseClock(), config, instance, proxy)
         self._proxy = proxy
-        self._link = link
-        self._may_beat = may_beat
+        self._channel = channel
+        self._process = process
         self._lease = config.lock_timeout_seconds
         self._thread = threading.Thread(target=self._run, name=f"tasklib-heartbeat-{instance}", daemon=True)
 
@@ -178,7 +188,7 @@ class _Pulse(Heartbeat):
 
     def _rest(self) -> bool:
         while not super()._rest():
-            if self._may_beat():
+            if self._process.is_working:
                 return False
         return True
 
@@ -193,6 +203,6 @@ class _Pulse(Heartbeat):
     def _arrived(self, asked: float, *, known: bool, unbroken_since: float = 0.0) -> None:
         # Whether it was declared dead is for the process to say: it may just be signing off.
         super()._arrived(asked, known=True, unbroken_since=unbroken_since)
-        self._link.send("beat", instance=str(self.instance), asked=asked, known=known, since=self._held_since)
+        self._channel.send("beat", instance=str(self.instance), asked=asked, known=known, since=self._held_since)
         if not known:
             self._stopped.set()

@@ -1,10 +1,10 @@
-"""The heartbeat of a worker process under a supervisor, which beats in its name where user code cannot starve it."""
+"""The heartbeat of a worker process, which its supervisor sends, where user code cannot delay it."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from typing import Protocol
 from uuid import UUID
 
 from tasklib.core.clock import Clock
@@ -14,21 +14,31 @@ from tasklib.worker.supervisor.channel import Channel, Message
 from tasklib.worker.upkeep.heartbeat import Heartbeat, HeartbeatOwner
 
 PATIENCE = 0.6
-"""The part of the worker timeout without word from the supervisor after which the worker beats itself, at the latest:
-early enough to be heard before it would have to stop claiming."""
+"""The part of the worker timeout without a beat of the supervisor after which the worker sends its own, at the latest:
+early enough to arrive before it would have to stop claiming."""
 
 
-class SupervisorLink:
-    """What a worker process knows of its supervisor; usable from any thread."""
+class SupervisedProcess(Protocol):
+    """The worker process, as far as its supervisor decides about it; called in any thread."""
 
-    def __init__(self, link: Channel, *, stop: Callable[[bool], None], orphaned: Callable[[], None]) -> None:
-        """`stop` is called when the supervisor says so, with whether it shall be now; `orphaned` when it is gone."""
-        self.running = link.running
-        self._link = link
-        self._stop = stop
-        self._orphaned = orphaned
+    def stop(self, *, now: bool) -> None:
+        """The supervisor asks it to drain, or to end now."""
+        ...
+
+    def orphaned(self) -> None:
+        """The supervisor has ended."""
+        ...
+
+
+class SupervisorClient:
+    """The worker process's side of the channel to its supervisor; usable from any thread."""
+
+    def __init__(self, channel: Channel, process: SupervisedProcess) -> None:
+        self.running = channel.running
+        self._channel = channel
+        self._process = process
         self._lock = threading.Lock()
-        self._told = False
+        self._is_orphaned = False
         self._instance: UUID | None = None
         self._owner: HeartbeatOwner | None = None
         self._beats: dict[str, Message] = {}
@@ -36,51 +46,51 @@ class SupervisorLink:
     def heartbeat(
         self, database: Database, clock: Clock, config: Config, instance: UUID, owner: HeartbeatOwner
     ) -> Heartbeat:
-        """The heartbeat of an instance, which the supervisor keeps up."""
+        """The heartbeat of an instance, which the supervisor sends."""
         return ProxiedHeartbeat(self, database, clock, config, instance, owner)
 
     @property
-    def is_gone(self) -> bool:
+    def has_ended(self) -> bool:
         """True once the supervisor has ended without ending us."""
-        return self._link.is_cut
+        return self._channel.is_closed
 
-    def live_as(self, instance: UUID | None, owner: HeartbeatOwner | None = None) -> None:
-        """Say as which instance this process lives now, if any, and with every tick how it is."""
+    def register_as(self, instance: UUID | None, owner: HeartbeatOwner | None = None) -> None:
+        """Report which instance this process is registered as now, if any; every tick reports its state."""
         self._instance, self._owner = instance, owner
         self.tick()
 
     def tick(self) -> None:
-        """Show that the event loop turns."""
+        """Show that the event loop is not blocked."""
         instance = None if self._instance is None else str(self._instance)
         info = None if self._owner is None else self._owner.worker_info()
-        self._link.send("tick", instance=instance, worker_info=info)
+        self._channel.send("tick", instance=instance, worker_info=info)
 
     def last_beat(self, instance: UUID) -> Message | None:
-        """The newest beat that the supervisor has sent in the name of an instance, once."""
+        """The newest beat that the supervisor has sent on behalf of an instance, once."""
         self.listen()
         return self._beats.pop(str(instance), None)
 
     def listen(self) -> None:
-        """Take in what the supervisor has said; if it is gone, call `orphaned`, once."""
+        """Take in the supervisor's messages; if it has ended, say so to the process, once."""
         with self._lock:
-            for message in self._link.receive():
+            for message in self._channel.receive():
                 if message["kind"] == "stop":
-                    self._stop(message["now"])
+                    self._process.stop(now=message["now"])
                 else:
                     # Only the latest counts, and of other instances than ours none.
                     self._beats = {message["instance"]: message}
-            orphaned = self._link.is_cut and not self._told
-            self._told = self._told or orphaned
-        if orphaned:
-            self._orphaned()
+            newly_orphaned = self._channel.is_closed and not self._is_orphaned
+            self._is_orphaned = self._channel.is_closed
+        if newly_orphaned:
+            self._process.orphaned()
 
 
 class ProxiedHeartbeat(Heartbeat):
-    """Trusts the supervisor's beats while they come, and beats itself while they do not."""
+    """Relies on the supervisor's beats while they come, and sends its own while they do not."""
 
     def __init__(
         self,
-        supervisor: SupervisorLink,
+        supervisor: SupervisorClient,
         database: Database,
         clock: Clock,
         config: Config,
@@ -91,30 +101,32 @@ class ProxiedHeartbeat(Heartbeat):
         self._supervisor = supervisor
 
     def start(self) -> None:
-        """Ask the supervisor to beat for this instance."""
-        self._supervisor.live_as(self.instance, self.owner)
+        """Ask the supervisor to send beats for this instance."""
+        self._supervisor.register_as(self.instance, self.owner)
         super().start()
 
     def stop(self) -> None:
-        """Let the supervisor stop beating for it."""
-        self._supervisor.live_as(None)
+        """Let the supervisor send no more of them."""
+        self._supervisor.register_as(None)
         super().stop()
 
     @property
     def silence(self) -> float:
-        """As in Heartbeat.  Beats that came while this process could not listen are heard first."""
-        self._hear()
+        """As in Heartbeat, after taking in beats that came while this process could not listen."""
+        self._take_in_beats()
         return super().silence
 
     def _rest(self) -> bool:
         while not self._stopped.wait(self._interval / 4):
-            self._hear()
-            patience = self._interval if self._supervisor.is_gone else min(2 * self._interval, PATIENCE * self._timeout)
+            self._take_in_beats()
+            patience = (
+                self._interval if self._supervisor.has_ended else min(2 * self._interval, PATIENCE * self._timeout)
+            )
             if time.monotonic() - self._last >= patience:
                 return False
         return True
 
-    def _hear(self) -> None:
+    def _take_in_beats(self) -> None:
         beat = self._supervisor.last_beat(self.instance)
         if beat is not None:
             self._arrived(beat["asked"], known=beat["known"], unbroken_since=beat["since"])

@@ -1,4 +1,4 @@
-"""Running worker processes: each is replaced when it dies, kept alive in the eyes of others, and all stop together."""
+"""Running worker processes: each is replaced when it dies, its heartbeats are sent for it, and all stop together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SupervisorSettings:
     """Runs one worker process, which must call `tasklib.worker.supervisor.worker_main.run_worker_process`."""
     processes: int = 1
     grace_seconds: float = 30.0
-    """How long running tasks may go on after the supervisor was told to stop."""
+    """How long running tasks may go on after the supervisor was asked to stop."""
     probe_host: str = "127.0.0.1"
     probe_port: int | None = None
     """Where `/livez` and `/readyz` answer over HTTP; nowhere if None."""
@@ -53,7 +53,7 @@ class SupervisorSettings:
 
 
 class Supervisor:
-    """Runs until told to stop; imports no user code."""
+    """Runs worker processes until it is stopped; imports no user code."""
 
     def __init__(self, settings: SupervisorSettings) -> None:
         self.settings = settings
@@ -63,7 +63,7 @@ class Supervisor:
         self.stopping = asyncio.Event()
         self.deadline = float("inf")
         """When what has not ended by itself is ended."""
-        self._seats = [_Seat(self, number) for number in range(1, settings.processes + 1)]
+        self._slots = [_ProcessSlot(self, number) for number in range(1, settings.processes + 1)]
         self._code = 0
         self._born = time.monotonic()
 
@@ -79,8 +79,8 @@ class Supervisor:
             log.info("stopping%s", " now" if now else f"; running tasks may take {grace:g} s")
         self.deadline = min(self.deadline, time.monotonic() + grace + MARGIN_SECONDS)
         self.stopping.set()
-        for member in self._members():
-            member.stop(now=now)
+        for process in self._running():
+            process.stop(now=now)
 
     def give_up(self, code: int) -> None:
         """The first worker process could not start and has said why; nobody else could: end as it did."""
@@ -93,10 +93,10 @@ class Supervisor:
     def status(self) -> dict[str, Any]:
         """How the worker processes are."""
         return {
-            "ready": not self.stopping.is_set() and all(seat.is_ready for seat in self._seats),
+            "ready": not self.stopping.is_set() and all(slot.is_ready for slot in self._slots),
             "stopping": self.stopping.is_set(),
             "uptime_seconds": round(time.monotonic() - self._born, 3),
-            "processes": [seat.status() for seat in self._seats],
+            "processes": [slot.status() for slot in self._slots],
         }
 
     async def _run(self) -> int:
@@ -106,20 +106,20 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGCHLD, self._collect)
         settings = self.settings
         async with serve_probe(settings.probe_host, settings.probe_port, self.status):
-            await asyncio.gather(*(seat.fill() for seat in self._seats))
+            await asyncio.gather(*(slot.run() for slot in self._slots))
         await in_thread(self.databases.close, CLOSE_SECONDS)
         return self._code
 
     def _collect(self) -> None:
-        for member in self._members():
-            member.collect()
+        for process in self._running():
+            process.collect()
 
-    def _members(self) -> Iterator[WorkerProcess]:
-        return (seat.member for seat in self._seats if seat.member is not None)
+    def _running(self) -> Iterator[WorkerProcess]:
+        return (slot.process for slot in self._slots if slot.process is not None)
 
 
-class _Seat:
-    """One of the places: never empty for long until the supervisor stops."""
+class _ProcessSlot:
+    """Runs one worker process after the other, until the supervisor stops."""
 
     def __init__(self, supervisor: Supervisor, number: int) -> None:
         self._supervisor = supervisor
@@ -127,94 +127,88 @@ class _Seat:
         self._restarts = 0
         self._short_lives = 0
         self._false_starts = 0
-        self.member: WorkerProcess | None = None
+        self.process: WorkerProcess | None = None
 
     @property
     def is_ready(self) -> bool:
-        """Whether a worker process sits here and is heard by the database."""
-        return self.member is not None and self.member.is_alive and self.member.keeper.is_heard
+        """Whether there is a worker process whose heartbeat reaches the database."""
+        return self.process is not None and self.process.is_alive and self.process.heartbeat.is_ready
 
     def status(self) -> dict[str, Any]:
-        """Who sits here."""
-        member = self.member
-        return {
-            "pid": None if member is None else member.pid,
-            "ready": self.is_ready,
-            "restarts": self._restarts,
-        }
+        """How its worker process is."""
+        pid = None if self.process is None else self.process.pid
+        return {"pid": pid, "ready": self.is_ready, "restarts": self._restarts}
 
-    async def fill(self) -> None:
-        """Seat one worker process after the other."""
+    async def run(self) -> None:
+        """Start a worker process, and another when it has ended."""
         supervisor = self._supervisor
         if self._number > 1:
-            # If the first cannot start, its error is told once.
+            # If the first cannot start, its error is shown once.
             await _first(supervisor.anyone_started, supervisor.stopping)
         while not supervisor.stopping.is_set():
             settings = supervisor.settings
-            member = self.member = WorkerProcess(
+            process = self.process = WorkerProcess(
                 settings.command,
                 settings.environment,
                 supervisor.databases,
                 restarts=self._restarts,
-                started=supervisor.anyone_started.set,
+                started=supervisor.anyone_started,
             )
-            await self._attend(member)
-            await self._bury(member)
+            await self._watch(process)
+            await self._clean_up(process)
             if supervisor.stopping.is_set():
                 return
-            if not member.has_started and not supervisor.anyone_started.is_set():
-                supervisor.give_up(member.ended.result())
+            if not process.has_started and not supervisor.anyone_started.is_set():
+                supervisor.give_up(process.ended.result())
                 return
             self._restarts += 1
-            await _first(supervisor.stopping, timeout=self._pause(member))
+            await _first(supervisor.stopping, timeout=self._pause(process))
 
-    async def _attend(self, member: WorkerProcess) -> None:
-        """Look after the process until it has ended."""
+    async def _watch(self, process: WorkerProcess) -> None:
+        """Wait until the process has ended; kill one that hangs or does not stop in time."""
         supervisor = self._supervisor
         killed = False
         ending_since: float | None = None
-        while member.is_alive:
+        while process.is_alive:
             await asyncio.wait(
-                {member.ended}, timeout=min(CHECK_SECONDS, max(0, supervisor.deadline - time.monotonic()))
+                {process.ended}, timeout=min(CHECK_SECONDS, max(0, supervisor.deadline - time.monotonic()))
             )
             now = time.monotonic()
-            if member.has_started:
-                supervisor.anyone_started.set()
-            if member.is_ending and ending_since is None:
+            if process.is_ending and ending_since is None:
                 ending_since = now
-            if killed or not member.is_alive:
+            if killed or not process.is_alive:
                 continue
             if now >= supervisor.deadline or (ending_since is not None and now > ending_since + EXIT_SECONDS):
-                member.kill()
+                process.kill()
                 killed = True
-            elif member.keeper.silence > 1 and not member.is_ending:
+            elif process.heartbeat.silence > 1 and not process.is_ending:
                 log.error(
                     "the event loop of worker process %d has been silent for longer than its lease; the process is "
                     "ended, and where it hangs is written below",
-                    member.pid,
+                    process.pid,
                 )
-                member.dump_and_kill()
+                process.dump_and_kill()
                 killed = True
 
-    async def _bury(self, member: WorkerProcess) -> None:
-        """Let what it ran go on elsewhere, and say how it ended."""
+    async def _clean_up(self, process: WorkerProcess) -> None:
+        """Log how it ended, and let what it ran go on elsewhere."""
         stopping = self._supervisor.stopping.is_set()
-        code = member.ended.result()
+        code = process.ended.result()
         expected = stopping or not self._supervisor.anyone_started.is_set()
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        log.log(logging.DEBUG if expected else logging.ERROR, "worker process %d %s", member.pid, how)
+        log.log(logging.DEBUG if expected else logging.ERROR, "worker process %d %s", process.pid, how)
         if stopping:
-            await in_thread(member.keeper.release, CLEANUP_SECONDS)
+            await in_thread(process.heartbeat.release, CLEANUP_SECONDS)
         else:
-            await in_thread(member.keeper.recover, CLEANUP_SECONDS)
+            await in_thread(process.heartbeat.recover, CLEANUP_SECONDS)
 
-    def _pause(self, member: WorkerProcess) -> float:
-        """How long the seat stays empty: not at all at first, then longer each time a process does not live long."""
-        if time.monotonic() - member.born > STEADY_SECONDS:
+    def _pause(self, process: WorkerProcess) -> float:
+        """Seconds until the next process starts: none at first, then more each time one does not live long."""
+        if time.monotonic() - process.born > STEADY_SECONDS:
             self._short_lives = self._false_starts = 0
             return 0.0
         # A process that never came to work is broken; one that did was likely killed by a task.
-        if member.has_worked:
+        if process.has_worked:
             self._short_lives, self._false_starts = self._short_lives + 1, 0
             return _pause(self._short_lives, base=0.02, cap=1.0)
         self._false_starts += 1

@@ -1,4 +1,4 @@
-"""What runs in each worker process: a worker whose supervisor keeps its heartbeat and hears its event loop turn."""
+"""What runs in each worker process: a worker whose supervisor sends its heartbeats and sees that it is not blocked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import listen_to_stops
 from tasklib.worker.supervisor.channel import Channel
 from tasklib.worker.supervisor.heartbeat_proxy import introduce
-from tasklib.worker.supervisor.proxied_heartbeat import SupervisorLink
+from tasklib.worker.supervisor.proxied_heartbeat import SupervisorClient
 from tasklib.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -29,58 +29,75 @@ log = logging.getLogger("tasklib.worker")
 
 
 def run_worker_process(
-    queue: TaskQueue, settings: WorkerSettings, link: Channel, begun: Callable[[str], None] = lambda worker_id: None
+    queue: TaskQueue, settings: WorkerSettings, channel: Channel, begun: Callable[[str], None] = lambda worker_id: None
 ) -> None:
     """Work until the supervisor, a signal or stuck threads end it; raises what `Worker.run` raises.
 
     `begun` is called with the worker's id once it can be stopped by a signal.
     """
     faulthandler.enable()
-    asyncio.run(_run(queue, settings, link, begun))
+    asyncio.run(_run(queue, settings, channel, begun))
 
 
-async def _run(queue: TaskQueue, settings: WorkerSettings, link: Channel, begun: Callable[[str], None]) -> None:
-    loop = asyncio.get_running_loop()
+class _Process:
+    """This process, as its supervisor controls it."""
 
-    def drain() -> None:
-        if not worker.is_stopping or link.is_cut:
-            worker.stop()
+    def __init__(self, queue: TaskQueue, settings: WorkerSettings, channel: Channel) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._channel = channel
+        self.supervisor = SupervisorClient(channel, self)
+        self.worker = Worker(queue, dataclasses.replace(settings, signals=False), self.supervisor)
 
-    def hurry() -> None:
-        drain()
-        worker.stop()
+    def drain(self) -> None:
+        """Stop the worker; only without a supervisor does a second request mean now."""
+        if not self.worker.is_stopping or self._channel.is_closed:
+            self.worker.stop()
 
-    def orphaned() -> None:
+    def stop(self, *, now: bool) -> None:
+        """The supervisor asks it to drain, or to end now."""
+        self._soon(self._end_now if now else self.drain)
+
+    def orphaned(self) -> None:
+        """The supervisor has ended."""
+        self._soon(self._end_orphaned)
+
+    def _end_now(self) -> None:
+        self.drain()
+        self.worker.stop()
+
+    def _end_orphaned(self) -> None:
         log.error("the supervisor is gone; this worker process drains and ends")
-        loop.remove_reader(link.fileno())
-        if not worker.is_stopping:
-            worker.stop()
+        self._loop.remove_reader(self._channel.fileno())
+        if not self.worker.is_stopping:
+            self.worker.stop()
 
-    def soon(act: Callable[[], None]) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(act)
+    def _soon(self, act: Callable[[], None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act)
 
-    supervisor = SupervisorLink(link, stop=lambda now: soon(hurry if now else drain), orphaned=lambda: soon(orphaned))
-    worker = Worker(queue, dataclasses.replace(settings, signals=False), supervisor)
+
+async def _run(queue: TaskQueue, settings: WorkerSettings, channel: Channel, begun: Callable[[str], None]) -> None:
+    loop = asyncio.get_running_loop()
+    process = _Process(queue, settings, channel)
     lease = queue.config.lock_timeout_seconds
-    # The supervisor says when to hurry; a second signal does not, while there is one.
-    listen_to_stops(drain)
-    link.send("hello", config=introduce(queue.config, queue.database), lease=lease)
-    loop.add_reader(link.fileno(), supervisor.listen)
-    ticking = own_task(_tick(supervisor, lease))
-    working = own_task(worker.run())
+    # A second signal does not mean now while there is a supervisor to say so.
+    listen_to_stops(process.drain)
+    channel.send("hello", config=introduce(queue.config, queue.database), lease=lease)
+    loop.add_reader(channel.fileno(), process.supervisor.listen)
+    ticking = own_task(_tick(process.supervisor, lease))
+    working = own_task(process.worker.run())
     try:
         await asyncio.sleep(0)  # It has begun, and listens to signals.
-        begun(worker.worker_id)
+        begun(process.worker.worker_id)
         await working
     finally:
-        link.send("ending")
+        channel.send("ending")
         ticking.cancel()
-        loop.remove_reader(link.fileno())
+        loop.remove_reader(channel.fileno())
         await queue.aclose()
 
 
-async def _tick(supervisor: SupervisorLink, lease: float) -> None:
+async def _tick(supervisor: SupervisorClient, lease: float) -> None:
     try:
         while True:
             supervisor.tick()

@@ -1,4 +1,4 @@
-"""A worker process as its supervisor sees it: started, listened to, looked after, and ended with all its children."""
+"""A worker process, in its supervisor: started, watched, and ended with all its children."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ class WorkerProcess:
         databases: Databases,
         *,
         restarts: int,
-        started: Callable[[], None],
+        started: asyncio.Event,
     ) -> None:
-        self._link, theirs = Channel.pair()
+        """`started` is set when it has imported what it shall work on."""
+        self._channel, theirs = Channel.pair()
         with theirs:
             # A session of its own: the terminal's Ctrl-C reaches only the supervisor, and one signal its children too.
             self._process = subprocess.Popen(
                 command,
-                env={**environment, VARIABLE: f"{theirs.fileno()}:{self._link.running.descriptor}:{restarts}"},
-                pass_fds=[theirs.fileno(), self._link.running.descriptor],
+                env={**environment, VARIABLE: f"{theirs.fileno()}:{self._channel.running.descriptor}:{restarts}"},
+                pass_fds=[theirs.fileno(), self._channel.running.descriptor],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self.keeper = HeartbeatProxy(self._link, databases, may_beat=lambda: self.is_alive and not self.is_paused)
+        self.heartbeat = HeartbeatProxy(self._channel, databases, self)
         self.born = time.monotonic()
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The exit code, or minus the signal that ended it."""
@@ -54,9 +55,8 @@ class WorkerProcess:
         self.is_ending = False
         """Whether its work is done and only its exit remains."""
         self.is_paused = False
-        """Whether somebody has stopped it with SIGSTOP: it does nothing, and others shall take over."""
         self._started = started
-        asyncio.get_running_loop().add_reader(self._link.fileno(), self._listen)
+        asyncio.get_running_loop().add_reader(self._channel.fileno(), self._listen)
         log.debug("worker process %d started", self.pid)
 
     @property
@@ -69,8 +69,13 @@ class WorkerProcess:
         """Whether it has not ended yet."""
         return not self.ended.done()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether it has neither ended nor been paused with SIGSTOP."""
+        return self.is_alive and not self.is_paused
+
     def collect(self) -> None:
-        """Look what has become of it; called after SIGCHLD."""
+        """Note whether it has ended, or was paused; called after SIGCHLD."""
         while self.is_alive:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
@@ -90,7 +95,7 @@ class WorkerProcess:
         Not by a second signal: a service manager may signal every process of a service, which is one more already.
         """
         if self.is_alive:
-            self._link.send("stop", now=now)
+            self._channel.send("stop", now=now)
             os.kill(self.pid, signal.SIGTERM)  # for a process that does not listen yet
 
     def dump_and_kill(self) -> None:
@@ -113,20 +118,20 @@ class WorkerProcess:
         # Children it left behind must not go on with tasks that are about to run elsewhere.
         self._kill_group()
         self._listen()
-        self.keeper.has_died(self._link.running.read())
-        asyncio.get_running_loop().remove_reader(self._link.fileno())
-        self._link.close()
+        self.heartbeat.has_died(self._channel.running.read())
+        asyncio.get_running_loop().remove_reader(self._channel.fileno())
+        self._channel.close()
         self.ended.set_result(code)
 
     def _listen(self) -> None:
-        for message in self._link.receive():
+        for message in self._channel.receive():
             self.has_started = True
-            self._started()
+            self._started.set()
             self.is_ending = self.is_ending or message["kind"] == "ending"
-            self.keeper.heard(message)
-            self.has_worked = self.has_worked or self.keeper.instance is not None
-        if self._link.is_cut:
-            asyncio.get_running_loop().remove_reader(self._link.fileno())
+            self.heartbeat.receive(message)
+            self.has_worked = self.has_worked or self.heartbeat.instance is not None
+        if self._channel.is_closed:
+            asyncio.get_running_loop().remove_reader(self._channel.fileno())
 
 
 async def in_thread(work: Callable[[], None], timeout: float | None = None) -> None:

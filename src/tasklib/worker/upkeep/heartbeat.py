@@ -1,4 +1,4 @@
-"""Staying alive in the eyes of others: heartbeats from a thread that a busy event loop cannot starve."""
+"""Heartbeats, sent from a thread that a busy event loop cannot delay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HeartbeatOwner(Protocol):
     """Whose heartbeat it is; both are called in its thread."""
 
     def worker_info(self) -> Mapping[str, Any] | None:
-        """What the instance tells of itself with this beat; None: nothing new."""
+        """What the instance reports of itself with this beat; None: nothing new."""
         ...
 
     def declared_dead(self) -> None:
@@ -34,7 +34,7 @@ class HeartbeatOwner(Protocol):
 
 
 class Heartbeat:
-    """Beats until stopped, and knows how long others have been believing that this instance lives."""
+    """Sends heartbeats until stopped, and knows since when they have arrived without a gap."""
 
     def __init__(self, database: Database, clock: Clock, config: Config, instance: UUID, owner: HeartbeatOwner) -> None:
         self._database = database
@@ -51,7 +51,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="tasklib-heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Begin to send."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -93,7 +93,7 @@ ORDER BY w.heartbeat_at DESC, w.instance;
 SELECT x.id, x.seq, x.name, x.version, x.locked_until FROM {schema}.tasks AS x
     WHERE x.seq = held.seq AND x.version = held.version AND x.state = 'running' LIMIT 1
 
--- name: list_told_secrets
+-- name: list_reported_secrets
 -- Where the arguments of tasks hold secrets, as workers tell it.
 SELECT DISTINCT (w.info -> 'secrets')::text AS secrets FROM {schema}.tasklib_workers AS w
 WHERE w.info -> 'secrets' IS NOT NULL;

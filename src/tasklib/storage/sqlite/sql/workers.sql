@@ -59,7 +59,7 @@ JOIN (
 ) AS held ON held.instance = w.instance
 ORDER BY w.heartbeat_at DESC, w.instance;
 
--- name: list_told_secrets
+-- name: list_reported_secrets
 -- Where the arguments of tasks hold secrets, as workers tell it.
 SELECT DISTINCT w.info -> '$.secrets' AS secrets FROM tasklib_workers AS w
 WHERE w.info -> '$.secrets' IS NOT NULL;

@@ -1,7 +1,7 @@
-"""One child process as its worker sees it: it is given tasks, and says how they end; it can be ended at any time.
+"""One child process, in its worker: it runs the tasks it is sent, and can be ended at any time.
 
 It runs one task at a time.  While tasks take next to no time, some more are sent ahead, so that neither process has to
-be woken for each.  When one takes longer than was thought, those behind it are called back and run elsewhere.
+be woken for each.  When one takes longer than expected, those behind it are recalled and run elsewhere.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ RECALL_SECONDS = 0.05
 
 
 class JobListener(Protocol):
-    """Who is told how a job goes."""
+    """Who follows a job."""
 
-    def turn(self) -> None:
+    def first_in_line(self) -> None:
         """Nothing is before it any more: from here on, also while it is loaded, it may do harm."""
         ...
 
@@ -57,7 +57,7 @@ class JobListener(Protocol):
 
 
 class ChildOwner(Protocol):
-    """Whom a child tells what it can be used for."""
+    """Who gives a child its jobs."""
 
     def withdraw(self, job: Job) -> None:
         """End a job that waits for a child."""
@@ -134,7 +134,7 @@ class Child:
         self._lifeline.setblocking(False)
         try:
             ends = (theirs.fileno(), their_lifeline.fileno())
-            self._process = OsProcess("tasklib.worker.execution.processes.child_main", ends, orphan_killer, self._died)
+            self._process = OsProcess("tasklib.worker.execution.processes.child_main", ends, orphan_killer, self)
         except OSError:  # no process can be had now
             work.close()
             self._lifeline.close()
@@ -142,7 +142,7 @@ class Child:
         finally:
             theirs.close()
             their_lifeline.close()
-        self._pipe = Pipe(work, received=self._received, ended=self._cut)
+        self._pipe = Pipe(work, self)
         self._pipe.send({**introduction, "python_path": os.environ.get("PYTHONPATH")})
 
     @property
@@ -179,7 +179,7 @@ class Child:
         """End the process and all it has started: asked first, then killed."""
         if not self._asked:
             self._asked = self.leaving = True
-            self._say(b"e")
+            self._signal(b"e")
             self._process.terminate()
             self._after(TERM_SECONDS, self._process.kill)
 
@@ -192,7 +192,7 @@ class Child:
 
     def _begin(self, job: Job) -> None:
         """It is this job's turn."""
-        job.listener.turn()
+        job.listener.first_in_line()
         if job.is_ending:
             self.end_running()
         elif job.task.name in self._known:
@@ -202,7 +202,8 @@ class Child:
             job.loads += 1
             self._after(LOAD_SECONDS, self._overdue)
 
-    def _received(self, message: list[Any]) -> None:
+    def received(self, message: Any) -> None:
+        """It has sent a log record, or how its task goes."""
         if message[0] == "log":
             show(message[1])
             return
@@ -231,7 +232,7 @@ class Child:
                 self.leaving = True
                 self._finish(ProcessNotReady(f"could not load the task: {summary(text)}\n{text}", never=never))
             case _:
-                pass  # a word about a task that has ended
+                pass  # about a task that has ended
 
     def _loaded(self, job: Job) -> None:
         self._known.add(job.task.name)
@@ -266,7 +267,7 @@ class Child:
     def _recall(self) -> None:
         if not self.recalled:
             self.recalled = True
-            self._say(b"r")
+            self._signal(b"r")
 
     def _take_back(self, count: int) -> None:
         """The last so many tasks were not begun, and will not be."""
@@ -282,14 +283,14 @@ class Child:
         self._verdict = ProcessNotReady(f"did not load the task within {LOAD_SECONDS:g} s")
         self.end_running()
 
-    def _cut(self) -> None:
+    def hung_up(self) -> None:
         """It has closed its end of the pipe: it is ending, or of no use any more."""
         self._process.look()
         if not self.leaving:
             self.leaving = True
             self._after(TERM_SECONDS, self._process.kill)
 
-    def _died(self, death: Death) -> None:
+    def died(self, death: Death) -> None:
         """The first of its tasks has died with it; the others have not begun, unless we have ended it."""
         self._pipe.drain()
         self._pipe.close()
@@ -323,7 +324,7 @@ class Child:
             how = f"{how}: memory limit of {self.memory_limit_mb} MiB reached"
         return ProcessDied(how, pid=self.pid, code=death.code)
 
-    def _say(self, word: bytes) -> None:
+    def _signal(self, word: bytes) -> None:
         with suppress(OSError):
             self._lifeline.send(word)
 

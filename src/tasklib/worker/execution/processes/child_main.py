@@ -25,7 +25,7 @@ from tasklib.core.config import Config
 from tasklib.core.context import TaskContext, WorkerState
 from tasklib.core.error_text import ERROR_CHARACTERS, bounded, describe
 from tasklib.core.lifecycle import Ending
-from tasklib.core.middleware import Middleware, tell_error
+from tasklib.core.middleware import Middleware, call_error_hooks
 from tasklib.core.outcome import Raised, decide
 from tasklib.core.redaction import Redactor
 from tasklib.definition import Definition, secrets_of
@@ -48,7 +48,7 @@ REPORT_SECONDS = 0.1
 """How often progress is passed on, at most."""
 CHECK_SECONDS = 1.0
 ASKED_SECONDS = 0.5
-"""How long a SIGTERM waits for the word of the worker that it is meant."""
+"""How long a SIGTERM waits for the worker to confirm it."""
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ class Host:
 
     def __init__(self, channel: Channel, introduction: Mapping[str, Any]) -> None:
         _restore_environment(introduction)
-        forward_logs(channel.send, introduction["log_levels"])
+        forward_logs(channel, introduction["log_levels"])
         self._channel = channel
         self._pid = os.getpid()
         self._config = Config(**introduction["config"])
@@ -146,7 +146,7 @@ class Host:
         self._coroutine.get_loop().call_soon_threadsafe(self._coroutine.cancel)
 
     def _attempt(self, task: ClaimedTask, address: Address) -> list[Any] | None:
-        """How the attempt ended, as the worker is told; None if the worker has ended it."""
+        """How the attempt ended, as a message; None if the worker has ended it."""
         definition = self._definitions.get(task.name)
         if definition is None:
             try:
@@ -178,9 +178,9 @@ class Host:
             if self._memory.explain(raised):
                 self._channel.send(["leaving"])
             if self._queue is not None:
-                tell_error(self._queue.error_hooks, context, raised)
+                call_error_hooks(self._queue.error_hooks, context, raised)
             ending = decide(task, Raised(raised), self._config.backoff, definition.options).redacted(context.hide.text)
-            return _told(ending.between(started, time.monotonic()))
+            return _message(ending.between(started, time.monotonic()))
         finally:
             self._context = None
 
@@ -286,7 +286,7 @@ def _same_database(one: Config, other: Config) -> bool:
     return (one.database_url, one.db_schema) == (other.database_url, other.db_schema)
 
 
-def _told(ending: Ending) -> list[Any]:
+def _message(ending: Ending) -> list[Any]:
     error = None if ending.error is None else bounded(ending.error, ERROR_CHARACTERS)
     return ["ended", ending.event.value, ending.delay, error, ending.outcome, ending.started, ending.ended]
 

@@ -7,9 +7,8 @@ import json
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 HEADER = 4
 CHUNK = 1 << 18
@@ -94,18 +93,27 @@ class Channel:
         self._socket.close()
 
 
+class PipeListener(Protocol):
+    """Who gets what arrives through a Pipe, within its event loop."""
+
+    def received(self, message: Any) -> None:
+        """A message has arrived."""
+        ...
+
+    def hung_up(self) -> None:
+        """The other end is closed: nothing more arrives."""
+        ...
+
+
 class Pipe:
     """The worker's end, on its event loop: nothing waits."""
 
-    __slots__ = ("_closed", "_ended", "_frames", "_loop", "_received", "_socket", "_unsent")
+    __slots__ = ("_closed", "_frames", "_listener", "_loop", "_socket", "_unsent")
 
-    def __init__(
-        self, connection: socket.socket, *, received: Callable[[Any], None], ended: Callable[[], None]
-    ) -> None:
+    def __init__(self, connection: socket.socket, listener: PipeListener) -> None:
         connection.setblocking(False)
         self._socket = connection
-        self._received = received
-        self._ended = ended
+        self._listener = listener
         self._frames = Frames()
         self._unsent = bytearray()
         self._closed = False
@@ -146,10 +154,10 @@ class Pipe:
             data = b""
         if not data:
             self.close()
-            self._ended()
+            self._listener.hung_up()
             return False
         for message in self._frames.feed(data):
-            self._received(message)
+            self._listener.received(message)
         return True
 
     def _write(self) -> bool:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 MAIN = "__main__"
 MAIN_AGAIN = "__mp_main__"
-FLUENT = "tasklib.fluent"
-"""Where the class of `tq` is, which stands above the workers."""
 """What multiprocessing calls the main script when it is loaded in another process, so `if __name__ == …` is false."""
+FLUENT = "tasklib.fluent"
+"""Where the class of `tq` is; known by name, because that module imports the workers."""
 
 
 class Address(NamedTuple):
@@ -54,7 +54,7 @@ def is_importable(definition: Definition) -> bool:
 
 
 def surroundings(queue: TaskQueue, modules: Iterable[str]) -> dict[str, Any]:
-    """What a child process must be told to find modules as this process does."""
+    """What a child process must know to find modules as this process does."""
     homes = [*modules, *_homes(queue)]
     return {
         "sys_path": [each or process.ORIGINAL_DIR for each in sys.path],  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The memory limit of a child process, and telling that it was reached."""
+"""The memory limit of a child process, named as the cause when it was reached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MemoryLimit:
                 log.warning("the memory limit of %d MiB cannot be set on this system: %s", limit_mb, error)
 
     def explain(self, error: BaseException) -> bool:
-        """Name the limit as the cause of an error, if it is; from then on there is none, so that it can be told."""
+        """Name the limit as the cause of an error, if it is; it is lifted then, so that the error can be reported."""
         if self._limit_mb is None or not isinstance(error, MemoryError):
             return False
         self._set(resource.RLIM_INFINITY)

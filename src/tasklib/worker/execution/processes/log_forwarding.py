@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from tasklib.worker.execution.processes.framing import Channel
 
 PLAIN = (str, int, float, bool, type(None))
 LEFT_OUT = frozenset({"args", "exc_info", "msg", "message"})
@@ -21,14 +23,14 @@ def levels_here() -> dict[str, int]:
     return found
 
 
-def forward_logs(send: Callable[[list[Any]], None], levels: Mapping[str, int]) -> None:
+def forward_logs(channel: Channel, levels: Mapping[str, int]) -> None:
     """Send what is logged in this process to the worker, as far as the worker would show it.
 
     A program that sets up logging when it is imported takes over, as it may in its own process.
     """
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
-    logging.root.addHandler(_Forwarder(send))
+    logging.root.addHandler(_Forwarder(channel))
 
 
 def show(fields: Mapping[str, Any]) -> None:
@@ -39,9 +41,9 @@ def show(fields: Mapping[str, Any]) -> None:
 
 
 class _Forwarder(logging.Handler):
-    def __init__(self, send: Callable[[list[Any]], None]) -> None:
+    def __init__(self, channel: Channel) -> None:
         super().__init__()
-        self._send = send
+        self._channel = channel
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -49,6 +51,6 @@ class _Forwarder(logging.Handler):
             fields["msg"] = record.getMessage()
             if record.exc_info and not record.exc_text:
                 fields["exc_text"] = _formatter.formatException(record.exc_info)
-            self._send(["log", fields])
+            self._channel.send(["log", fields])
         except Exception:  # noqa: BLE001  as every handler does
             self.handleError(record)

@@ -1,8 +1,8 @@
 """A small process that outlives its worker by a moment, to end what the worker's child processes leave behind.
 
 A worker that is killed can end nothing any more.  Its children notice by themselves, but not while native code holds
-them, and what they have started themselves would stay.  The sweeper knows every process group of the worker's children;
-when its pipe is cut, it kills them.  It runs as a file of its own that imports next to nothing.
+them, and what they have started themselves would stay.  This process knows the process groups of the children and
+kills them when its pipe is closed.  It runs as a file of its own that imports next to nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 CHECK_SECONDS = 0.5
-"""How often the sweeper looks whether its worker still lives, should a copy of the worker keep the pipe open."""
+"""How often it looks whether its worker still lives, should a fork of the worker keep the pipe open."""
 KILL_SECONDS = 5.0
 
 
 class OrphanKiller:
-    """The worker's side: tells the sweeper which process groups there are, and replaces it when it is gone."""
+    """The worker's side: sends the process groups there are, and starts another killer when this one has ended."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -36,16 +36,16 @@ class OrphanKiller:
         if self._pipe < 0:
             self._start()
         else:
-            self._tell(f"+{group}\n")
+            self._send(f"+{group}\n")
 
     def forget(self, group: int) -> None:
         """This process group has ended."""
         self._groups.discard(group)
         if self._pipe >= 0:
-            self._tell(f"-{group}\n")
+            self._send(f"-{group}\n")
 
     def close(self) -> None:
-        """End the sweeper; process groups still watched are killed."""
+        """End the process; process groups still watched are killed."""
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
@@ -71,9 +71,9 @@ class OrphanKiller:
             os.close(reading)
         os.set_blocking(writing, False)
         self._pipe = writing
-        self._tell("".join(f"+{each}\n" for each in sorted(self._groups)))
+        self._send("".join(f"+{each}\n" for each in sorted(self._groups)))
 
-    def _tell(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         try:
             os.write(self._pipe, text.encode())
         except OSError:  # somebody has killed it, or stopped it until its pipe was full
@@ -85,13 +85,13 @@ class OrphanKiller:
 
 
 def main() -> None:
-    """Keep the list, and kill what is on it when the worker is gone."""
+    """Keep the list of process groups, and kill them when the worker has ended."""
     worker = int(sys.argv[1])
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # A service manager may signal every process of the service: the worker decides when all this ends.
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
-    heard = b""
+    received = b""
     while True:
         readable, _, _ = select.select([0], [], [], CHECK_SECONDS)
         if not readable:
@@ -101,7 +101,7 @@ def main() -> None:
         data = os.read(0, 65536)
         if not data:
             break
-        *lines, heard = (heard + data).split(b"\n")
+        *lines, received = (received + data).split(b"\n")
         for line in lines:
             (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
     for group in groups:

@@ -6,11 +6,12 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, Popen
+from typing import Protocol
 
 from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
 
@@ -60,15 +61,22 @@ class Death:
         )
 
 
+class ProcessOwner(Protocol):
+    """Who has started an OsProcess."""
+
+    def died(self, death: Death) -> None:
+        """Called once, when nothing of it is left in the process table."""
+        ...
+
+
 class OsProcess:
     """A fresh interpreter in a session of its own, so that it and all it starts can be signalled together."""
 
     def __init__(
-        self, module: str, descriptors: Sequence[int], sweeper: OrphanKiller, died: Callable[[Death], None]
+        self, module: str, descriptors: Sequence[int], orphan_killer: OrphanKiller, owner: ProcessOwner
     ) -> None:
-        """`died` is called once, when nothing of it is left in the process table."""
-        self._sweeper = sweeper
-        self._died = died
+        self._orphan_killer = orphan_killer
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._is_over = False
         self._pidfd = -1
@@ -84,7 +92,7 @@ class OsProcess:
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": PACKAGES + (os.pathsep + path if path else "")},
         )
-        sweeper.watch(self.pid)
+        orphan_killer.watch(self.pid)
         self._watch()
 
     @property
@@ -101,7 +109,7 @@ class OsProcess:
         self._signal(signal.SIGKILL)
 
     def look(self) -> None:
-        """Look whether it has ended; for systems that do not tell, when something else shows that it is ending."""
+        """Look whether it has ended; for systems without pidfd, when something else shows that it is ending."""
         if self._pidfd < 0 and not self._is_over:
             self._exited()
             self._loop.call_later(POLL_SECONDS, self.look)
@@ -123,8 +131,8 @@ class OsProcess:
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
-        self._sweeper.forget(self.pid)
-        self._died(death)
+        self._orphan_killer.forget(self.pid)
+        self._owner.died(death)
 
     def _is_dead(self) -> bool:
         if not hasattr(os, "waitid"):
