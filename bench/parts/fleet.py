@@ -2,9 +2,8 @@
 
     python -m bench fleet --workers 10 100 1000
 
-Each worker is simulated by a connection that does what a worker does: it claims, completes what it has claimed, comes
-on call and listens if it may, else looks now and then, beats, and counts the fleet.  All run in one process beside the
-server, so that of a thousand the process itself may be the one that cannot keep up; then fewer tasks than asked for
+Each worker is simulated by a connection that does what a worker does: it claims, completes what it has claimed, gets
+notified if it may, else polls, sends heartbeats, and counts the fleet.  All run in one process beside the server, so that of a thousand the process itself may be the one that cannot keep up; then fewer tasks than asked for
 are done, and that is shown.
 """
 
@@ -57,7 +56,7 @@ class SimulatedWorker:
         self._config = Config(database_url=url)
         self._instance = uuid4()
         self._connection: psycopg.AsyncConnection
-        self._on_call_until = 0.0
+        self._notify_until = 0.0
         self._listens = False
         self._next_beat = self._next_count = 0.0
 
@@ -87,14 +86,14 @@ class SimulatedWorker:
             )
             self._tally.claims += 1
             if len(claimed.tasks) == AT_ONCE:
-                self._on_call_until = 0.0
+                self._notify_until = 0.0
                 await self._run(workers.declare_busy(self._instance, [NAME]))
             if claimed.tasks:
                 moment = time.monotonic()
                 done = [Completion(task.id, task.version, '{"value":null}', moment, moment) for task in claimed.tasks]
                 await self._run(complete_tasks(done, None))
                 self._tally.done += len(done)
-            if not claimed.contended and (not claimed.tasks or (claimed.exhausted and self._on_call_until)):
+            if not claimed.contended and (not claimed.tasks or (claimed.exhausted and self._notify_until)):
                 await self._beat()
                 await self._wait()
 
@@ -113,21 +112,21 @@ class SimulatedWorker:
 
     async def _wait(self) -> None:
         poll = self._config.poll_interval_seconds
-        if time.monotonic() > self._on_call_until - poll:
-            on_call = await self._run(workers.declare_idle(self._instance, [NAME], IDLE_FOR_SECONDS))
-            self._on_call_until = time.monotonic() + IDLE_FOR_SECONDS if on_call else 0.0
-            await self._listen(on_call)
-            if on_call:
+        if time.monotonic() > self._notify_until - poll:
+            notified = await self._run(workers.declare_idle(self._instance, [NAME], IDLE_FOR_SECONDS))
+            self._notify_until = time.monotonic() + IDLE_FOR_SECONDS if notified else 0.0
+            await self._listen(notified)
+            if notified:
                 return
-        if self._on_call_until:
+        if self._notify_until:
             await self._wait_for_call(poll)
         else:
             await asyncio.sleep(max(poll, self._fleet / FLEET_LOOKS * random.uniform(0.8, 1.2)))
 
-    async def _listen(self, on_call: bool) -> None:
-        if on_call != self._listens:
-            self._listens = on_call
-            await self._connection.execute((f"LISTEN {self._dialect.channel}" if on_call else "UNLISTEN *").encode())
+    async def _listen(self, notified: bool) -> None:
+        if notified != self._listens:
+            self._listens = notified
+            await self._connection.execute((f"LISTEN {self._dialect.channel}" if notified else "UNLISTEN *").encode())
 
     async def _wait_for_call(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -149,7 +148,7 @@ async def measure(server: Server, url: str, count: int, rate: int, seconds: floa
         await asyncio.gather(*(worker.connect() for worker in fleet[first : first + 50]))
     working = [asyncio.ensure_future(worker.work()) for worker in fleet]
     # Those who came on call together have parted by then.
-    await asyncio.sleep(IDLE_FOR_SECONDS if count > workers.ON_CALL else 2.0)
+    await asyncio.sleep(IDLE_FOR_SECONDS if count > workers.MAX_NOTIFIED else 2.0)
     waits, before = _slow_locks(server), (tally.claims, tally.done, tree_cpu_seconds(server), time.monotonic())
     await _submit(url, rate, seconds)
     claims, done, cpu, wall = (

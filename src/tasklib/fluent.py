@@ -1,4 +1,4 @@
-"""The fluent face of a queue: `tq("crawl").set_worker(crawl).add({"url": …})`, with a worker in the background."""
+"""The fluent interface of a queue: `tq("crawl").set_worker(crawl).add({"url": …})`, with a worker in the background."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MAX_CONCURRENCY = 1000
 class TaskType(Generic[Payload]):
     """One type of task; every method returns it, so that calls can be chained."""
 
-    def __init__(self, face: Fluent, name: str, payload: Any) -> None:
+    def __init__(self, fluent: Fluent, name: str, payload: Any) -> None:
         self.name = name
-        self._face = face
+        self._fluent = fluent
         self.payload = payload
         self._handler: Callable[..., Any] | None = None
         self._timeout: float | None = None
@@ -46,24 +46,24 @@ class TaskType(Generic[Payload]):
         """Store a task of this type; returns after its commit."""
         checked = self._checked(payload)
         options.setdefault("timeout_seconds", self._timeout)
-        self._face.queue.enqueue(self.name, checked, max_attempts=max_attempts, run_after=run_after, **options)
+        self._fluent.queue.enqueue(self.name, checked, max_attempts=max_attempts, run_after=run_after, **options)
         return self
 
     def set_worker(self, handler: Callable[[Payload], Any]) -> Self:
         """Run tasks of this type with a function that takes the payload, here, in the background."""
         self._handler = handler
         self._register()
-        self._face.start_worker()
+        self._fluent.start_worker()
         return self
 
     def set_worker_count(self, count: int) -> Self:
-        """How many tasks of this type run at once in this process; one unless told otherwise."""
-        self._face.limits.set_count(self.name, count)
+        """How many tasks of this type run at once in this process; 1 by default."""
+        self._fluent.limits.set_count(self.name, count)
         return self
 
     def set_rate_limit(self, tasks_per_second: float) -> Self:
         """How many tasks of this type this process starts in a second; 0 is unlimited."""
-        self._face.limits.set_rate(self.name, tasks_per_second)
+        self._fluent.limits.set_rate(self.name, tasks_per_second)
         return self
 
     def set_timeout(self, seconds: float) -> Self:
@@ -76,23 +76,23 @@ class TaskType(Generic[Payload]):
 
     def _register(self) -> None:
         assert self._handler is not None
-        registry = self._face.queue.registry
+        registry = self._fluent.queue.registry
         options = TaskOptions.for_task(self.name, timeout_seconds=self._timeout)
         registry.remove(self.name)
         registry.add(Definition.for_handler(self.name, self._handler, options, self.payload))
-        self._face.limits.default_count(self.name)
+        self._fluent.limits.default_count(self.name)
 
     def _checked(self, payload: Any) -> Any:
         """The payload as JSON, checked against the declared type even where no handler is set."""
         if self.payload is None or self._handler is not None:
             return payload
-        limit = self._face.queue.config.max_payload_bytes
+        limit = self._fluent.queue.config.max_payload_bytes
         taker = Definition.for_handler(self.name, _take, None, self.payload)
         return taker.bind_payload(payload, limit=limit)
 
 
 class Fluent:
-    """`tq`: a queue for programs that want one line per thing.  Set it up once with `tq.init(...)`."""
+    """`tq`: a queue whose tasks are set up and added by chained calls.  Set it up once with `tq.init(...)`."""
 
     def __init__(self) -> None:
         self._queue: TaskQueue | None = None
@@ -157,11 +157,11 @@ class Fluent:
         return self.queue.is_paused()
 
     def stats(self) -> QueueStats:
-        """How many tasks stand where."""
+        """How many tasks are in each state."""
         return self.queue.stats()
 
     def is_running(self) -> bool:
-        """Whether the worker in the background is at work."""
+        """Whether the worker in the background runs."""
         return self._background is not None
 
     def start_worker(self) -> None:

@@ -1,4 +1,4 @@
-"""For tests of programs that use tasklib: a queue of their own for each test, run on demand, its clock moved by hand.
+"""For tests of programs that use tasklib: a queue of their own for each test, run on demand, its clock set by the test.
 
     with isolated(queue) as tasks:
         sign_up("ada")
@@ -48,7 +48,7 @@ def isolated(
     chosen._database = connect(chosen.config)  # noqa: SLF001  nobody else may change it
     tasks = TestTasks(chosen, moved)
     try:
-        with _inline(chosen, tasks) if inline else _as_it_is():
+        with _inline(chosen, tasks) if inline else _unchanged():
             yield tasks
     finally:
         chosen.database.close()
@@ -151,7 +151,7 @@ def _inline(queue: TaskQueue, tasks: TestTasks) -> Generator[None]:
 
 
 @contextmanager
-def _as_it_is() -> Generator[None]:
+def _unchanged() -> Generator[None]:
     yield
 
 

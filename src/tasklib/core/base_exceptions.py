@@ -1,7 +1,7 @@
-"""Exceptions that are no `Exception`: whose they are, and how they get through asyncio, which does not let them pass.
+"""Exceptions that are no `Exception`: who raised them, and how they get through asyncio, which gives them a meaning.
 
 A task that lets one escape has failed like any other: `sys.exit()` ends that task alone, and so does a CancelledError
-that nobody of the worker's asked for.  Only Ctrl-C is the program's: Python raises it in whatever code happens to run.
+that the worker did not ask for.  Only Ctrl-C is the program's: Python raises it in whatever code happens to run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def outcome_of(work: asyncio.Future[T]) -> T:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether this is Ctrl-C, as far as can be told: in another thread, or while a handler of ours has the signal, a
+    """Whether this is Ctrl-C, as far as one can know: in another thread, or while a handler of ours has the signal, a
     KeyboardInterrupt can only come from the code that was running."""
     if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
         return False

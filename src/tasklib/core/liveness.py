@@ -1,4 +1,4 @@
-"""Telling the dead from those who could not be heard: what decides when a worker's tasks are taken from it.
+"""When a worker counts as dead: once its heartbeat was seen unchanged for its whole timeout, outages not counted.
 
 A heartbeat that is too old by the database's clock proves nothing by itself: nobody's arrives while the database is
 away, and everybody's is old after its clock has stepped.  So an observer looks again and again, and measures with its
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 LONGEST_GAP = 0.5
 """The part of a subject's patience that may pass between two looks.  Who did not look for longer, or waited so long for
-the answer, cannot tell silence from an outage and observes anew."""
+the answer, cannot distinguish silence from an outage and observes anew."""
 SHORTEST_GAP_SECONDS = 0.5
 """A gap that is always allowed, because a busy machine makes one now and then."""
 LOOKS = 5
@@ -36,9 +36,9 @@ class Sighting:
 
 
 class Watch:
-    """Knows of every subject since when it has been silent, as far as this observer can tell.
+    """Knows of every subject since when it has been silent, as far as this observer has seen.
 
-    Moments are handed in, all of one clock that never steps: `time.monotonic()`, or a test's own.
+    Moments are passed in, all of one clock that never steps: `time.monotonic()`, or a test's own.
     """
 
     def __init__(self) -> None:
@@ -73,8 +73,7 @@ class Watch:
         for sighting, since in self._silent_since.values():
             waits.append(sighting.patience / LOOKS)
             left = since + sighting.patience - moment
-            if (
-                left > 0
-            ):  # Else it was proven, or the database's clock says that it is not overdue: nothing to wait for.
+            # Else it was proven, or the database's clock says that it is not overdue: nothing to wait for.
+            if left > 0:
                 waits.append(left)
         return min(waits)

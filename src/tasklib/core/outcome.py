@@ -28,7 +28,7 @@ from tasklib.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The function raised, Snooze, Retry and Abort too; or its result could not be kept, or its process died."""
+    """The function raised, Snooze, Retry and Abort too; or its result could not be stored, or its process died."""
 
     error: BaseException
 
@@ -104,7 +104,6 @@ class RetryOptions(Protocol):
     def retry_policy(self) -> RetryPolicy | None: ...
     def retries(self, error: BaseException) -> bool:
         """Whether an attempt that ended in this error may be repeated, as far as its kind decides."""
-        ...
 
 
 def completed(

@@ -1,7 +1,7 @@
-"""A worker's own asyncio tasks and event loop: the functions it runs can neither cancel the ones nor stop the other.
+"""A worker's own asyncio tasks and event loop, which the functions it runs can neither cancel nor stop.
 
-`for task in asyncio.all_tasks(): task.cancel()` or `loop.stop()` in a task would end its worker, and the attempt could
-not be told from one that a stopping worker gives back: it would run for ever.  So both raise where they are called.
+`for task in asyncio.all_tasks(): task.cancel()` or `loop.stop()` in a task would end its worker, and the attempt would
+look like one that a stopping worker gives back: it would run again for ever.  So both raise where they are called.
 The attempt fails and its error shows the line; the worker, and what else runs in it, goes on.
 """
 
@@ -41,7 +41,7 @@ class OwnTask(asyncio.Task[T]):
 
 
 def own_task(work: Coroutine[Any, Any, T], *, owner: object = None) -> asyncio.Task[T]:
-    """The work in an asyncio task of the worker's own; inside a task, which may run a worker too, in one of its."""
+    """The work in an asyncio task that tasks cannot cancel; a worker that is run by a task gets an ordinary one."""
     if running_attempt() is not None:
         return asyncio.ensure_future(work)
     task: OwnTask[T] = OwnTask(work, loop=asyncio.get_running_loop())

@@ -17,7 +17,6 @@ class RetryPolicy(Protocol):
 
     def __call__(self, retry_count: int, error: BaseException | None) -> float:
         """Seconds to wait, given how many retries were already made (0 after the first attempt)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +46,7 @@ class Backoff:
             return min(self.base * float(self.multiplier) ** retry_count, self.cap)
         except OverflowError:
             return self.cap if self.base else 0.0
+
+
+OUTAGE_PAUSE = Backoff(base=0.075, cap=1.0, jitter=1 / 3)
+"""How long a worker waits before it tries the database again that is away, busy or full."""

@@ -1,4 +1,4 @@
-"""What people do to tasks."""
+"""Actions on tasks that are stored: retry, cancel, set the priority, delete, redrive, clean up."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class ActsOnTasks(QueueBase):
 
     @operation
     def set_priority(self, task_id: Id, priority: int) -> Operation[Task]:
-        """Give a task that waits another place among the others; one that runs has it from its next attempt on."""
+        """Change the priority of a waiting task; for a running one it counts from its next attempt on."""
         return (yield from actions.set_priority(require_id(task_id), check_priority(priority), self.clock.now()))
 
     aset_priority = set_priority.as_async
 
     @operation
     def delete(self, task_id: Id) -> Operation[bool]:
-        """Remove a finished task for good; True when it is gone."""
+        """Remove a finished task for good; returns True."""
         yield from actions.delete_task(require_id(task_id))
         return True
 
@@ -161,7 +161,7 @@ class ActsOnTasks(QueueBase):
         state: str | Iterable[str] = CLEANUP_STATES,
         name: str | None = None,
     ) -> Operation[int]:
-        """Remove tasks that ended before a moment, or longer ago than a time span; completed ones unless told more."""
+        """Remove tasks that ended before a moment, or longer ago than a time span; completed ones by default."""
         states = states_for(Action.DELETE, check_states(state, tuple(TaskState)))
         if isinstance(older_than, datetime):
             moment = require_aware(older_than, "older_than")

@@ -1,4 +1,4 @@
-"""What every part of a queue stands on: its settings, its database and what programs have registered."""
+"""The state that all parts of a queue share: its settings, its database and what programs have registered."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class QueueBase:
 
     @property
     def database(self) -> Database:
-        """Where the tasks are kept."""
+        """Where the tasks are stored."""
         return self._database
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a program teaches its queue: tasks, handlers, and hooks around them."""
+"""What a program registers with its queue: tasks, handlers, and hooks around them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,6 @@ class HasDatabase(Protocol):
     @property
     def database(self) -> Database:
         """Where the operations run."""
-        ...
 
 
 S = TypeVar("S", bound=HasDatabase)

@@ -121,7 +121,6 @@ class StopEvent(Protocol):
 
     def is_set(self) -> bool:
         """Whether the worker shall stop."""
-        ...
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""From a call to a row."""
+"""Making the row of a new task from its arguments and options."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class Stream:
             sending.cancel()
             await asyncio.wait([sending])
             if not sending.cancelled():
-                sending.exception()  # seen, and not told: what ended the stream came first
+                sending.exception()  # retrieved, not raised: what ended the stream came first
 
     async def send(self, chunk: Chunk) -> None:
         """Begin to store this chunk, when the one before is stored."""

@@ -12,15 +12,15 @@ from tasklib.errors import ExecutionError
 
 
 async def call_hooks(hooks: Iterable[Callable[..., Any]], state: WorkerState) -> None:
-    """Call each hook in turn, with the state if it takes one, and await what it gives to await."""
+    """Call one hook after the other, with the state if it takes one, and await what is awaitable."""
     for hook in hooks:
         outcome = hook(state) if inspect.signature(hook).parameters else hook()
         if inspect.isawaitable(outcome):
-            await _uncancelled(hook, outcome)
+            await _await_hook(hook, outcome)
 
 
-async def _uncancelled(hook: Callable[..., Any], outcome: Awaitable[Any]) -> None:
-    """Await what the hook gives; a cancellation that nobody of ours asked for is the hook's failure."""
+async def _await_hook(hook: Callable[..., Any], outcome: Awaitable[Any]) -> None:
+    """Await the hook; a cancellation that the worker did not ask for is the hook's failure."""
     try:
         await outcome
     except asyncio.CancelledError as error:

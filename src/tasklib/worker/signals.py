@@ -69,7 +69,6 @@ class Stoppable(Protocol):
 
     def stop(self) -> None:
         """Stop soon."""
-        ...
 
 
 class StopSignals:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -17,6 +16,7 @@ from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
 from tasklib.core.own_tasks import keep_running, own_task
 from tasklib.core.retention import parse_retention
+from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.queue.import_guard import refuse_while_loading
 from tasklib.storage.database import Database
@@ -62,7 +62,6 @@ class Supervision(Protocol):
         self, database: Database, clock: Clock, config: Config, instance: UUID, owner: HeartbeatOwner
     ) -> Heartbeat:
         """The heartbeat of an instance, sent where tasks cannot delay it."""
-        ...
 
 
 class Worker:
@@ -249,10 +248,10 @@ class Worker:
             try:
                 return await step()
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
-                failures += 1
-                if failures == 1:
+                if failures == 0:
                     log.warning("cannot start to work, trying until the database is back: %s", error)
-                await asyncio.sleep(min(1.0, 0.05 * 2 ** min(failures, 8)) * random.uniform(0.5, 1))
+                await asyncio.sleep(OUTAGE_PAUSE(failures))
+                failures += 1
         return None
 
     async def _batch(self, claimer: Claimer, limit: int | None) -> None:

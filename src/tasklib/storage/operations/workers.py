@@ -19,9 +19,9 @@ from tasklib.storage.operations.attempts import end_attempts
 from tasklib.storage.rows import worker_from_row
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
-ON_CALL = 16
-"""Of the idle workers that know the same names so many can be called when there is work: PostgreSQL wakes every session
-that listens, whomever a notice is for.  The others look by themselves."""
+MAX_NOTIFIED = 16
+"""How many idle workers that know the same names are notified of new tasks: PostgreSQL wakes every session that listens,
+whomever a notification is for.  The others poll."""
 ORPHAN_ROWS = 50_000
 """Insertions looked at together for tasks that nobody holds: some tens of milliseconds, whatever the table's size."""
 
@@ -76,18 +76,18 @@ def forget_worker(instance: UUID) -> Operation[None]:
 
 
 def declare_idle(instance: UUID, names: Sequence[str], seconds: float) -> Operation[bool]:
-    """Ask to be called when there is work, for at most this long; False if enough others are on call."""
-    asked = {"instance": str(instance), "kind": kind(names), "on_call": ON_CALL, "seconds": seconds}
+    """Ask to be notified of new tasks, for at most this long; False if enough others of the same names are."""
+    asked = {"instance": str(instance), "kind": kind(names), "max_notified": MAX_NOTIFIED, "seconds": seconds}
     return bool((yield Statement("declare_idle", asked)))
 
 
 def declare_busy(instance: UUID, names: Sequence[str]) -> Operation[None]:
-    """Be called no more; another that knows the same names is called instead."""
+    """Be notified no more; another that knows the same names is notified instead."""
     yield Statement("declare_busy", {"instance": str(instance), "kind": kind(names)})
 
 
 def wake_workers() -> Operation[None]:
-    """Have every worker on call look for work."""
+    """Notify every worker that asked for it."""
     yield Statement("wake_workers")
 
 

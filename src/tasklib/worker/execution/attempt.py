@@ -21,6 +21,7 @@ from tasklib.definition import Definition, secrets_of
 from tasklib.errors import TaskTimeout
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import Committed
+from tasklib.worker.recording.notes import Notes
 
 UNWIND_SECONDS = 5.0
 """How long work may take to end after it was stopped; then it is abandoned, and said to be."""
@@ -49,8 +50,8 @@ class AttemptSettings:
     max_result_bytes: int
 
 
-class Place(Protocol):
-    """Where an attempt runs, as far as the attempt must know."""
+class Stopper(Protocol):
+    """The executor of an attempt, as far as the attempt must know it."""
 
     name: str
     stops_surely: bool
@@ -58,29 +59,19 @@ class Place(Protocol):
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
         """End the work as far as that is possible."""
-        ...
 
 
 class Owner(Protocol):
     """Who runs attempts, and records what they report."""
 
     settings: AttemptSettings
-
-    def note_progress(self, task: ClaimedTask, fraction: float, message: str | None) -> None:
-        """Keep how far it has come."""
-        ...
-
-    def note_line(self, task: ClaimedTask, line: LogLine) -> None:
-        """Keep what it has logged."""
-        ...
+    notes: Notes
 
     def abandoned(self, attempt: Attempt) -> None:
         """It does not end, and is waited for no longer."""
-        ...
 
     def ended(self, attempt: Attempt, ended: Ended) -> None:
         """It is over."""
-        ...
 
 
 class Attempt:
@@ -91,18 +82,18 @@ class Attempt:
         "_owner",
         "_timer",
         "definition",
+        "executor",
         "is_ended",
-        "place",
         "started",
         "stop_reason",
         "task",
         "work",
     )
 
-    def __init__(self, owner: Owner, task: ClaimedTask, definition: Definition, place: Place) -> None:
+    def __init__(self, owner: Owner, task: ClaimedTask, definition: Definition, executor: Stopper) -> None:
         self.task = task
         self.definition = definition
-        self.place = place
+        self.executor = executor
         self.started = 0.0
         self.stop_reason: StopReason | None = None
         self.is_ended = False
@@ -142,14 +133,14 @@ class Attempt:
 
     def stop(self, reason: StopReason) -> None:
         """End the work as far as that is possible; the first reason counts, but for a person's request."""
-        if reason is StopReason.TIMED_OUT and self.stop_reason is not None and self.place.stops_surely:
+        if reason is StopReason.TIMED_OUT and self.stop_reason is not None and self.executor.stops_surely:
             return  # It is ending already.
         if self.stop_reason is None or (
             reason is StopReason.CANCELLED and self.stop_reason is not StopReason.TIMED_OUT
         ):
             self.stop_reason = reason
         self.context.ask_to_end()
-        self.place.stop(self, reason)
+        self.executor.stop(self, reason)
 
     def abandon_later(self) -> None:
         """Give the work some time to end after it was stopped."""
@@ -213,11 +204,11 @@ class Attempt:
         return self.task.task(self._owner.settings.worker_id)
 
     def _report_progress(self, fraction: float, message: str | None) -> None:
-        self._owner.note_progress(self.task, fraction, message)
+        self._owner.notes.note_progress(self.task, fraction, message)
 
     def _record_line(self, level: str, text: str) -> None:
         elapsed = time.monotonic() - self.started
-        self._owner.note_line(self.task, LogLine(self.task.attempts, elapsed, level, text))
+        self._owner.notes.note_line(self.task, LogLine(self.task.attempts, elapsed, level, text))
 
     def _secrets(self) -> Sequence[str]:
         return secrets_of(self.definition)

@@ -37,35 +37,32 @@ class Committed(Enum):
 
 COMMITTED: Final = Committed.COMMITTED
 PUT_OFF_SECONDS = 1.0
-"""How long an attempt waits about that could not begin its transaction."""
+"""About how long an attempt is put off that could not begin its transaction."""
 
 log = logging.getLogger("tasklib.worker")
 
 
-class Surroundings(Protocol):
+class CallEnvironment(Protocol):
     """What calls need of the queue: in a worker it is the queue itself."""
 
     @property
     def database(self) -> Database:
         """Where transactional tasks work."""
-        ...
 
     @property
     def middleware(self) -> Sequence[Middleware]:
         """What is called around each function."""
-        ...
 
     @property
     def clock(self) -> Clock:
-        """What a completion calls now."""
-        ...
+        """Its now is the time of a completion."""
 
 
 class Caller:
     """Makes the calls of one worker, or of one of its child processes."""
 
-    def __init__(self, surroundings: Surroundings, *, max_result_bytes: int) -> None:
-        self._queue = surroundings
+    def __init__(self, environment: CallEnvironment, *, max_result_bytes: int) -> None:
+        self._queue = environment
         self._max_result_bytes = max_result_bytes
 
     def prepare(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Callable[[], Any]:
@@ -85,7 +82,7 @@ class Caller:
 
     def _transactional(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
         database = self._queue.database
-        with _Attempt(task) as attempt, database.transaction() as transaction:
+        with _TransactionalCall(task) as attempt, database.transaction() as transaction:
             attempt.begun = True
             with _joined(context, database, transaction):
                 result = call()
@@ -94,7 +91,7 @@ class Caller:
 
     async def _transactional_async(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
         database = self._queue.database
-        attempt = _Attempt(task)
+        attempt = _TransactionalCall(task)
 
         async def run() -> None:
             async with database.atransaction() as transaction:
@@ -117,8 +114,8 @@ class Caller:
             raise ClaimLost(task.task("").id, task.version)
 
 
-class _Attempt:
-    """What a transactional attempt has come to, and what its end means if it was not the function's own."""
+class _TransactionalCall:
+    """How far a transactional call has come, and what an error means that the function did not raise."""
 
     def __init__(self, task: ClaimedTask) -> None:
         self._task = task

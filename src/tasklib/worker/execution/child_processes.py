@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tasklib.core.lifecycle import Ending
@@ -52,7 +51,7 @@ class ChildProcesses:
         """Give them to children, one after the other."""
         while (attempt := source.take(self)) is not None:
             source.keep(attempt)
-            job = self._jobs[attempt] = Job(attempt.task, attempt.context, _Progress(attempt, source, self))
+            job = self._jobs[attempt] = _AttemptJob(attempt, source, self)
             self._begin(attempt, job)
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
@@ -71,9 +70,9 @@ class ChildProcesses:
         try:
             self._pool.start(attempt.definition, job)
         except (TaskDefinitionError, ConfigurationError) as error:
-            loop.call_soon(job.listener.over, ProcessNotReady(f"cannot be had: {error}", never=True))
+            loop.call_soon(job.over, ProcessNotReady(f"cannot be had: {error}", never=True))
         except Exception as error:  # noqa: BLE001
-            loop.call_soon(job.listener.over, error)
+            loop.call_soon(job.over, error)
 
     def over(self, attempt: Attempt, result: Any, source: Source) -> None:
         """A process has ended the task, or has ended itself."""
@@ -101,23 +100,22 @@ class ChildProcesses:
         return attempt.raised(result) if isinstance(result, Exception) else attempt.stopped()
 
 
-@dataclass(frozen=True, slots=True)
-class _Progress:
-    """What a child says of one job."""
+class _AttemptJob(Job):
+    """An attempt as a job of a child."""
 
-    attempt: Attempt
-    source: Source
-    executor: ChildProcesses
+    def __init__(self, attempt: Attempt, source: Source, executor: ChildProcesses) -> None:
+        super().__init__(attempt.task, attempt.context)
+        self._attempt = attempt
+        self._source = source
+        self._executor = executor
 
     def first_in_line(self) -> None:
-        """Nothing is before it any more: from here on, also while it is loaded, it may do harm."""
-        self.source.note_running(self.attempt)
+        self._source.note_running(self._attempt)
 
     def begun(self) -> None:
-        """The function is called now: from here on its time counts."""
-        self.attempt.begin()
-        self.attempt.limit_time()
+        # From here on its time counts.
+        self._attempt.begin()
+        self._attempt.limit_time()
 
     def over(self, result: Any) -> None:
-        """It has ended, in whatever way."""
-        self.executor.over(self.attempt, result, self.source)
+        self._executor.over(self._attempt, result, self._source)

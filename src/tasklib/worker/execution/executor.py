@@ -11,7 +11,7 @@ from typing import Protocol
 from tasklib.core.outcome import Completion
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution.attempt import Attempt, Place
+from tasklib.worker.execution.attempt import Attempt, Stopper
 
 
 class Source(Protocol):
@@ -19,47 +19,37 @@ class Source(Protocol):
 
     def take(self, executor: Executor) -> Attempt | None:
         """The next attempt that may begin there now; None when there is none, or something else comes first."""
-        ...
 
     def keep(self, attempt: Attempt) -> None:
         """It has not ended at once: it holds a slot until it does."""
-        ...
 
     def note_running(self, attempt: Attempt) -> None:
         """From here on it may take the worker's process down."""
-        ...
 
     def completed(self, ends: Sequence[tuple[Attempt, Completion]]) -> None:
         """These have ended at once, in success."""
-        ...
 
     def use_free_slots(self) -> None:
         """Something else may begin now."""
-        ...
 
     def start_elsewhere(self, attempt: Attempt) -> None:
-        """It cannot begin in this place, and must find another."""
-        ...
+        """It cannot begin in this executor, and must find another."""
 
 
-class Executor(Place, Protocol):
-    """A place where attempts run."""
+class Executor(Stopper, Protocol):
+    """Runs attempts: on the event loop, in threads, in child processes."""
 
     shares_process: bool
     """Whether a function that crashes there takes the worker down: then a suspect runs with nothing beside it."""
 
     def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
         """Whether the task runs here; of all executors the first that accepts it gets it."""
-        ...
 
     def has_room(self, attempt: Attempt) -> bool:
         """Whether one more may start beyond those that run at once, because it will wait for next to no time."""
-        ...
 
     def start(self, source: Source) -> None:
-        """Begin attempts while the source has some for this place: one by one, or many in a batch."""
-        ...
+        """Begin attempts while the source has some for it: one by one, or many in a batch."""
 
     async def close(self) -> None:
         """End what the executor keeps ready."""
-        ...

@@ -27,8 +27,8 @@ class HeldTasks:
         """The next attempt, if it is for this executor and may begin now."""
         if not self.waiting:
             return None
-        attempt, place = self.waiting[0]
-        if place is not executor or self._alone is not None:
+        attempt, chosen = self.waiting[0]
+        if chosen is not executor or self._alone is not None:
             return None
         if len(self.running) >= self._concurrency and not executor.has_room(attempt):
             return None
@@ -80,10 +80,10 @@ class HeldTasks:
 
     def drop(self, task_ids: Iterable[str]) -> None:
         """Let go of tasks that are no longer ours; running ones are ended, and the database refuses their results."""
-        gone = set(task_ids)
-        if not gone:
+        lost = set(task_ids)
+        if not lost:
             return
-        self.waiting = deque(each for each in self.waiting if each[0].task.id not in gone)
-        for task_id in gone:
+        self.waiting = deque(each for each in self.waiting if each[0].task.id not in lost)
+        for task_id in lost:
             if task_id in self.running:
                 self.running[task_id].stop(StopReason.FENCED)

@@ -1,4 +1,4 @@
-"""Starting held tasks, each in its place, and passing on how each attempt ended."""
+"""Starting held tasks, each in its executor, and passing on how each attempt ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tasklib.core.context import WorkerState
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import Completion, Raised, decide
 from tasklib.core.redaction import Redactor
-from tasklib.core.task import LogLine
 from tasklib.definition import TaskOptions
 from tasklib.errors import TaskNotRegistered
 from tasklib.storage.rows import ClaimedTask
@@ -38,7 +37,7 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Runner:
-    """Runs what one worker holds; the instances that it lives as come and go around it."""
+    """Runs what one worker holds, whichever instance the worker is registered as."""
 
     def __init__(
         self,
@@ -133,7 +132,7 @@ class Runner:
             self._table.begin(attempt.task.seq)
 
     def start_elsewhere(self, attempt: Attempt) -> None:
-        """It waits for its turn again, and another executor accepts it now."""
+        """It is the next to start again, and another executor accepts it now."""
         self.held.finished(attempt)
         self.hold([attempt.task])
         self.held.waiting.rotate(1)
@@ -141,14 +140,6 @@ class Runner:
             self.held.give_back(self.finisher)
         else:
             self.start_held()
-
-    def note_progress(self, task: ClaimedTask, fraction: float, message: str | None) -> None:
-        """Keep how far a task has come."""
-        self.notes.note_progress(task, fraction, message)
-
-    def note_line(self, task: ClaimedTask, line: LogLine) -> None:
-        """Keep what a task has logged."""
-        self.notes.note_line(task, line)
 
     def abandoned(self, attempt: Attempt) -> None:
         """It does not end: it is counted until it does."""

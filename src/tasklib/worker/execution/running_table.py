@@ -1,4 +1,4 @@
-"""What runs at this very moment, in memory that outlives the process: only what ran is to blame for its death."""
+"""What runs at this very moment, in memory that outlives the process: only that is suspected of having killed it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunningTable:
 
     def begin(self, seq: int) -> None:
         """Note that a task is about to run; one entry is one write, so that no kill can tear it."""
-        # Beyond the last slot nobody is blamed, which only costs a task that kills its worker another attempt.
+        # Beyond the last slot no task is suspected, which only costs a task that kills its worker another attempt.
         if self._free and seq not in self._slots:
             slot = self._slots[seq] = self._free.pop()
             ENTRY.pack_into(self._memory, slot * ENTRY.size, seq)
@@ -53,6 +53,6 @@ class RunningTable:
         return {seq for (seq,) in ENTRY.iter_unpack(self._memory)} - {FREE}
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._memory.close()
         os.close(self.descriptor)

@@ -12,7 +12,7 @@ log = logging.getLogger("tasklib.worker")
 
 
 class StuckWork:
-    """Counts abandoned work until it comes back."""
+    """Counts abandoned work until it ends."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -27,12 +27,12 @@ class StuckWork:
         return len(self) >= self._limit
 
     def add(self, attempt: Attempt) -> None:
-        """Leave work that does not end."""
+        """Log that this work does not end, and count it until it does."""
         log.error(
             "task %s %s does not end; its %s is abandoned and its late result will be refused",
             attempt.task.name,
             attempt.task.id,
-            attempt.place.name,
+            attempt.executor.name,
             extra={"task_id": attempt.task.id, "task_name": attempt.task.name},
         )
         self._outcomes.add(attempt.work)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from tasklib.storage.operations.attempts import Position
 
 RESUME_SECONDS = 0.1
-"""How long claims go on before one looks at everything again: no longer than a task that is in hand may wait there."""
+"""How long claims go on before one looks at everything again: no longer than a claimed task may wait in the buffer."""
 LOOK_SHARE = 0.1
-"""Of the time of claims so much is spent on looking at everything: while somebody's old snapshot keeps vacuum from its
-work, a look passes over all that was claimed since, and takes longer and longer."""
+"""The part of the time of claims that may be spent on looking at everything: while an old snapshot holds vacuum back,
+such a look reads over all that was claimed since, and takes longer and longer."""
 MAX_RESUME_SECONDS = 10.0
 
 

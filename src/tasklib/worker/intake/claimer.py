@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import chain
 
 from tasklib.core.lifecycle import Ending
+from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import TaskLibError
 from tasklib.storage.operations import attempts, workers
 from tasklib.storage.operations.attempts import Claimed
@@ -22,7 +23,6 @@ from tasklib.worker.intake.wakeups import Wakeups
 from tasklib.worker.upkeep.instance import Instance
 
 CONTENDED_SECONDS = 0.002
-MAX_BACKOFF_SECONDS = 1.0
 IDLE_FOR_SECONDS = 30.0
 """How long one declaration of idleness holds; it is renewed before that."""
 GOODBYE_SECONDS = 1.0
@@ -93,12 +93,11 @@ class Claimer:
                     failures = 0
                 await self._look_again(claimed)
             except TaskLibError as error:
-                failures += 1
                 self._may_have_strays = True
-                if failures == 1:
+                if failures == 0:
                     log.warning("cannot claim tasks, trying until the database is back: %s", error)
-                backoff = min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 8))
-                await self._control.sleep(backoff * random.uniform(0.5, 1))
+                await self._control.sleep(OUTAGE_PAUSE(failures))
+                failures += 1
         with suppress(TaskLibError, TimeoutError):
             async with asyncio.timeout(GOODBYE_SECONDS):
                 await self._declare_busy()

@@ -14,7 +14,6 @@ class Listener(Protocol):
 
     def notified(self, event: str) -> None:
         """The database has sent a notification."""
-        ...
 
 
 class Wakeups:

@@ -1,4 +1,4 @@
-"""What a worker's log says of the end of each attempt: failures always, successes where DEBUG is asked for."""
+"""The log line of each attempt that has ended: failures always, successes at DEBUG."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class EndLog:
         self._worker_id = worker_id
 
     @property
-    def tells_success(self) -> bool:
-        """Whether anybody wants to read of what went well; most don't, and it would cost each task."""
+    def logs_success(self) -> bool:
+        """Whether successes are logged; usually not, because that costs every task."""
         return log.isEnabledFor(logging.DEBUG)
 
     def succeeded(self, ends: Iterable[tuple[ClaimedTask, Completion]]) -> None:
         """Attempts that have returned."""
-        if self.tells_success:
+        if self.logs_success:
             for task, done in ends:
                 self._write(logging.DEBUG, task, f"succeeded{_took(done.started, done.ended)}")
 

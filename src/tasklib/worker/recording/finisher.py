@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
@@ -12,6 +11,7 @@ from tasklib.core.clock import Clock
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
 from tasklib.core.own_tasks import own_task
+from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
@@ -22,8 +22,7 @@ from tasklib.worker.recording.notes import Lines
 
 BATCH = 500
 Ends = Sequence[tuple[ClaimedTask | None, Completion | Ending]]
-"""How attempts ended, each with its task if that was in hand."""
-MAX_BACKOFF_SECONDS = 1.0
+"""How attempts ended, each with its task where that is known."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -140,10 +139,10 @@ class Finisher:
                 self._recorded(batch, refused)
                 return
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
-                failures += 1
-                if failures == 1:
+                if failures == 0:
                     log.warning("cannot record %d endings, trying until the database is back: %s", len(batch), error)
-                await self._pause(random.uniform(0.5, 1) * min(MAX_BACKOFF_SECONDS, 0.05 * 2 ** min(failures, 7)))
+                await self._pause(OUTAGE_PAUSE(failures))
+                failures += 1
             except TaskLibError:
                 if len(batch) == 1:
                     task_id = batch[0][1].task_id

@@ -1,4 +1,4 @@
-"""Liveness and readiness over HTTP: `/livez` answers while the supervisor turns, `/readyz` while all of it works."""
+"""Liveness and readiness over HTTP: `/livez` answers while the supervisor runs, `/readyz` while its processes work."""
 
 from __future__ import annotations
 

@@ -23,11 +23,9 @@ class SupervisedProcess(Protocol):
 
     def stop(self, *, now: bool) -> None:
         """The supervisor asks it to drain, or to end now."""
-        ...
 
     def orphaned(self) -> None:
         """The supervisor has ended."""
-        ...
 
 
 class SupervisorClient:

@@ -1,1 +1,1 @@
-"""What a worker does beside running tasks: it stays alive, keeps its claims, takes over from the dead and records."""
+"""What a worker does beside running tasks: heartbeats, leases, recovery, retention, schedules and metrics."""

@@ -1,4 +1,4 @@
-"""A worker as others know it: an id with a heartbeat, and the services that look after what it holds under that id."""
+"""One registration of a worker: an id with a heartbeat, and the services for what it holds under that id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Instance:
-    """One registration of a worker; one that is declared dead ends, and the worker goes on as another."""
+    """One registration; when it is declared dead it ends, and the worker goes on with another."""
 
     def __init__(self, queue: TaskQueue, runner: Runner, control: WorkerControl, heartbeat: Heartbeat) -> None:
         self.database: Database = queue.database
@@ -43,7 +43,7 @@ class Instance:
 
     @property
     def may_claim(self) -> bool:
-        """Whether others will count on this instance for long enough to claim more."""
+        """Whether the last heartbeat is recent enough to claim more."""
         return self._fence.may_claim
 
     @property
@@ -51,9 +51,9 @@ class Instance:
         """How many workers are alive, as far as this one has looked."""
         return self.recovery.fleet
 
-    def start(self, *chores: Service) -> None:
-        """Beat, look after what is held, and do these chores beside."""
-        self._services += chores
+    def start(self, *others: Service) -> None:
+        """Start the heartbeat and the services, and these others too."""
+        self._services += others
         self._heartbeat.start()
         for service in self._services:
             service.start()

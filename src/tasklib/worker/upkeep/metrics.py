@@ -10,7 +10,7 @@ from tasklib.worker.upkeep.service import Periodic
 
 
 class MetricsService(Periodic):
-    """Adds what was counted, and takes its turn in keeping the statistics small."""
+    """Adds what was counted, and thins the statistics out unless another worker does."""
 
     def __init__(self, database: Database, clock: Clock, metrics: Metrics, *, interval_seconds: float) -> None:
         super().__init__()

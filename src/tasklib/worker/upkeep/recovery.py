@@ -1,4 +1,4 @@
-"""Taking over from workers that are gone.  Any worker does it, and the HTTP service for its own; there is no leader."""
+"""Recovering the tasks of dead workers.  Any worker does it, and the HTTP service for its own; there is no leader."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ log = logging.getLogger("tasklib.worker")
 class Recovery(Periodic):
     """Finds the tasks of dead workers, and those whose lease has passed, and lets them run again.
 
-    In two phases: each look at the heartbeats tells its `Watch`, and only whom that has found silent for long enough is
-    recovered from, if nothing has moved since.
+    In two phases: each look at the heartbeats goes to its `Watch`, and only workers that it has found silent for long
+    enough are recovered from, if their heartbeat has not changed since.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Recovery(Periodic):
         *,
         moment: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Judges others only while its own heartbeat has held; who has none relies on its looks alone."""
+        """With a heartbeat, others are declared dead only while that is steady; without one, by its looks alone."""
         super().__init__()
         self.interval = min(config.worker_timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
         self._database = database
@@ -59,7 +59,7 @@ class Recovery(Periodic):
         self._orphans_before: int | None = None
 
     async def first_sweep(self) -> None:
-        """Take back orphans: tasks nobody known holds, whose lease has passed.  Needs no judgement of others."""
+        """Take back orphans: tasks that no known worker holds and whose lease has passed."""
         await self._recover_orphans()
 
     def pause(self) -> float:

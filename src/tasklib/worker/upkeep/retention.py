@@ -16,15 +16,15 @@ from tasklib.worker.upkeep.service import Periodic
 
 EVERY_SECONDS = 30.0
 TURN_SECONDS = 60.0
-"""A worker that dies in its turn is replaced after so long."""
+"""How long a worker that dies while it sweeps keeps the others from it."""
 REST = 29.0
-"""After each page it rests so many times as long as that took: it takes a thirtieth of one connection at most."""
+"""It pauses so many times as long as each page took: it uses about 3 % of one connection's time."""
 
 log = logging.getLogger("tasklib.worker")
 
 
 class RetentionService(Periodic):
-    """Looks through the table for tasks that have been kept for long enough."""
+    """Deletes finished tasks whose retention has passed, page by page."""
 
     def __init__(self, database: Database, clock: Clock, rules: Sequence[Rule]) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class RetentionService(Periodic):
         self._now = clock.now
 
     async def step(self) -> None:
-        """Go through the rows that can be old enough once, unless somebody else does."""
+        """Sweep all rows that can be old enough once, unless another worker does."""
         deleted = 0
         while (swept := await self.sweep_page()) is not None:
             deleted += swept.deleted
@@ -44,7 +44,7 @@ class RetentionService(Periodic):
             log.info("removed %d finished tasks whose retention has passed", deleted)
 
     async def sweep_page(self) -> Swept | None:
-        """Look at the next rows, and rest; None if it is another worker's turn."""
+        """Sweep the next rows, and pause; None while another worker sweeps."""
         began = time.monotonic()
         swept = await self._database.arun(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS, self._now()))
         await asyncio.sleep(min(1.0, REST * (time.monotonic() - began)))

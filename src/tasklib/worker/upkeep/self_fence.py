@@ -30,7 +30,7 @@ class SelfFence(Periodic):
 
     @property
     def may_claim(self) -> bool:
-        """Whether others will count on this instance for long enough to claim more."""
+        """Whether the last heartbeat is recent enough to claim more."""
         return self._heartbeat.silence < STOP_CLAIMING
 
     async def step(self) -> None:
@@ -43,7 +43,7 @@ class SelfFence(Periodic):
             return
         held = self._runner.held
         running = held.running.values()
-        endable = [each for each in running if each.place.stops_surely and each.stop_reason is not StopReason.FENCED]
+        endable = [each for each in running if each.executor.stops_surely and each.stop_reason is not StopReason.FENCED]
         if endable or held.waiting:
             log.error("no heartbeat has arrived for too long; giving up %d tasks", len(endable) + len(held.waiting))
         held.give_back(self._runner.finisher)

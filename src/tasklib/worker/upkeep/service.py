@@ -1,4 +1,4 @@
-"""The base of the worker's background duties: a step repeated until stopped, quiet about an absent database."""
+"""The base of the worker's background services: a step repeated until stopped; an outage is logged once."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ log = logging.getLogger("tasklib.worker")
 
 
 class Service(Protocol):
-    """A background duty of the worker."""
+    """What a worker does in the background."""
 
     def start(self) -> None:
         """Begin."""
-        ...
 
     async def stop(self) -> None:
         """End, and return when it has."""
-        ...
 
 
 class Periodic(ABC):
@@ -47,7 +45,7 @@ class Periodic(ABC):
 
     @abstractmethod
     async def step(self) -> None:
-        """Do the duty once."""
+        """Do it once."""
 
     def pause(self) -> float:
         """Seconds until the next step."""

@@ -45,11 +45,11 @@ claims AS (DELETE FROM {schema}.tasklib_claims WHERE instance = :instance::uuid)
 DELETE FROM {schema}.tasklib_workers WHERE instance = :instance::uuid RETURNING instance;
 
 -- name: declare_idle
--- Ask to be called when there is work, for a bounded time; no row if enough others of the kind are on call.
+-- Ask to be notified of new tasks, for a bounded time; no row if enough others of the kind are.
 -- Those who came at the same moment, and did not see each other, part when they ask again: the first of them stay.
 WITH own AS (SELECT FROM {schema}.tasklib_idle AS i WHERE i.instance = :instance::uuid),
 enough AS (
-    SELECT count(*) >= :on_call::integer AS reached FROM {schema}.tasklib_idle AS o
+    SELECT count(*) >= :max_notified::integer AS reached FROM {schema}.tasklib_idle AS o
     WHERE o.kind = :kind::text AND o.until > now() AND o.instance <> :instance::uuid
         AND (o.instance < :instance::uuid OR NOT EXISTS (SELECT FROM own))
 ),

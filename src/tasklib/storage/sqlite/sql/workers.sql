@@ -37,7 +37,7 @@ DELETE FROM tasklib_workers WHERE instance = :instance RETURNING instance;
 
 -- name: declare_idle
 -- Differs by necessity: nobody needs to know, an idle worker watches the file.
-SELECT :instance AS instance, :kind AS kind, :on_call AS on_call, :seconds AS seconds;
+SELECT :instance AS instance, :kind AS kind, :max_notified AS max_notified, :seconds AS seconds;
 
 -- name: declare_busy
 -- Differs by necessity: see declare_idle.

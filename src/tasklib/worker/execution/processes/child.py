@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -40,49 +41,28 @@ RECALL_SECONDS = 0.05
 """How long one task may keep those that were sent behind it waiting."""
 
 
-class JobListener(Protocol):
-    """Who follows a job."""
-
-    def first_in_line(self) -> None:
-        """Nothing is before it any more: from here on, also while it is loaded, it may do harm."""
-        ...
-
-    def begun(self) -> None:
-        """Its function is called, which may take a while: modules are imported first."""
-        ...
-
-    def over(self, result: Any) -> None:
-        """Once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
-        ...
-
-
 class ChildOwner(Protocol):
     """Who gives a child its jobs."""
 
     def withdraw(self, job: Job) -> None:
         """End a job that waits for a child."""
-        ...
 
     def freed(self, child: Child) -> None:
         """It has nothing to do."""
-        ...
 
     def returned(self, job: Job) -> None:
         """A job was not begun, and must run in another child."""
-        ...
 
     def ended(self, child: Child) -> None:
         """It is gone."""
-        ...
 
 
 @dataclass(eq=False, slots=True)
-class Job:
-    """A task to run in a child."""
+class Job(ABC):
+    """A task to run in a child, and what the child's progress with it leads to."""
 
     task: ClaimedTask
     context: TaskContext
-    listener: JobListener
     address: Address | None = None
     memory_limit_mb: int | None = None
     child: Child | None = None
@@ -93,6 +73,18 @@ class Job:
     """How many children have begun to load it."""
     is_loaded: bool = False
     is_ending: bool = False
+
+    @abstractmethod
+    def first_in_line(self) -> None:
+        """Nothing is before it any more: from here on, also while it is loaded, it may do harm."""
+
+    @abstractmethod
+    def begun(self) -> None:
+        """Its function is called, which may take a while: modules are imported first."""
+
+    @abstractmethod
+    def over(self, result: Any) -> None:
+        """Once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
 
     def end(self) -> None:
         """End it, soon and surely."""
@@ -192,12 +184,12 @@ class Child:
 
     def _begin(self, job: Job) -> None:
         """It is this job's turn."""
-        job.listener.first_in_line()
+        job.first_in_line()
         if job.is_ending:
             self.end_running()
         elif job.task.name in self._known:
             job.is_loaded = True
-            job.listener.begun()
+            job.begun()
         else:
             job.loads += 1
             self._after(LOAD_SECONDS, self._overdue)
@@ -239,7 +231,7 @@ class Child:
         job.is_loaded = True
         if not self._asked:
             self._after(None)
-            job.listener.begun()
+            job.begun()
 
     def _finish(self, result: Any) -> None:
         """The task has ended: the next one's turn has come, or the process is free, or ends."""
@@ -252,7 +244,7 @@ class Child:
         else:
             self.recalled = False
             self._owner.freed(self)
-        job.listener.over(result)
+        job.over(result)
 
     def _look_back(self, head: Job) -> None:
         """Those that wait for the task that ran a moment ago have waited long enough."""
@@ -275,7 +267,7 @@ class Child:
         for job in reversed(back):
             job.child = None
             if job.is_ending:
-                job.listener.over(None)
+                job.over(None)
             else:
                 self._owner.returned(job)
 
@@ -304,14 +296,14 @@ class Child:
         for position, job in enumerate(jobs):
             job.child = None
             if job.is_ending:
-                job.listener.over(None)
+                job.over(None)
             elif self._verdict is not None:
-                job.listener.over(self._verdict)
+                job.over(self._verdict)
             elif self._asked:
                 # The one that was to end may have ended by itself, and the next one may have been hit instead.
-                job.listener.over(Ending.release(job.task.id, job.task.version))
+                job.over(Ending.release(job.task.id, job.task.version))
             elif position == 0 and (job.is_loaded or job.loads >= LOADS):
-                job.listener.over(self._cause(job, death))
+                job.over(self._cause(job, death))
             else:
                 self._owner.returned(job)
         self.gone.set_result(None)

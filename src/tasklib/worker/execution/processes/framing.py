@@ -98,11 +98,9 @@ class PipeListener(Protocol):
 
     def received(self, message: Any) -> None:
         """A message has arrived."""
-        ...
 
     def hung_up(self) -> None:
         """The other end is closed: nothing more arrives."""
-        ...
 
 
 class Pipe:

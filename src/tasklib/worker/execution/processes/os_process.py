@@ -66,7 +66,6 @@ class ProcessOwner(Protocol):
 
     def died(self, death: Death) -> None:
         """Called once, when nothing of it is left in the process table."""
-        ...
 
 
 class OsProcess:

@@ -196,17 +196,17 @@ class ChildPool:
     def returned(self, job: Job) -> None:
         """Find another child for a task that was not begun where it was."""
         if self._is_closed:
-            job.listener.over(Ending.release(job.task.id, job.task.version))
+            job.over(Ending.release(job.task.id, job.task.version))
             return
         try:
             self._dispatch(job)
         except OSError as error:
-            job.listener.over(error)
+            job.over(error)
 
     def withdraw(self, job: Job) -> None:
         """End a job that waits for a child."""
         self._waiting.remove(job)
-        job.listener.over(None)
+        job.over(None)
 
     def _limit(self, definition: Definition) -> int | None:
         return definition.options.memory_limit_mb or self._settings.memory_limit_mb

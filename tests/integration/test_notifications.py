@@ -13,7 +13,7 @@ import pytest
 
 from tasklib import Config, TaskQueue
 from tasklib.storage.operations import workers
-from tasklib.storage.operations.workers import ON_CALL
+from tasklib.storage.operations.workers import MAX_NOTIFIED
 from tasklib.storage.postgres import listener
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.counting import Journal, counting_workers
@@ -63,10 +63,10 @@ def heard_while(queue: Face, *steps: object) -> list[str]:
     return heard[:-1]
 
 
-def test_only_so_many_workers_that_know_the_same_names_are_on_call(queue: Face):
-    instances = [queue.worker().instance for _ in range(ON_CALL + 1)]
+def test_only_so_many_workers_that_know_the_same_names_are_notified(queue: Face):
+    instances = [queue.worker().instance for _ in range(MAX_NOTIFIED + 1)]
 
-    assert [come(queue, instance, "job") for instance in instances] == [True] * ON_CALL + [False]
+    assert [come(queue, instance, "job") for instance in instances] == [True] * MAX_NOTIFIED + [False]
     assert come(queue, queue.worker("mail").instance, "mail")
 
     queue.do(lambda: workers.declare_busy(instances[3], ["job"]))
@@ -74,13 +74,13 @@ def test_only_so_many_workers_that_know_the_same_names_are_on_call(queue: Face):
 
 
 def test_too_many_who_came_at_once_part_when_they_ask_again(queue: Face, raw: psycopg.Connection):
-    instances = [uuid4() for _ in range(ON_CALL + 3)]
+    instances = [uuid4() for _ in range(MAX_NOTIFIED + 3)]
     for instance in instances:
         raw.execute(FILL, (instance, workers.kind(["job"])))
 
     stay = {instance for instance in instances if come(queue, instance, "job")}
 
-    assert stay == set(sorted(instances)[:ON_CALL])
+    assert stay == set(sorted(instances)[:MAX_NOTIFIED])
 
 
 def test_an_insert_calls_one_worker_of_each_kind(queue: Face):
@@ -162,11 +162,11 @@ async def test_a_worker_that_may_take_no_more_of_a_name_passes_the_call_on(
             assert one.begun == 1
 
 
-async def test_an_idle_worker_that_is_not_on_call_listens_to_nobody_and_looks_by_itself(
+async def test_an_idle_worker_that_is_not_notified_listens_to_nobody_and_looks_by_itself(
     raw: psycopg.Connection, newest_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(listener, "LINGER_SECONDS", 0.0)
-    for _ in range(ON_CALL):
+    for _ in range(MAX_NOTIFIED):
         raw.execute(FILL, (uuid4(), workers.kind(["job"])))
     silent = "SELECT count(*) FROM pg_stat_activity WHERE query = 'UNLISTEN *' AND datname = current_database()"
 
