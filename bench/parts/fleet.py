@@ -3,7 +3,8 @@
     python -m bench fleet --workers 10 100 1000
 
 Each worker is simulated by a connection that does what a worker does: it claims, completes what it has claimed, gets
-notified if it may, else polls, sends heartbeats, and counts the fleet.  All run in one process beside the server, so that of a thousand the process itself may be the one that cannot keep up; then fewer tasks than asked for
+notified if it may, else polls, sends heartbeats, and counts the fleet.  All run in one process beside the
+server, so that of a thousand the process itself may be the one that cannot keep up; then fewer tasks than asked for
 are done, and that is shown.
 """
 

@@ -74,7 +74,7 @@ def test_free_places_that_the_buffer_cannot_fill_are_asked_for():
     assert size.next_claim(10, 5) == 0
 
 
-@pytest.mark.parametrize("reason", ["limited", "wary"])
+@pytest.mark.parametrize("reason", ["limited", "has_suspects"])
 def test_with_limits_or_suspects_about_nothing_is_claimed_ahead(reason: str):
     size = sized(10, took=0.001, prefetch=50)
     setattr(size, reason, True)

@@ -20,8 +20,8 @@ from tasklib.storage.rows import worker_from_row
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
 MAX_NOTIFIED = 16
-"""How many idle workers that know the same names are notified of new tasks: PostgreSQL wakes every session that listens,
-whomever a notification is for.  The others poll."""
+"""How many idle workers of the same names are notified of new tasks: PostgreSQL wakes every session that
+listens, whomever a notification is for.  The others poll."""
 ORPHAN_ROWS = 50_000
 """Insertions looked at together for tasks that nobody holds: some tens of milliseconds, whatever the table's size."""
 
