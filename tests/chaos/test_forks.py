@@ -111,7 +111,7 @@ def children() -> Iterator[Children]:
 
 @pytest.fixture
 def queue(sqlite_url: str) -> Iterator[TaskQueue]:
-    with TaskQueue(Config(database_url=sqlite_url, busy_timeout_seconds=3)) as queue:
+    with TaskQueue(Config(database_url=sqlite_url, busy_timeout_seconds=20)) as queue:
         yield queue
 
 
