@@ -19,7 +19,7 @@ _KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlit
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Unset:
-    """Stands for a setting that was not given, so that one given with its default's value is told apart."""
+    """Stands for a setting that was not given, so that it differs from one given with its default's value."""
 
     default: Any
 
@@ -58,7 +58,7 @@ def _is_schema_name(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Config:
-    """Everything a queue can be told; each field is also read from the environment as `TASKLIB_<FIELD>`.
+    """The settings of a queue; each field is also read from the environment as `TASKLIB_<FIELD>`.
 
     `database_url` is read from `TASKLIB_DATABASE_URL` or `DATABASE_URL` when it is not given.
     """

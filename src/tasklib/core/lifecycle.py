@@ -136,7 +136,7 @@ ACTIONS: Final[Mapping[Action, ActionRule]] = MappingProxyType(
 """What people may do to tasks in which phases: asked by the queue, the command line, HTTP and the dashboard alike."""
 
 CLEANUP_STATES: Final = (TaskState.COMPLETED,)
-"""What a clean-up removes unless told more; it can remove whatever can be deleted."""
+"""What a clean-up removes by default; it can remove whatever can be deleted."""
 
 
 def is_possible(action: Action, phase: Phase) -> bool:

@@ -237,7 +237,7 @@ class Declaration:
 
     @classmethod
     def over(cls, task: str, **decided: Any) -> Self:
-        """The schedule of a task; named like the task unless told otherwise."""
+        """The schedule of a task; named like the task by default."""
         known = Plan.fields()
         for key in decided:
             if key not in known or key == "task":

@@ -177,7 +177,7 @@ class _Hints:
         unknown = {name: OURS.get(name, Any) for name in _names(annotation.raw) if name not in known}
         try:
             return _evaluate(annotation.raw, self._globals, {**self._locals, **unknown})
-        except Exception:  # noqa: BLE001  the real error is told when the annotation is needed
+        except Exception:  # noqa: BLE001  the real error is raised when the annotation is needed
             return Any
 
     def _not_a_type(self, name: str, raw: Any, reason: object) -> TaskDefinitionError:

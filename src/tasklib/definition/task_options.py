@@ -148,7 +148,7 @@ class TaskOptions:
 
 
 def check_name(name: Any, *, what: str = "a task's name") -> str:
-    """The name itself, if it can be stored and told apart by a person."""
+    """The name itself, if it can be stored, and a person can distinguish it from others."""
     if not isinstance(name, str) or not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
         rule = f"a string of 1 to {MAX_NAME_LENGTH} printable characters"
         raise ConfigurationError(f"{what} must be {rule}, got {shown(name)}")

@@ -176,7 +176,7 @@ class FunctionDefinition(Definition):
         except Misfit as misfit:
             row = rows[misfit.index]
             if not isinstance(row, Mapping) or self._injected:
-                self.bind_row(misfit.index, row)  # by itself it may be told better
+                self.bind_row(misfit.index, row)  # checked alone, its error may be clearer
             raise
 
     def bind_payload(self, payload: Any, *, limit: int | None = None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ MAX_PROBLEMS: Final = 20
 
 
 class Misfit(Exception):
-    """One of many values does not fit: which one, counted from 0, and the error to tell."""
+    """One of many values does not fit: which one, counted from 0, and its error."""
 
     def __init__(self, index: int, error: InvalidArguments) -> None:
         super().__init__(index, error)

@@ -1,4 +1,4 @@
-"""What the methods of a queue are given: ids, states and filters, checked in one place."""
+"""Checks of the arguments of a queue's methods: ids, states and filters."""
 
 from __future__ import annotations
 

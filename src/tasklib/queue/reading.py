@@ -76,7 +76,7 @@ class ReadsTasks(QueueBase):
 
     @operation
     def workers(self) -> Operation[Sequence[WorkerInfo]]:
-        """Every worker instance known, the most recently heard first."""
+        """Every known worker instance, the one with the latest heartbeat first."""
         return (yield from workers.list_workers(self.clock.now()))
 
     aworkers = workers.as_async

@@ -136,7 +136,7 @@ def _arguments(frame: FrameType) -> list[Any]:
 def _names(value: Any, url: str) -> bool:
     """Whether a value says this URL: a text, settings of ours, or texts in a list or a mapping.
 
-    Other objects are not looked into: the program's own settings, which a test may hand on, name its own database.
+    Other objects are not looked into: the program's own settings, which a test may pass on, name its own database.
     """
     if isinstance(value, Config):
         return value.database_url == url

@@ -1,4 +1,4 @@
-"""What can be said of one submission beside its arguments, checked in one place."""
+"""The options of one submission, checked."""
 
 from __future__ import annotations
 

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+
+
+async def wait_and_clear(event: asyncio.Event, seconds: float | None) -> None:
+    """Return when the event is set, or after so many seconds; it is clear then."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    event.clear()
 
 
 class WorkerControl:
@@ -44,9 +53,4 @@ class WorkerControl:
 
     async def sleep(self, seconds: float) -> None:
         """Sleep until woken, at most this long."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
-        self._woken.clear()
+        await wait_and_clear(self._woken, seconds)

@@ -8,6 +8,8 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -39,7 +41,6 @@ from tasklib.worker.upkeep.metrics import MetricsService, flush
 from tasklib.worker.upkeep.retention import RetentionService
 from tasklib.worker.upkeep.schedules import Scheduler
 from tasklib.worker.upkeep.service import Service
-from tasklib.worker.upkeep.worker_info import resident_bytes
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -133,7 +134,7 @@ class Worker:
     def worker_info(self) -> dict[str, Any]:
         """What the worker reports of itself with each heartbeat; called in the heartbeat's thread."""
         info = {
-            "memory_bytes": resident_bytes(),
+            "memory_bytes": _resident_bytes(),
             "stuck_threads": len(self._runner.stuck),
             "retention": self._queue.config.retention,
             **self._selection.worker_info(),
@@ -333,3 +334,10 @@ class Worker:
             await step()
         except TaskLibError as error:
             log.warning("%s", error)
+
+
+def _resident_bytes() -> int | None:
+    """The memory this process holds now; None where the system does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return None

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 
 from tasklib.core.lifecycle import Ending
 from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.control import wait_and_clear
 from tasklib.worker.execution.attempt import Attempt, StopReason
 from tasklib.worker.execution.executor import Executor
 from tasklib.worker.recording.finisher import Finisher
@@ -49,12 +50,7 @@ class HeldTasks:
 
     async def one_ended(self, timeout: float | None = None) -> None:
         """Return when an attempt has ended since the last call, or after so many seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._ended.wait()
-        except TimeoutError:
-            pass
-        self._ended.clear()
+        await wait_and_clear(self._ended, timeout)
 
     def tasks(self) -> list[ClaimedTask]:
         """Everything that waits or runs here."""

@@ -69,9 +69,9 @@ class HeartbeatProxy:
     """Keeps up the heartbeat and the leases of one worker process, whichever instance it is registered as."""
 
     def __init__(self, channel: Channel, databases: Databases, process: ProcessState) -> None:
-        self._channel = channel
+        self.channel = channel
         self._databases = databases
-        self._process = process
+        self.process = process
         self._database: Database | None = None
         self._config: Config | None = None
         self._heartbeat: _ProxyHeartbeat | None = None
@@ -156,28 +156,16 @@ class HeartbeatProxy:
         self.stop()
         self.instance = instance
         if instance is not None and self._database is not None and self._config is not None:
-            self._heartbeat = _ProxyHeartbeat(
-                self, self._channel, self._config, self._database, instance, self._process
-            )
+            self._heartbeat = _ProxyHeartbeat(self, self._config, self._database, instance)
             self._heartbeat.start()
 
 
 class _ProxyHeartbeat(Heartbeat):
     """Sends heartbeats for an instance of another process, and reports each to that process."""
 
-    def __init__(
-        self,
-        proxy: HeartbeatProxy,
-        channel: Channel,
-        config: Config,
-        database: Database,
-        instance: UUID,
-        process: ProcessState,
-    ) -> None:
+    def __init__(self, proxy: HeartbeatProxy, config: Config, database: Database, instance: UUID) -> None:
         super().__init__(database, DatabaseClock(), config, instance, proxy)
         self._proxy = proxy
-        self._channel = channel
-        self._process = process
         self._lease = config.lock_timeout_seconds
         self._thread = threading.Thread(target=self._run, name=f"tasklib-heartbeat-{instance}", daemon=True)
 
@@ -187,7 +175,7 @@ class _ProxyHeartbeat(Heartbeat):
 
     def _rest(self) -> bool:
         while not super()._rest():
-            if self._process.is_working:
+            if self._proxy.process.is_working:
                 return False
         return True
 
@@ -202,6 +190,6 @@ class _ProxyHeartbeat(Heartbeat):
     def _arrived(self, asked: float, *, known: bool, unbroken_since: float = 0.0) -> None:
         # Whether it was declared dead is for the process to say: it may just be signing off.
         super()._arrived(asked, known=True, unbroken_since=unbroken_since)
-        self._channel.send("beat", instance=str(self.instance), asked=asked, known=known, since=self._held_since)
+        self._proxy.channel.send("beat", instance=str(self.instance), asked=asked, known=known, since=self._held_since)
         if not known:
             self._stopped.set()

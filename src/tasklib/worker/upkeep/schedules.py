@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tasklib.core.own_tasks import own_task
 from tasklib.storage.operations import schedules
 from tasklib.storage.operations.clock import read_clock
+from tasklib.worker.control import wait_and_clear
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -79,18 +80,10 @@ class Scheduler:
                 if not failing:
                     log.warning("cannot run schedules, trying until it works: %s", error)
                 failing, wait = True, random.uniform(0.5, 2)
-            await self._sleep(LOOK_SECONDS if wait is None else min(max(wait, 0.0), LOOK_SECONDS))
+            await wait_and_clear(self._changed, LOOK_SECONDS if wait is None else min(max(wait, 0.0), LOOK_SECONDS))
 
     async def _declare(self) -> None:
         declared_at = await self._database.arun(lambda: read_clock(self._now()))
         await self._database.arun(
             lambda: schedules.declare_schedules(self._plans, self._known_tasks, declared_at, self._now())
         )
-
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
-        self._changed.clear()
