@@ -13,6 +13,7 @@ class Clock(Protocol):
 
     def now(self) -> datetime | None:
         """The moment to use, or None for the database's own clock."""
+        ...
 
 
 class DatabaseClock:

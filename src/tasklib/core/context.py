@@ -328,6 +328,7 @@ class HasContext(Protocol):
     @property
     def context(self) -> TaskContext:
         """The context of the attempt."""
+        ...
 
 
 def make_current(attempt: HasContext) -> None:

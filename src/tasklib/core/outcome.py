@@ -104,6 +104,7 @@ class RetryOptions(Protocol):
     def retry_policy(self) -> RetryPolicy | None: ...
     def retries(self, error: BaseException) -> bool:
         """Whether an attempt that ended in this error may be repeated, as far as its kind decides."""
+        ...
 
 
 def completed(

@@ -17,6 +17,7 @@ class RetryPolicy(Protocol):
 
     def __call__(self, retry_count: int, error: BaseException | None) -> float:
         """Seconds to wait, given how many retries were already made (0 after the first attempt)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

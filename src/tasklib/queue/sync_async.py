@@ -32,6 +32,7 @@ class HasDatabase(Protocol):
     @property
     def database(self) -> Database:
         """Where the operations run."""
+        ...
 
 
 S = TypeVar("S", bound=HasDatabase)

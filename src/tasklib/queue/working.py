@@ -121,6 +121,7 @@ class StopEvent(Protocol):
 
     def is_set(self) -> bool:
         """Whether the worker shall stop."""
+        ...
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ class TaskStore(Protocol):
 
     def new_task(self, definition: Definition, kwargs: Any, options: SubmitOptions) -> NewTask:
         """The row of one submission."""
+        ...
 
     @overload
     def submit_new(self, new: TaskBatch, connection: Any = None) -> TaskIds: ...
@@ -33,9 +34,12 @@ class TaskStore(Protocol):
 
     async def asubmit_new(self, new: Chunk, connection: Any = None) -> Stored:
         """The awaiting form of `submit_new`."""
+        ...
 
     async def asubmit_one(self, new: NewTask, connection: Any = None) -> TaskId:
         """Store one row, together with those that are submitted at the same time."""
+        ...
 
     def is_joined(self, connection: Any) -> bool:
         """Whether what is stored becomes part of a transaction that is open already."""
+        ...

@@ -63,6 +63,7 @@ class Supervision(Protocol):
         self, database: Database, clock: Clock, config: Config, instance: UUID, owner: HeartbeatOwner
     ) -> Heartbeat:
         """The heartbeat of an instance, sent where tasks cannot delay it."""
+        ...
 
 
 class Worker:

@@ -48,14 +48,17 @@ class CallEnvironment(Protocol):
     @property
     def database(self) -> Database:
         """Where transactional tasks work."""
+        ...
 
     @property
     def middleware(self) -> Sequence[Middleware]:
         """What is called around each function."""
+        ...
 
     @property
     def clock(self) -> Clock:
         """Its now is the time of a completion."""
+        ...
 
 
 class Caller:

@@ -19,6 +19,7 @@ class Source(Protocol):
 
     def take(self, executor: Executor) -> Attempt | None:
         """The next attempt that may begin there now; None when there is none, or something else comes first."""
+        ...
 
     def keep(self, attempt: Attempt) -> None:
         """It has not ended at once: it holds a slot until it does."""
@@ -44,9 +45,11 @@ class Executor(Stopper, Protocol):
 
     def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
         """Whether the task runs here; of all executors the first that accepts it gets it."""
+        ...
 
     def has_room(self, attempt: Attempt) -> bool:
         """Whether one more may start beyond those that run at once, because it will wait for next to no time."""
+        ...
 
     def start(self, source: Source) -> None:
         """Begin attempts while the source has some for it: one by one, or many in a batch."""

@@ -44,6 +44,7 @@ class ProcessState(Protocol):
     @property
     def is_working(self) -> bool:
         """False once it has ended, and while SIGSTOP pauses it: then others shall take over."""
+        ...
 
 
 class Databases:

@@ -26,6 +26,7 @@ class HeartbeatOwner(Protocol):
 
     def worker_info(self) -> Mapping[str, Any] | None:
         """What the instance reports of itself with this beat; None: nothing new."""
+        ...
 
     def declared_dead(self) -> None:
         """Others have taken over from the instance."""
