@@ -16,8 +16,9 @@ from tasklib import TaskContext, TaskQueue
 from tasklib.core.context import MAX_MESSAGE_LENGTH
 from tasklib.core.schedule import Plan
 from tasklib.core.task import NewTask
-from tasklib.storage.operations import controls, schedules, workers
+from tasklib.storage.operations import schedules, workers
 from tasklib.storage.operations.access import tokens
+from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.statement import BEGIN, Operation
 from tests.browser.acting import go
@@ -77,7 +78,7 @@ def arrange() -> Operation[None]:
     yield BEGIN
     for name in NAMES:
         yield from schedules.put_schedule(Plan(name=name, task=name, cron="0 0 1 1 *", kwargs={name: name}), None)
-        yield from controls.set_rate(name, 5, None)
+        yield from pauses.set_rate(name, 5, None)
         yield from tokens.create_token(name, tokens.Role.VIEWER, now=None)
         yield from workers.register_worker(
             Registration(uuid4(), name, name, 1, 600, 1, (name,), {"retention": name}), None
@@ -88,7 +89,7 @@ def pause_all() -> Operation[None]:
     """Every type, by somebody hostile and for a hostile reason."""
     yield BEGIN
     for name in NAMES:
-        yield from controls.pause(name, by=name, reason=name, now=None)
+        yield from pauses.pause(name, by=name, reason=name, now=None)
 
 
 def new(queue: TaskQueue, name: str) -> NewTask:

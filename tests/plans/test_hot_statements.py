@@ -21,8 +21,9 @@ from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
 from tasklib.core.short_id import readings
 from tasklib.core.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
-from tasklib.storage.operations import attempts, controls, lists, tasks, workers
+from tasklib.storage.operations import attempts, lists, tasks, workers
 from tasklib.storage.operations.attempts import Position
+from tasklib.storage.operations.limits import pauses
 from tasklib.storage.statement import Operation, Statement, load_sql
 from tests.plans.crowd import DUE, SPREAD, due_ids, names
 from tests.plans.postgres import PostgresTable
@@ -284,5 +285,5 @@ def test_sqlite_visits_few_rows(new_sqlite: Callable[[], SqliteTable]) -> None:
 
 def claim(table: PostgresTable | SqliteTable) -> list[tuple[str, int]]:
     """Have the worker hold a hundred running tasks; of another type no more than so many may run at once."""
-    table.run(controls.set_max_running("type.1", 1_000_000))
+    table.run(pauses.set_max_running("type.1", 1_000_000))
     return [(task.id, task.version) for task in table.run(table.claim(names(1), BATCH)).tasks]

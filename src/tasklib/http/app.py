@@ -15,11 +15,11 @@ from tasklib.http.admission.authorization import authorize, refuse_repeated
 from tasklib.http.admission.request_guard import RequestGuard
 from tasklib.http.errors import Problem
 from tasklib.http.fast_create import FastCreate
+from tasklib.http.pages import dashboard
 from tasklib.http.parts import Parts
 from tasklib.http.routes import (
     audit,
     bulk,
-    dashboard,
     error_groups,
     events,
     health,

@@ -11,7 +11,7 @@ from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import SLOWEST_RATE, check_whole, is_rate
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation
-from tasklib.storage.operations import controls, keys
+from tasklib.storage.operations.limits import keys, pauses
 from tasklib.storage.statement import Operation
 
 
@@ -21,22 +21,22 @@ class ControlsTasks(QueueBase):
     @operation
     def pause(self, name: str | None = None, *, by: str | None = None, reason: str | None = None) -> Operation[None]:
         """Stop starting tasks, of one name or of all, on every worker; running ones finish.  Holds until `resume`."""
-        yield from controls.pause(name, by=by, reason=reason, now=self.clock.now())
+        yield from pauses.pause(name, by=by, reason=reason, now=self.clock.now())
 
     apause = pause.as_async
 
     @operation
     def resume(self, name: str | None = None) -> Operation[bool]:
         """Start tasks again; False if nothing was paused under that name."""
-        return (yield from controls.resume(name))
+        return (yield from pauses.resume(name))
 
     aresume = resume.as_async
 
     @operation
     def is_paused(self, name: str | None = None) -> Operation[bool]:
         """Whether tasks of the name, or of all, are paused now."""
-        pauses = yield from controls.list_pauses()
-        return any(pause.name is None or pause.name == name for pause in pauses)
+        paused = yield from pauses.list_pauses()
+        return any(pause.name is None or pause.name == name for pause in paused)
 
     ais_paused = is_paused.as_async
 
@@ -56,14 +56,14 @@ class ControlsTasks(QueueBase):
             )
         if burst is not None and not (is_rate(burst) and burst >= 1 and tasks_per_second):
             raise ConfigurationError(f"a burst is a number of tasks, 1 or more, beside a rate limit, got {burst!r}")
-        yield from controls.set_rate(name, float(tasks_per_second) or None, self.clock.now(), burst=burst)
+        yield from pauses.set_rate(name, float(tasks_per_second) or None, self.clock.now(), burst=burst)
 
     aset_rate_limit = set_rate_limit.as_async
 
     @operation
     def get_rate_limit(self, name: str | None = None) -> Operation[float]:
         """The rate limit of one name, or the one over all; 0 if there is none."""
-        limits = yield from controls.list_limits(self.clock.now())
+        limits = yield from pauses.list_limits(self.clock.now())
         return next((limit.rate for limit in limits if limit.name == name and limit.rate), 0.0)
 
     aget_rate_limit = get_rate_limit.as_async
@@ -71,14 +71,14 @@ class ControlsTasks(QueueBase):
     @operation
     def set_concurrency_limit(self, count: int, name: str | None = None) -> Operation[None]:
         """Let at most so many tasks, of one name or of all, run at once over all workers; 0 is unlimited."""
-        yield from controls.set_max_running(name, check_whole("a concurrency limit", count) or None)
+        yield from pauses.set_max_running(name, check_whole("a concurrency limit", count) or None)
 
     aset_concurrency_limit = set_concurrency_limit.as_async
 
     @operation
     def limits(self) -> Operation[Sequence[Limit]]:
         """The limits in force across all workers."""
-        return (yield from controls.list_limits(self.clock.now()))
+        return (yield from pauses.list_limits(self.clock.now()))
 
     alimits = limits.as_async
 
@@ -106,6 +106,6 @@ class ControlsTasks(QueueBase):
     @operation
     def pauses(self) -> Operation[Sequence[Pause]]:
         """What is paused now, by whom and why."""
-        return (yield from controls.list_pauses())
+        return (yield from pauses.list_pauses())
 
     apauses = pauses.as_async

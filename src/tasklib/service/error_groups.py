@@ -11,8 +11,7 @@ from tasklib.queue.sync_async import as_operation, operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import errors, tasks
-from tasklib.storage.operations.error_times import HOURS, count_errors_by_hour
-from tasklib.storage.operations.errors import MOST_GROUPS
+from tasklib.storage.operations.errors import HOURS, MOST_GROUPS, count_errors_by_hour
 from tasklib.storage.statement import Operation
 
 __all__ = ["HOURS", "MOST_GROUPS", "ErrorGroups"]

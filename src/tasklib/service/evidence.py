@@ -15,8 +15,9 @@ from tasklib.core.task import WorkerInfo
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.migrate import Part, parts
-from tasklib.storage.operations import controls, schedules, workers
+from tasklib.storage.operations import schedules, workers
 from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.operations.limits import pauses
 from tasklib.storage.sqlite.database import OLDEST, SqliteDatabase
 from tasklib.storage.sqlite.files import find_replaced, has_write_ahead_log
 from tasklib.storage.statement import Operation, Statement
@@ -61,8 +62,8 @@ class Evidence(ServicePart):
             now=clock,
             waiting=(yield Statement("look_at_waiting", {"now": now})),
             workers=(yield from workers.list_workers(now)),
-            pauses=(yield from controls.list_pauses()),
-            limits=(yield from controls.list_limits(now)),
+            pauses=(yield from pauses.list_pauses()),
+            limits=(yield from pauses.list_limits(now)),
             schedules=(yield from schedules.list_schedules()),
             orphans=(yield Statement("look_for_orphans", {"now": now}))[0]["count"],
             missing=[part for part in parts(dialect) if part.name not in used],

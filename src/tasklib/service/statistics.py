@@ -12,9 +12,9 @@ from tasklib.core.controls import Pause
 from tasklib.core.task import QueueStats
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
-from tasklib.storage.operations import controls, lists, oldest_due, statistics, workers
-from tasklib.storage.operations.oldest_due import Oldest
-from tasklib.storage.operations.statistics import Depth, Durations, Work
+from tasklib.storage.operations import lists, statistics, workers
+from tasklib.storage.operations.limits import pauses
+from tasklib.storage.operations.statistics import Depth, Durations, Oldest, Work
 from tasklib.storage.statement import Operation
 
 __all__ = ["Depth", "Durations", "Oldest", "Overview", "Series", "Statistics", "TypeInfo", "Work", "takes_a_while"]
@@ -64,9 +64,9 @@ class Statistics(ServicePart):
         """How many tasks stand where, what is paused, and how many workers are there."""
         now = self.queue.clock.now()
         stats = stats or (yield from statistics.count_tasks_by_state(now))
-        pauses = yield from controls.list_pauses()
+        paused = yield from pauses.list_pauses()
         known = yield from workers.list_workers(now)
-        return Overview(stats, tuple(pauses), sum(worker.alive for worker in known))
+        return Overview(stats, tuple(paused), sum(worker.alive for worker in known))
 
     aoverview = overview.as_async
 
@@ -76,9 +76,9 @@ class Statistics(ServicePart):
         now = self.queue.clock.now()
         stats = stats or (yield from statistics.count_tasks_by_state(now))
         known = yield from workers.list_workers(now)
-        pauses = yield from controls.list_pauses()
+        found = yield from pauses.list_pauses()
         workers_of = Counter(name for worker in known if worker.alive for name in set(worker.names))
-        paused = {pause.name for pause in pauses}
+        paused = {pause.name for pause in found}
         names = {*stats.by_name, *(name for worker in known for name in worker.names)}
         return tuple(_type_info(name, stats, workers_of[name], paused) for name in sorted(names))
 
@@ -112,7 +112,7 @@ class Statistics(ServicePart):
     @operation
     def oldest_waiting(self) -> Operation[Oldest | None]:
         """The task that has been due the longest, paused and limited ones included; None if none is due."""
-        return (yield from oldest_due.find_oldest_waiting(self.queue.clock.now()))
+        return (yield from statistics.find_oldest_waiting(self.queue.clock.now()))
 
     aoldest_waiting = oldest_waiting.as_async
 

@@ -22,7 +22,8 @@ from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.queue.import_guard import refuse_while_loading
 from tasklib.storage.database import Database
-from tasklib.storage.operations import controls, workers
+from tasklib.storage.operations import workers
+from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.workers import Registration
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.execution.attempt import UNWIND_SECONDS, StopReason
@@ -208,7 +209,7 @@ class Worker:
             info=self.worker_info(),
         )
         declared = {each.name: each.options.declared_limits for each in self._queue.registry}
-        await self._database.arun(lambda: controls.declare_limits(declared, self._queue.clock.now()))
+        await self._database.arun(lambda: pauses.declare_limits(declared, self._queue.clock.now()))
         await self._database.arun(lambda: workers.register_worker(registration, self._queue.clock.now()))
         log.info("worker %s started, %d names known", self.worker_id, len(names))
         if not names:

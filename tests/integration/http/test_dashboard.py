@@ -13,8 +13,8 @@ import pytest
 from starlette.applications import Starlette
 
 from tasklib.http.admission.request_guard import SECURITY_HEADERS
-from tasklib.http.routes.dashboard import PAGES
-from tasklib.http.routes.sign_in import POLICY
+from tasklib.http.pages.dashboard import PAGES
+from tasklib.http.pages.sign_in import POLICY
 from tasklib.storage.operations.access import tokens
 from tasklib.storage.operations.access.tokens import Role
 from tests.fixtures.queues import Face

@@ -14,7 +14,7 @@ import pytest
 
 from tasklib.errors import ConfigurationError
 from tasklib.http.admission.request_guard import SECURITY_HEADERS
-from tasklib.http.routes.dashboard import PAGES
+from tasklib.http.pages.dashboard import PAGES
 from tasklib.http.security.auth import GRANTS, Permission, Principal
 from tasklib.http.security.tokens import REMEMBER_NONE_SECONDS, TokenCheck
 from tasklib.service.tokens import Tokens

@@ -15,8 +15,8 @@ from tasklib.core.fingerprint import fingerprint
 from tasklib.core.lifecycle import EFFECTS, Ending, Event
 from tasklib.core.outcome import Completion
 from tasklib.core.task import DEFAULT_RETRIES, LogLine
-from tasklib.storage.operations.keys import NOBODYS_TURN, find_hints, settle_turn, take_turn
-from tasklib.storage.operations.limits import NO_LIMITS, spend_tokens, take_limits
+from tasklib.storage.operations.limits.keys import NOBODYS_TURN, find_hints, settle_turn, take_turn
+from tasklib.storage.operations.limits.names import NO_LIMITS, spend_tokens, take_limits
 from tasklib.storage.rows import UNREADABLE, BrokenTask, ClaimedTask, claimed_from_text
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement, recall
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tasklib.core.codec import dumps
@@ -12,6 +12,9 @@ from tasklib.core.task import ErrorGroup, TaskFilter, TaskState
 from tasklib.storage.operations.actions import in_steps, without_taken_keys
 from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement
+
+HOURS = 24
+"""For so many hours failures are counted one by one."""
 
 MOST_GROUPS = 1000
 """Groups that are looked through for one by its id."""
@@ -63,3 +66,12 @@ def dead_letters(name: str | None = None, fingerprint: str | None = None) -> Tas
 def group_id(name: str, fingerprint: str | None) -> str:
     """A short name for a group of errors."""
     return hashlib.sha256(f"{name}\n{fingerprint or ''}".encode()).hexdigest()[:12]
+
+
+def count_errors_by_hour(now: datetime | None) -> Operation[Mapping[str, list[int]]]:
+    """How often each group of errors happened in each of the last 24 hours, the oldest first, by the group's id."""
+    found: dict[str, list[int]] = {}
+    for row in (yield Statement("count_errors_by_hour", {"now": now})):
+        counts = found.setdefault(group_id(row["name"], row["fingerprint"]), [0] * HOURS)
+        counts[HOURS - 1 - min(row["hour"], HOURS - 1)] += row["count"]
+    return found

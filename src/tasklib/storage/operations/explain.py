@@ -11,8 +11,8 @@ from tasklib.core.explain import MAX_AHEAD, Evidence, KeySeen, LimitSeen, PauseS
 from tasklib.core.task import TaskState
 from tasklib.errors import TaskNotFound
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.operations.controls import EVERYTHING, list_limits, list_pauses
-from tasklib.storage.operations.keys import get_key_limit, list_slots
+from tasklib.storage.operations.limits.keys import get_key_limit, list_slots
+from tasklib.storage.operations.limits.pauses import EVERYTHING, list_limits, list_pauses
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import list_workers
 from tasklib.storage.rows import uuid

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from tasklib.core.codec import dumps, loads
 from tasklib.core.histogram import Histogram, merged, percentile
@@ -13,7 +14,7 @@ from tasklib.core.task import QueueStats, TaskState
 from tasklib.storage.operations import lists
 from tasklib.storage.operations.block_index import BLOCK_SIZE, MOST_NAMES
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.rows import moment
+from tasklib.storage.rows import moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 
 FOLD_ROWS: Final = 500_000
@@ -230,3 +231,22 @@ def _of_name(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     elsewhere = sum(counts[state] for state in ("pending", "running", "failed", "cancelled", "buried"))
     counts["completed"] = get("total") - elsewhere
     return {key: count for key, count in counts.items() if count}
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """The task that has been due the longest."""
+
+    id: UUID
+    name: str
+    due_at: datetime
+
+
+def find_oldest_waiting(now: datetime | None) -> Operation[Oldest | None]:
+    """The task that has been due the longest, or None; costs as much as there are names, not as there are tasks."""
+    rows = yield Statement("find_oldest_waiting", {"now": now})
+    if not rows:
+        return None
+    due = moment(rows[0]["due_at"])
+    assert due is not None
+    return Oldest(uuid(rows[0]["id"]), rows[0]["name"], due)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tasklib.core.clock import Clock
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
-from tasklib.storage.operations.controls import list_pauses
+from tasklib.storage.operations.limits.pauses import list_pauses
 from tasklib.worker.execution.attempt import StopReason
 from tasklib.worker.execution.runner import Runner
 from tasklib.worker.upkeep.service import Periodic

@@ -15,8 +15,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import Refused
+from tasklib.http.pages import sign_in
 from tasklib.http.parts import parts_of
-from tasklib.http.routes import sign_in
 from tasklib.http.routes.session import log_in
 from tasklib.http.security.auth import Permission, cookie_name, needs
 

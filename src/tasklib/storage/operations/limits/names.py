@@ -9,7 +9,7 @@ from typing import Final
 
 from tasklib.core.codec import dumps
 from tasklib.core.controls import Limit
-from tasklib.storage.operations.controls import EVERYTHING, limit_from_row
+from tasklib.storage.operations.limits.pauses import EVERYTHING, limit_from_row
 from tasklib.storage.statement import Operation, Statement
 
 

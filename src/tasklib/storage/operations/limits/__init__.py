@@ -1,0 +1,1 @@
+"""What holds tasks back across all workers: pauses, limits of names, and concurrency keys."""
