@@ -276,7 +276,7 @@ class Worker:
             await finisher.flush()
 
     async def _end_instance(self, instance: Instance, claimer: Claimer) -> None:
-        """Drain and sign off.  Without the database's word on everything it held, the instance is not signed off:
+        """Drain and sign off.  Unless the database has confirmed everything it held, the instance is not signed off:
         when its heartbeat is missed, others take back what it could not."""
         try:
             async with asyncio.timeout(None) as limit:

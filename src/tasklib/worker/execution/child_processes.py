@@ -50,7 +50,7 @@ class ChildProcesses:
     def start(self, source: Source) -> None:
         """Give them to children, one after the other."""
         while (attempt := source.take(self)) is not None:
-            source.keep(attempt)
+            source.hold_slot(attempt)
             job = self._jobs[attempt] = _AttemptJob(attempt, source, self)
             self._begin(attempt, job)
 

@@ -89,7 +89,7 @@ class Coroutines:
                 source.use_free_slots()
         if waiting is not None:
             self._belongs_to(waiting.attempt, batch)
-            source.keep(waiting.attempt)
+            source.hold_slot(waiting.attempt)
             source.use_free_slots()
             await self._go_on(waiting)
 

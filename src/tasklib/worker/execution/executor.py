@@ -21,7 +21,7 @@ class Source(Protocol):
         """The next attempt that may begin there now; None when there is none, or something else comes first."""
         ...
 
-    def keep(self, attempt: Attempt) -> None:
+    def hold_slot(self, attempt: Attempt) -> None:
         """It has not ended at once: it holds a slot until it does."""
 
     def note_running(self, attempt: Attempt) -> None:

@@ -62,20 +62,20 @@ class HeldTasks:
         return Counter(task.name for task in self.tasks())
 
     def give_back(self, finisher: Finisher, keep: int = 0) -> None:
-        """Let go of what has not started, but for the first few; no attempt is spent."""
+        """Give back what has not started, except the first `keep`; no attempt is spent."""
         while len(self.waiting) > keep:
             task = self.waiting.pop()[0].task
             finisher.add(task, Ending.release(task.id, task.version))
 
     def give_back_paused(self, finisher: Finisher, names: Collection[str | None]) -> None:
-        """Let go of what has not started of paused names, or of everything if None is among them."""
+        """Give back what has not started of paused names, or everything if None is among them."""
         paused = [attempt.task for attempt, _ in self.waiting if None in names or attempt.task.name in names]
         self.drop(task.id for task in paused)
         for task in paused:
             finisher.add(task, Ending.release(task.id, task.version))
 
     def drop(self, task_ids: Iterable[str]) -> None:
-        """Let go of tasks that are no longer ours; running ones are ended, and the database refuses their results."""
+        """Drop tasks that others have now; running ones are stopped, and the database refuses their results."""
         lost = set(task_ids)
         if not lost:
             return

@@ -122,7 +122,7 @@ class Runner:
             attempt.begin()
         return attempt
 
-    def keep(self, attempt: Attempt) -> None:
+    def hold_slot(self, attempt: Attempt) -> None:
         """It did not end at once: it holds a slot, and the rest goes on beside it."""
         self.held.running[attempt.task.id] = attempt
 

@@ -38,7 +38,7 @@ class Threads:
         """Begin one after the other, each in a thread."""
         while (attempt := source.take(self)) is not None:
             source.note_running(attempt)
-            source.keep(attempt)
+            source.hold_slot(attempt)
             self._begin(attempt)
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:

@@ -43,10 +43,10 @@ class Metrics:
 
     def count(self, name: str, outcome: str, ran: float | None, waited: float | None) -> None:
         """Count an ending, with the seconds it ran and, for a first attempt, those it had waited."""
-        kept = self._counts.get((name, outcome))
-        if kept is None:
-            kept = self._counts[name, outcome] = ([0], Counter(), Counter())
-        number, waits, runs = kept
+        counted = self._counts.get((name, outcome))
+        if counted is None:
+            counted = self._counts[name, outcome] = ([0], Counter(), Counter())
+        number, waits, runs = counted
         number[0] += 1
         if waited is not None:
             waits[bucket_of(waited)] += 1
@@ -61,10 +61,10 @@ class Metrics:
     def put_back(self, done: Iterable[Done]) -> None:
         """Count again what could not be added."""
         for each in done:
-            kept = self._counts.setdefault((each.name, each.outcome), ([0], Counter(), Counter()))
-            kept[0][0] += each.count
-            kept[1].update(each.waits)
-            kept[2].update(each.runs)
+            counted = self._counts.setdefault((each.name, each.outcome), ([0], Counter(), Counter()))
+            counted[0][0] += each.count
+            counted[1].update(each.waits)
+            counted[2].update(each.runs)
 
 
 def _seconds(ended: Ending) -> float | None:

@@ -83,7 +83,7 @@ class Supervisor:
             process.stop(now=now)
 
     def give_up(self, code: int) -> None:
-        """The first worker process could not start and has said why; nobody else could: end as it did."""
+        """The first worker process could not start and has logged why; no other could: end with its exit code."""
         if code <= 0:
             how = f"was ended by {signal.Signals(-code).name}" if code else "ended without an error"
             log.error("the first worker process %s before it had loaded its tasks", how)

@@ -99,7 +99,7 @@ class WorkerProcess:
             os.kill(self.pid, signal.SIGTERM)  # for a process that does not listen yet
 
     def dump_and_kill(self) -> None:
-        """End it, after it has said where it hangs."""
+        """Kill it, after it has written where it hangs."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGABRT)
         asyncio.get_running_loop().call_later(DUMP_SECONDS, self.kill)

@@ -68,7 +68,7 @@ class Heartbeat:
     def is_steady(self) -> bool:
         """True once beats have held for one full timeout: only then may this instance judge others by theirs.
 
-        After an outage everybody looks silent; whoever lives has beaten again by the time the first one may judge.
+        After an outage all workers look silent; those alive have sent a heartbeat again before any of them may judge.
         """
         return self.silence < 1 and time.monotonic() - self._held_since >= self._timeout
 

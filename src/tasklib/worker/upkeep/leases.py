@@ -21,7 +21,7 @@ class LeaseRenewal(Periodic):
         self._lease = lease_seconds
 
     async def step(self) -> None:
-        """Renew once, and let go of what is no longer ours."""
+        """Renew once, and drop what is no longer this worker's."""
         held = [(task.id, task.version) for task in self._held.tasks()]
         if held:
             lost, _ = await self._database.arun(

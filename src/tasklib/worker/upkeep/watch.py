@@ -37,8 +37,8 @@ class RequestWatch(Periodic):
         ]
         if running:
             lost, cancelled = await self._database.arun(lambda: attempts.find_cancel_requests(running))
-            # A transactional task runs no more the moment it commits, a little before its thread says so: what is let
-            # go was gone at the last look already.
+            # A transactional task runs no more the moment it commits, a little before its thread reports that: only
+            # what was missing at the last look too is dropped.
             held.drop(lost & self._doubted)
             self._doubted = lost
             for task_id in cancelled & held.running.keys():

@@ -54,7 +54,7 @@ class ChildOwner(Protocol):
         """A job was not begun, and must run in another child."""
 
     def ended(self, child: Child) -> None:
-        """It is gone."""
+        """It has ended."""
 
 
 @dataclass(eq=False, slots=True)
@@ -96,7 +96,7 @@ class Job(ABC):
 
 
 class Child:
-    """A child process; `gone` is done when nothing of it is left in the process table."""
+    """A child process; `reaped` is done when nothing of it is left in the process table."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._recall_timer: asyncio.TimerHandle | None = None
-        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.reaped: asyncio.Future[None] = self._loop.create_future()
         work, theirs = socket.socketpair()
         self._lifeline, their_lifeline = socket.socketpair()
         self._lifeline.setblocking(False)
@@ -154,7 +154,7 @@ class Child:
         if len(self.jobs) == 1:
             self._begin(job)
         elif self._recall_timer is None:
-            self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._look_back, self.jobs[0])
+            self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._check_waiting, self.jobs[0])
         address = job.address
         if address is not None and job.task.name in self._known:
             address = address._replace(declaration=None)  # It may be long.
@@ -246,15 +246,15 @@ class Child:
             self._owner.freed(self)
         job.over(result)
 
-    def _look_back(self, head: Job) -> None:
-        """Those that wait for the task that ran a moment ago have waited long enough."""
+    def _check_waiting(self, head: Job) -> None:
+        """Recall the tasks that have waited too long behind the same one."""
         self._recall_timer = None
         if len(self.jobs) < 2:
             return
         if self.jobs[0] is head:
             self._recall()
         else:
-            self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._look_back, self.jobs[0])
+            self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._check_waiting, self.jobs[0])
 
     def _recall(self) -> None:
         if not self.recalled:
@@ -306,7 +306,7 @@ class Child:
                 job.over(self._cause(job, death))
             else:
                 self._owner.returned(job)
-        self.gone.set_result(None)
+        self.reaped.set_result(None)
 
     def _cause(self, job: Job, death: Death) -> ProcessDied | ProcessNotReady:
         how = death.how

@@ -25,7 +25,7 @@ def die_with(worker: int) -> None:
 
 
 def die() -> NoReturn:
-    """The worker is gone: end at once, with everything the tasks here have started."""
+    """The worker has ended: end at once, with everything the tasks here have started."""
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -130,12 +130,12 @@ class Pipe:
             self._socket.shutdown(socket.SHUT_WR)
 
     def drain(self) -> None:
-        """Take in what the other end had said before it ended."""
+        """Read what the other end had sent before it ended."""
         while not self._closed and self._read():
             pass
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if not self._closed:
             self._closed = True
             self._loop.remove_reader(self._socket)

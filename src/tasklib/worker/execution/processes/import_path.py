@@ -1,4 +1,4 @@
-"""Finding a task's function in another process: where a worker says it is, and how a child process gets there."""
+"""Finding a task's function in a child process: the address a worker sends, and how the child imports it."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _declaration(definition: Definition) -> str | None:
     payload = getattr(definition, "declared_payload", None)
     try:
         declared = pickle.dumps((isinstance(definition, FunctionDefinition), definition.options, payload))
-    except Exception:  # noqa: BLE001  what cannot be pickled says so in many ways
+    except Exception:  # noqa: BLE001  pickling fails with many kinds of errors
         return None
     return base64.b64encode(declared).decode()
 

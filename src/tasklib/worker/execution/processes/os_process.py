@@ -51,7 +51,7 @@ class Death:
     def too_little(self, limit_mb: int | None) -> str:
         """Of one that died while it started: that its limit may be the cause, and what to do; nothing if it is not.
 
-        It may have ended in any way: what needs memory first is often not a thing that says so, such as a thread.
+        It may have ended in any way: what runs out of memory first, such as a thread, often does not report it.
         """
         if limit_mb is None or self.peak_bytes < 0.5 * (limit_mb << 20):
             return ""
@@ -135,7 +135,7 @@ class OsProcess:
 
     def _is_dead(self) -> bool:
         if not hasattr(os, "waitid"):
-            return True  # macOS before Python 3.13, where whoever asks us to look has to know
+            return True  # macOS before Python 3.13: the caller only asks when it is ending
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:

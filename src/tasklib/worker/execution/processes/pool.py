@@ -1,4 +1,4 @@
-"""Child processes for tasks: started when needed, kept warm, replaced when they have run enough or were ended."""
+"""Child processes for tasks: started when needed, reused, and replaced after so many tasks or when they end."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ class ChildPool:
             else:
                 child.leave()
         if self._children:
-            gone = [child.gone for child in self._children]
-            _, left = await asyncio.wait(gone, timeout=STOP_SECONDS + TERM_SECONDS + 1)
+            reaped = [child.reaped for child in self._children]
+            _, left = await asyncio.wait(reaped, timeout=STOP_SECONDS + TERM_SECONDS + 1)
             if left:
                 log.error("%d child processes do not end; the system does not let them", len(left))
         self._orphan_killer.close()
@@ -118,7 +118,7 @@ class ChildPool:
             self._waiting.append(job)
 
     def _idle_with(self, limit: int | None) -> Child | None:
-        """An idle child with this memory limit, the warmest first."""
+        """An idle child with this memory limit, the one that was busy last first."""
         for position in reversed(range(len(self._idle))):
             if self._idle[position].memory_limit_mb == limit:
                 return self._idle.pop(position)
@@ -172,7 +172,7 @@ class ChildPool:
         }
 
     def freed(self, child: Child) -> None:
-        """It takes the next job, or leaves when it has run enough."""
+        """It takes the next job, or ends when it has run enough."""
         if child.tasks >= self._settings.max_tasks_per_child:
             child.leave()
         else:
@@ -180,7 +180,7 @@ class ChildPool:
         self._serve_waiting()
 
     def ended(self, child: Child) -> None:
-        """It is gone: another may take its place."""
+        """It has ended: another may start in its place."""
         self._children.discard(child)
         if child in self._idle:
             self._idle.remove(child)
