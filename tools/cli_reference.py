@@ -28,9 +28,9 @@ INTRODUCTION = f"""\
 `tasklib` works on the database in `--database-url` (also `--dsn`),
 else in {" or ".join(f"`{v}`" for v in URL_VARIABLES)},
 else on `{DEFAULT_URL}`. Every command takes `--json` for [one JSON document](json.md) instead of text, and `--help`.
-Colours and progress bars are for terminals only, colours not if `NO_COLOR` is set. `--install-completion` teaches your
-shell to complete commands, options and values. An id may be shortened to what only one task has: its beginning, its
-end, or both as tables print it on a terminal, `0199f1e2..9a3c1f`.
+Colours and progress bars are for terminals only; `NO_COLOR` turns colours off. `--install-completion` installs
+completion of commands, options and values for your shell. An id may be shortened to any part that only one task has:
+its beginning, its end, or both as tables print it on a terminal, `0199f1e2..9a3c1f`.
 
 ## Exit codes
 

@@ -6,18 +6,18 @@
     ├── TaskDefinitionError         a function that cannot be a task
     │   └── TaskNotRegistered       a function or name no task was defined for
     ├── InvalidArguments            arguments that do not fit the task (also ValueError)
-    │   └── InvalidPayload          JSON that not both databases can keep
+    │   └── InvalidPayload          JSON that one of the databases cannot store
     ├── TaskNotFound                no task has this id (also LookupError)
-    │   └── InvalidTaskId           what was given cannot be an id (also ValueError)
+    │   └── InvalidTaskId           the value is not a task id (also ValueError)
     ├── InvalidTransition           the task's state does not allow this
     ├── UniqueConflict              a live task already holds the unique key
-    ├── ClaimLost                   the attempt was fenced: another attempt or a person was faster
-    ├── ContextError                what a task's context cannot give (also AttributeError, LookupError)
+    ├── ClaimLost                   another attempt or a person changed the task first
+    ├── ContextError                the task's context has no such value (also AttributeError, LookupError)
     ├── WaitTimeout                 the task did not finish in time (also TimeoutError)
-    ├── StorageError                the database said no
+    ├── StorageError                the database refused or failed
     │   ├── DatabaseUnavailable     cannot be reached, or the connection broke
     │   │   └── DatabaseReplaced    the SQLite file was deleted or replaced while it was open
-    │   ├── DatabaseBusy            SQLite's one writer stayed taken
+    │   ├── DatabaseBusy            another process kept SQLite's write lock
     │   ├── DatabaseFull            no room left to write
     │   ├── PermissionDenied        the database role may not do this
     │   └── SchemaError             tables that are missing, foreign, too old or too new
@@ -28,14 +28,14 @@
     │       └── ForeignTable
     └── ExecutionError              written into a task's `error`, seldom raised at a caller
         ├── TaskTimeout             ran past timeout_seconds
-        ├── WorkerLost              its worker stopped answering
+        ├── WorkerLost              its worker stopped sending heartbeats
         ├── ProcessDied             its child process was killed, crashed or ended itself
         ├── ProcessNotReady         its child process could not load it
         ├── ResultError             the result cannot be stored as JSON, or is too large
-        └── WorkerStuck             too many threads never came back
+        └── WorkerStuck             too many threads are stuck in timed-out tasks
 
 A message says what was wrong, with which value, and what to do; the data a program needs is on the exception.
-`Retry`, `Snooze` and `Abort` are not errors but signals a task function raises to choose its ending.
+`Retry`, `Snooze` and `Abort` are not errors but signals a task function raises to choose its outcome.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class InvalidArguments(TaskLibError, ValueError):
 
 
 class InvalidPayload(InvalidArguments):
-    """The value is not JSON that both PostgreSQL and SQLite can keep; nothing was stored."""
+    """The value is not JSON that both PostgreSQL and SQLite can store; nothing was stored."""
 
 
 class TaskNotFound(TaskLibError, LookupError):
@@ -120,7 +120,7 @@ class TaskNotFound(TaskLibError, LookupError):
 
 
 class InvalidTaskId(TaskNotFound, ValueError):
-    """What was given cannot be a task's id."""
+    """The value cannot be a task's id."""
 
     def __init__(self, given: Any) -> None:
         super().__init__(given)
@@ -163,7 +163,7 @@ class ClaimLost(TaskLibError):
         self.state = state
         super().__init__(
             f"claim {version} of task {task_id} is no longer valid "
-            f"(the task is {state or 'gone or claimed anew'}); the late write was refused and changed nothing"
+            f"(the task is {state or 'deleted or claimed again'}); the late write was refused and changed nothing"
         )
 
 
@@ -174,7 +174,7 @@ class WaitTimeout(TaskLibError, TimeoutError):
         self.task_id = task_id
         self.state = state
         super().__init__(
-            f"task {task_id} was still {state} after {timeout:g} s; it goes on: wait again, or ask queue.explain(id)"
+            f"task {task_id} was still {state} after {timeout:g} s and goes on; wait again, or call queue.explain(id)"
         )
 
 
@@ -195,7 +195,7 @@ class DatabaseReplaced(DatabaseUnavailable):
 
 
 class DatabaseBusy(StorageError):
-    """Another process kept SQLite's writer for longer than the busy timeout."""
+    """Another process held SQLite's write lock for longer than the busy timeout."""
 
 
 class DatabaseFull(StorageError):
@@ -243,7 +243,7 @@ class TaskTimeout(ExecutionError, TimeoutError):
 
 
 class WorkerLost(ExecutionError):
-    """The worker stopped answering while it held the task."""
+    """The worker stopped sending heartbeats while it held the task."""
 
 
 class ProcessDied(ExecutionError):
@@ -270,11 +270,11 @@ class ResultError(ExecutionError):
 
 
 class WorkerStuck(ExecutionError):
-    """Too many threads never came back from a timed-out task; the worker stopped claiming and drained."""
+    """Too many threads are stuck in timed-out tasks; the worker stopped claiming and drained."""
 
 
 class Retry(_Picklable):
-    """Raised by a task: end this attempt as failed and try again after `delay` (else: as the policy says)."""
+    """Raised by a task: end this attempt as failed and try again after `delay` (default: the policy's delay)."""
 
     def __init__(self, delay: float | timedelta | None = None, reason: str = "the task asked for a retry") -> None:
         self.delay = None if delay is None else seconds_of(delay)
@@ -282,7 +282,7 @@ class Retry(_Picklable):
 
 
 class Snooze(_Picklable):
-    """Raised by a task: run again after `delay`, as if this attempt had not been made."""
+    """Raised by a task: run again after `delay`; this attempt does not count."""
 
     def __init__(self, delay: float | timedelta, reason: str = "the task was snoozed") -> None:
         self.delay = seconds_of(delay)
@@ -304,7 +304,7 @@ def _instead_of_id(given: Any) -> str:
         call = getattr(given, "__name__", "submit_task")
         return f"got a {kind}: `await` is missing, as in task_id = await {call}(...)"
     if given is None:
-        return "got None: does the function that submits return the id?"
+        return "got None: does the submitting function return the id?"
     if hasattr(given, "id") and hasattr(given, "state"):
         return f"got a {kind}: write task.id"
     return f"got {given!r:.80}"

@@ -113,7 +113,7 @@ def an_hour_ahead(queue: Face, tmp_path: Path) -> Callable[..., Any]:
 def test_a_clock_that_is_wrong(queue: Face, an_hour_ahead: Callable[..., Any]) -> None:
     assert examined(queue) == []
     (found,) = an_hour_ahead("doctor")["findings"]
-    assert (found["code"], found["remedy"]) == ("clock-skew", "let both keep time by NTP")
+    assert (found["code"], found["remedy"]) == ("clock-skew", "synchronise both by NTP")
     assert "s ahead of the database's" in found["text"]
 
 

@@ -21,14 +21,14 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "done",
-    Exit.NOT_SO: "what was asked for is not so: no such task, its state forbids it, a key is taken, it failed",
-    Exit.USAGE: "the command was not understood, or a value cannot work",
+    Exit.NOT_SO: "the action failed: no such task, its state forbids it, a unique key is in use, or the task failed",
+    Exit.USAGE: "invalid command, option or value",
     Exit.DATABASE: "the database cannot be reached or used, or its schema does not fit",
-    Exit.WORKER: "the worker could not go on: too many of its threads never came back",
+    Exit.WORKER: "the worker stopped: too many of its threads are stuck",
     Exit.TIMEOUT: "the task did not finish in the time given",
     Exit.INTERNAL: "a bug in tasklib; TASKLIB_DEBUG=1 shows where",
     Exit.INTERRUPTED: "interrupted from the keyboard",
-    Exit.PIPE_CLOSED: "whoever read the output went away",
+    Exit.PIPE_CLOSED: "the reader of the output closed the pipe",
 }
 
 

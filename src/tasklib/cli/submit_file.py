@@ -118,7 +118,7 @@ def _complain(cli: Cli, outcome: Outcome, from_line: int, *, dry_run: bool) -> N
         raise CommandFailed(f"{len(outcome.problems):,} lines are wrong{rest}; nothing was stored")
     upto = f"everything up to line {outcome.last_line} was stored" if outcome.last_line else "nothing was stored"
     again = max(outcome.last_line + 1, from_line)
-    raise CommandFailed(f"stopped{rest}: {upto}; repair the file and go on with --from-line {again}")
+    raise CommandFailed(f"stopped{rest}: {upto}; repair the file and continue with --from-line {again}")
 
 
 def _chunks(rows: Iterable[tuple[int, Read]]) -> Iterator[list[tuple[int, Read]]]:

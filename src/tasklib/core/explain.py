@@ -135,7 +135,7 @@ def _not_due(task: Task, due: datetime, left: float) -> Reason:
 
 
 def _expired(moment: datetime) -> Reason:
-    text = f"expired at {moment.isoformat(timespec='seconds')}: it is cancelled when its turn comes, instead of run"
+    text = f"expired at {moment.isoformat(timespec='seconds')}: it will be cancelled instead of started"
     return Reason("expired", text, {"expires_at": moment}, "submit it again with a later expires_at, or none")
 
 
@@ -204,7 +204,7 @@ def _own_count(seen: Evidence, worker: WorkerInfo) -> Reason | None:
     running = seen.running.get(worker.instance, 0)
     if most is None or running < most:
         return None
-    text = f"worker {worker.worker_id} runs {running}/{most:g} tasks named {name!r}, as many as it allows itself"
+    text = f"worker {worker.worker_id} runs {running}/{most:g} tasks named {name!r}, its own limit"
     evidence = {"worker_id": worker.worker_id, "limit": int(most), "running": running}
     remedy = "wait, add workers, or raise the worker's own limit: @task(max_concurrency=N), tq(...).set_worker_count(N)"
     return Reason("worker_limit", text, evidence, remedy)
@@ -247,7 +247,7 @@ def _queued(seen: Evidence, able: Sequence[WorkerInfo], *, ready: bool) -> Itera
         evidence = {"ahead": count, "capped": seen.ahead > MAX_AHEAD, "key": seen.key.key if seen.key else None}
         yield Reason("behind", text, evidence, "wait, or submit it with a higher priority")
     if ready and taken < slots and not seen.ahead:
-        text = "nothing stands in its way: a worker should start it within its poll interval"
+        text = "nothing holds it back: a worker should start it within its poll interval"
         yield Reason("ready", text, {"slots": slots, "running": taken})
 
 
@@ -262,7 +262,7 @@ def _running(seen: Evidence) -> Iterator[Reason]:
         silence = "is gone" if holder is None else f"stopped answering {_ago(seen, holder)} ago"
         ends = f"lease ends in {_span(lease)}" if lease > 0 else f"lease ended {_span(-lease)} ago"
         text = f"it is running, but worker {task.worker_id} {silence}, {ends}"
-        yield Reason("worker_silent", text, evidence, "any live worker takes it over; start one, or wait")
+        yield Reason("worker_silent", text, evidence, "any live worker recovers it; start one, or wait")
         return
     since = f" since {task.started_at.isoformat(timespec='seconds')}" if task.started_at else ""
     yield Reason("running", f"it is running on {task.worker_id}{since}", evidence)
@@ -275,7 +275,7 @@ def _finished(seen: Evidence, phase: Phase) -> Reason:
     texts = {
         Phase.COMPLETED: f"it completed at {moment}",
         Phase.CANCELLED: f"it was cancelled at {moment}",
-        Phase.BURIED: f"it was buried at {moment}: {task.lost_count} workers vanished while they ran it",
+        Phase.BURIED: f"it was buried at {moment}: {task.lost_count} workers were lost while they ran it",
         Phase.FAILED: f"it failed for good at {moment}, in attempt {task.attempts}",
     }
     text = texts[phase] + (f" ({last[0]})" if last and phase is not Phase.COMPLETED else "")

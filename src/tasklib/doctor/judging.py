@@ -27,11 +27,11 @@ def judge(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
 def _judge_workers(seen: Seen) -> Iterator[Finding]:
     for worker in (worker for worker in seen.workers if not worker.alive):
         silent = _since(seen.now, worker.heartbeat_at)
-        text = f"worker {worker.worker_id} on {worker.host} has not been heard for {silent}"
-        yield Finding(Fault.DEAD_WORKER, text, "start a worker: it takes over what the dead one held, and forgets it")
+        text = f"worker {worker.worker_id} on {worker.host} has sent no heartbeat for {silent}"
+        yield Finding(Fault.DEAD_WORKER, text, "start a worker: it recovers the tasks of the dead one and removes it")
     if seen.orphans:
-        text = f"{seen.orphans:,} running tasks are held by nobody, and their lease has passed"
-        yield Finding(Fault.ORPHANS, text, "start a worker: it puts them back when it starts")
+        text = f"{seen.orphans:,} running tasks are held by no worker, and their lease has expired"
+        yield Finding(Fault.ORPHANS, text, "start a worker: it recovers them when it starts")
 
 
 def _judge_waiting(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
@@ -45,14 +45,14 @@ def _judge_waiting(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
             yield Finding(Fault.NO_WORKER, f"{due}, and no live worker knows it", remedy)
         elif not paused & {None, name} and row["behind"] > thresholds.behind_seconds:
             remedy = "start more workers, or raise --concurrency; see: tasklib top"
-            yield Finding(Fault.FAR_BEHIND, f"{due}, the first since {_duration(row['behind'])}", remedy)
+            yield Finding(Fault.FAR_BEHIND, f"{due}, the first for {_duration(row['behind'])}", remedy)
 
 
 def _judge_pauses(seen: Seen, thresholds: Thresholds) -> Iterator[Finding]:
     for pause in seen.pauses:
         if seen.now - pause.since > timedelta(seconds=thresholds.paused_seconds):
             what = "everything" if pause.name is None else repr(pause.name)
-            text = f"{what} is paused since {_since(seen.now, pause.since)}, by {pause.by or 'somebody'}"
+            text = f"{what} has been paused for {_since(seen.now, pause.since)}, by {pause.by or 'an unknown user'}"
             yield Finding(Fault.PAUSED_LONG, text, f"tasklib resume {pause.name or ''}".rstrip())
 
 
@@ -79,7 +79,7 @@ def _judge_parts(seen: Seen) -> Iterator[Finding]:
     faults = {"index": Fault.MISSING_INDEX, "trigger": Fault.MISSING_TRIGGER}
     for part in seen.missing:
         text = f"the {part.kind} {part.name} is missing, invalid or switched off"
-        yield Finding(faults[part.kind], text, f"make it again as in the migration {part.migration}.sql")
+        yield Finding(faults[part.kind], text, f"create it again as in the migration {part.migration}.sql")
 
 
 def _judge_clock(server: Row, local: float, thresholds: Thresholds) -> Iterator[Finding]:
@@ -87,17 +87,17 @@ def _judge_clock(server: Row, local: float, thresholds: Thresholds) -> Iterator[
     if abs(skew) > thresholds.skew_seconds:
         way = "ahead of" if skew > 0 else "behind"
         text = f"this machine's clock is {abs(skew):.1f} s {way} the database's"
-        yield Finding(Fault.CLOCK_SKEW, text, "let both keep time by NTP")
+        yield Finding(Fault.CLOCK_SKEW, text, "synchronise both by NTP")
 
 
 def _judge_vacuum(server: Row, thresholds: Thresholds) -> Iterator[Finding]:
     oldest, pid = server["oldest_transaction"], server["oldest_pid"]
     if oldest is not None and oldest > thresholds.transaction_seconds:
-        text = f"a transaction (pid {pid}) is open for {_duration(oldest)} and holds back vacuum"
+        text = f"a transaction (pid {pid}) has been open for {_duration(oldest)} and holds back vacuum"
         yield Finding(Fault.LONG_TRANSACTION, text, f"end it: SELECT pg_terminate_backend({pid})")
     if server["dead"] > max(thresholds.dead_rows, server["live"]):
         text = f"the task table has {server['dead']:,} dead rows to {server['live']:,} live ones"
-        yield Finding(Fault.BLOAT, text, "VACUUM (ANALYZE) tasks; and find what kept autovacuum from it")
+        yield Finding(Fault.BLOAT, text, "VACUUM (ANALYZE) tasks; and find out what held back autovacuum")
     if not server["autovacuum"]:
         remedy = "set autovacuum = on, and: ALTER TABLE tasks RESET (autovacuum_enabled)"
         yield Finding(Fault.AUTOVACUUM_OFF, "autovacuum is off for the task table", remedy)

@@ -284,7 +284,7 @@ class Worker:
             signed_off = True
         except (TimeoutError, TaskLibError) as error:
             reason = str(error) or f"it has not answered for {RECORD_SECONDS:g} s"
-            log.error("stopping without the database: what this worker ran is taken back by others: %s", reason)  # noqa: TRY400
+            log.error("stopping without the database: other workers recover its tasks: %s", reason)  # noqa: TRY400
             signed_off = False
             if self._control.is_stopping:
                 self._runner.finisher.give_up()
@@ -310,7 +310,7 @@ class Worker:
             if time.monotonic() > given_up:
                 # Should never happen, and must not keep a worker from ending if it does.
                 for attempt in list(held.running.values()):
-                    log.error("task %s was not seen to end; it is given back", attempt.task.id)
+                    log.error("task %s did not report its end; it is released", attempt.task.id)
                     attempt.end(Ending.release(attempt.task.id, attempt.task.version))
         limit.reschedule(asyncio.get_running_loop().time() + RECORD_SECONDS)
         await finisher.flush()

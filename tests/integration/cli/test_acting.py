@@ -96,7 +96,7 @@ def test_all_matching_acts_on_what_fits_and_nothing_else(tasklib: CommandLine, q
 
     assert tasklib.json("cancel", "--all-matching", "-y") == {"action": "cancel", "dry_run": False, "count": 1}
     assert tasklib.ok("delete", "--all-matching", "--yes") == "Deleted: 1 task.\n"
-    assert tasklib.ok("delete", "--all-matching", "--yes") == "No task fits; nothing to do.\n"
+    assert tasklib.ok("delete", "--all-matching", "--yes") == "No task matches; nothing to do.\n"
     assert tasklib.ok("delete", "--all-matching", "--state", "cancelled", "--yes") == "Deleted: 1 task.\n"
 
 
@@ -126,7 +126,7 @@ def test_the_count_of_a_deletion_leaves_out_tasks_that_will_be_retried(tasklib: 
 def test_without_a_person_to_ask_it_wants_yes(tasklib: CommandLine, queue: TaskQueue) -> None:
     queue.enqueue("job")
     said = tasklib.fails(2, "cancel", "--all-matching")
-    assert said == "Cancel 1 task? Nobody can answer here: add --yes, or --dry-run to only look"
+    assert said == "Cancel 1 task? There is no terminal to ask on: add --yes, or --dry-run to only count"
     assert queue.count(state="pending") == 1
 
 

@@ -72,7 +72,7 @@ def test_key_limits_are_set_shown_and_forgotten(tasklib: CommandLine, queue: Tas
 
 def test_a_schedule_is_made_shown_run_and_removed(tasklib: CommandLine, queue: TaskQueue) -> None:
     queue.migrate()
-    assert tasklib.ok("schedules").startswith("No schedules. Make one:")
+    assert tasklib.ok("schedules").startswith("No schedules. Create one:")
 
     options = ["--task", "report", "--cron", "0 3 * * *", "--tz", "Europe/Paris", "depth=2"]
     assert "  arguments    depth=2\n" in tasklib.ok("schedules", "add", "nightly", *options)

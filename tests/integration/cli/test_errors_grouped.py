@@ -21,7 +21,7 @@ def test_failures_are_shown_in_groups_and_started_anew(tasklib: CommandLine, que
     assert group["fingerprint"].startswith("ZeroDivisionError in ")
     assert group["id"] in tasklib.ok("errors")
 
-    assert "Would start 2 tasks anew" in tasklib.ok("redrive", group["id"], "--dry-run")
-    assert "Started 2 tasks anew, 0.5 per second" in tasklib.ok("redrive", group["id"], "--rate", "0.5")
+    assert "Would retry 2 tasks" in tasklib.ok("redrive", group["id"], "--dry-run")
+    assert "Retried 2 tasks, 0.5 per second" in tasklib.ok("redrive", group["id"], "--rate", "0.5")
     assert queue.count(state="pending") == 2
     assert tasklib.json("errors")["errors"] == []

@@ -54,7 +54,7 @@ def test_filters_narrow_the_list(tasklib: CommandLine, queue: TaskQueue) -> None
     assert names("--tag", "size='5'") == []
     assert names("--search", "JANU") == ["pending"]
     assert names("--search", "ZeroDivision") == ["failed"]
-    assert tasklib.ok("list", "--name", "nobody").startswith("No task fits.")
+    assert tasklib.ok("list", "--name", "nobody").startswith("No task matches.")
 
 
 def test_pages_follow_one_another(tasklib: CommandLine, queue: TaskQueue) -> None:
@@ -68,7 +68,7 @@ def test_pages_follow_one_another(tasklib: CommandLine, queue: TaskQueue) -> Non
 
     assert seen == ids
     assert page["next"] is None
-    assert f"Go on with: --before {ids[1]}" in tasklib.ok("list", "--limit", "2")
+    assert f"Next page: --before {ids[1]}" in tasklib.ok("list", "--limit", "2")
     assert "before" not in tasklib.ok("list", "--limit", "5")
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 def test_a_name_that_no_worker_knows_is_said(tasklib: CommandLine, queue: TaskQueue) -> None:
     """When somebody waits for it; else where a worker is there that does not know it."""
     said = tasklib.fails(5, "submit", "divied", "a=1", "b=1", "--wait-timeout", "10ms")
-    assert said.endswith("no worker is alive, so nobody runs divied yet; start one: tasklib worker app.tasks")
+    assert said.endswith("no worker is alive, so divied does not run yet; start one: tasklib worker app.tasks")
     assert tasklib.run("submit", "divied").err == ""
 
     with working(queue):
@@ -36,7 +36,7 @@ def test_waiting_without_end_for_a_name_that_no_worker_knows_says_so_at_once(tas
     command = [sys.executable, "-m", "tasklib", "submit", "job", "--wait", "--database-url", tasklib.url]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
         assert waiting.stderr is not None
-        assert waiting.stderr.readline().startswith("note: no worker is alive, so nobody runs job yet; start one:")
+        assert waiting.stderr.readline().startswith("note: no worker is alive, so job does not run yet; start one:")
         waiting.kill()
 
 

@@ -74,7 +74,7 @@ def test_types_of_nothing_say_what_to_do(tasklib: CommandLine, queue: TaskQueue)
 
 def test_workers_are_shown_with_what_they_run(tasklib: CommandLine, queue: TaskQueue) -> None:
     queue.migrate()
-    assert tasklib.ok("workers") == "No worker is there. Start one: tasklib worker app.tasks\n"
+    assert tasklib.ok("workers") == "No workers. Start one: tasklib worker app.tasks\n"
     register(queue, "a", "b")
 
     header, line = tasklib.ok("workers").splitlines()

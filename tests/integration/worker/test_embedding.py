@@ -224,5 +224,5 @@ def test_successes_are_logged_where_debug_is_asked_for(queue: TaskQueue, caplog:
     said = {line.split(maxsplit=2)[1]: line for line in caplog.messages if line.startswith("task ")}
     assert ", attempt 1: succeeded after " in said["quick"]
     assert ", attempt 1: succeeded after " in said["threaded"]
-    assert " and will be tried again in " in said["broken"]
+    assert ", will be retried in " in said["broken"]
     assert said["broken"].endswith(" s: ValueError: no")

@@ -114,7 +114,7 @@ async def test_a_worker_told_to_stop_while_the_database_is_away_stops_in_time(
         cut.is_away = True
 
     assert "stopping without the database" in caplog.text
-    assert "taken back by others: it has not answered for 5 s" in caplog.text
+    assert "other workers recover its tasks: it has not answered for 5 s" in caplog.text
     cut.is_away = False
     # Nobody has signed off, so others find out.
     assert [worker.alive for worker in await queue.aworkers()] == [False]

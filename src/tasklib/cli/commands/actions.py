@@ -36,7 +36,7 @@ app = typer.Typer()
     """,
 )
 def retry(cli: Cli, selection: Selection) -> None:
-    """Start tasks again from zero attempts.
+    """Retry tasks, from zero attempts.
 
     With --all-matching and no --state: those that failed for good, wait for their retry, or were buried.
     """
@@ -92,7 +92,7 @@ def priority(
     number: Annotated[int, typer.Argument(metavar="N", help="Higher runs first.", show_default=False)],
     selection: Selection,
 ) -> None:
-    """Give tasks that have not ended another priority."""
+    """Change the priority of tasks that have not ended."""
     if selection.all_matching == bool(selection.ids):
         raise CommandFailed("which tasks? Give either their ids, or --all-matching with options", Exit.USAGE)
     if selection.ids:
@@ -119,7 +119,9 @@ def cleanup(
     cli: Cli,
     older_than: Annotated[
         str,
-        typer.Option(metavar="AGE", help="How long ago it must have ended (30d, 12h), or before when (2030-01-31)."),
+        typer.Option(
+            metavar="AGE", help="Tasks that ended longer ago than this (30d, 12h), or before a date (2030-01-31)."
+        ),
     ],
     state: Annotated[
         list[str] | None,
@@ -127,7 +129,7 @@ def cleanup(
             "--state",
             "-s",
             metavar="STATE",
-            help="completed (unless given otherwise), failed, cancelled or buried; may be repeated.",
+            help="completed (the default), failed, cancelled or buried; may be repeated.",
             show_default=False,
             autocompletion=one_of("completed", "failed", "cancelled", "buried"),
         ),
@@ -223,7 +225,7 @@ def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, 
 
     def say() -> None:
         if not matching:
-            cli.out.line("No task fits; nothing to do.")
+            cli.out.line("No task matches; nothing to do.")
         else:
             cli.out.line(f"Would {action} {counted(count)}." if dry_run else f"{PAST[action]}: {counted(count)}.")
 

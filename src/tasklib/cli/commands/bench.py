@@ -23,7 +23,7 @@ def bench(
     cli: Cli,
     tasks: Annotated[int, typer.Option(min=100, max=10_000_000, metavar="N", help="Tasks to drain.")] = 20_000,
 ) -> None:
-    """Measure submitting, draining and waking up on this database.
+    """Measure submit, drain and wake-up times on this database.
 
     It works in a schema (or a file) of its own beside your tasks, and removes it afterwards. Your server's other work
     counts in: run it twice.

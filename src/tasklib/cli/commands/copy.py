@@ -27,7 +27,7 @@ app = typer.Typer()
 def copy(
     cli: Cli,
     source: Annotated[str, typer.Argument(metavar="FROM", help="The database to copy from.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The database to copy to; its tables are made.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The database to copy to; its tables are created.")],
     force: Annotated[bool, typer.Option("--force", help="Copy although workers are alive on the source.")] = False,
 ) -> None:
     """Move a queue to another database, with everything in it.
@@ -43,7 +43,7 @@ def copy(
         alive = [worker.worker_id for worker in old.workers() if worker.alive]
         if alive and not force:
             names = ", ".join(alive)
-            raise CommandFailed(f"workers are alive on the source ({names}): stop them, or copy by --force")
+            raise CommandFailed(f"workers are alive on the source ({names}): stop them, or copy with --force")
         with cli.out.progress("Copying", old.count()) as progress:
             found = Administration(old).copy_to(new, by=cli.user, progress=progress)
 
@@ -51,7 +51,7 @@ def copy(
         known = f"; {found.seen - found.copied:,} were there already" if found.seen > found.copied else ""
         cli.out.line(f"Copied {found.copied:,} of {found.seen:,} tasks{known}.")
         if found.unreadable:
-            cli.out.line(f"Left behind, because they cannot be read: {', '.join(found.unreadable)}", "yellow")
+            cli.out.line(f"Not copied, because they cannot be read: {', '.join(found.unreadable)}", "yellow")
         cli.out.line(f"Schedules: {found.schedules}, pauses: {found.pauses}, limits: {found.limits}.")
         cli.out.line("The source is paused; start workers on the target.")
 
@@ -80,13 +80,13 @@ def grants(
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role that exists in PostgreSQL.")],
     apply: Annotated[bool, typer.Option("--apply", help="Run them, all or none, instead of printing them.")] = False,
 ) -> None:
-    """Give a PostgreSQL role what it needs and no more: prints the GRANTs, or applies them.
+    """Grant a PostgreSQL role the minimum it needs: prints the GRANTs, or applies them.
 
     A producer stores tasks and reads none of their arguments; a worker runs them and removes finished ones by the rules
     of retention; a viewer changes nothing; an admin does all that the service does, and cannot change the audit log.
     """
     if cli.config.is_sqlite:
-        raise CommandFailed("SQLite has no roles: whoever may write the file may do everything", Exit.USAGE)
+        raise CommandFailed("SQLite has no roles: every user who may write the file may do everything", Exit.USAGE)
     if duty not in DUTIES:
         raise CommandFailed(f"a role is for one of {', '.join(DUTIES)}; got {duty!r}", Exit.USAGE)
     statements = cli.service.administration.grant(duty, role, apply=apply)

@@ -51,12 +51,12 @@ def migrate(
 
 @command(app, "version", group=GROUP, examples="tasklib version")
 def version(cli: Cli) -> None:
-    """Show the versions at work here."""
+    """Show the versions in use."""
     say_version(as_json=cli.out.as_json)
 
 
 def say_version(*, as_json: bool) -> None:
-    """Print which versions are at work here."""
+    """Print which versions are in use."""
     import platform
     import sqlite3
     from importlib.metadata import version as installed

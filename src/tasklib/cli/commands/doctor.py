@@ -20,7 +20,7 @@ app = typer.Typer()
 
 @command(app, "doctor", group=GROUP, examples="tasklib doctor\ntasklib doctor --json")
 def doctor(cli: Cli) -> None:
-    """Find what is wrong, and say what to do about it; exit 1 if anything is.
+    """Find problems and say what to do about them; exit 1 if there are any.
 
     Looks at the schema, workers, waiting tasks, pauses, limits, schedules, indexes and triggers, at the settings and
     clocks of the server, and whether a pooler such as PgBouncer stands before it. It changes nothing.
@@ -45,13 +45,13 @@ def doctor(cli: Cli) -> None:
 def top(
     cli: Cli,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", min=0.2, help="Time between looks.")
+        float, typer.Option("--interval", metavar="SECONDS", min=0.2, help="Time between updates.")
     ] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
 ) -> None:
-    """Watch the queue live: how much waits, what is done, by whom.
+    """Watch the queue live: waiting tasks, throughput, workers.
 
-    Also the slowest and the failing types. Ends with Ctrl-C. Without a terminal, or with --json, it looks once.
+    Also the slowest and the failing types. Ends with Ctrl-C. Without a terminal, or with --json, it prints once.
     """
     from tasklib.cli.show.top import live, show
 

@@ -31,7 +31,7 @@ def errors(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-l", metavar="N", min=1, help="Groups to show.")] = 50,
 ) -> None:
-    """Show what went wrong, grouped by kind of error.
+    """Show failures, grouped by kind of error.
 
     Every task counts that failed for good or was buried. The id of a group is what redrive takes.
     """
@@ -49,25 +49,25 @@ def errors(
 @command(app, "redrive", group=GROUP, examples="tasklib redrive 3f9a1c0b7d22\ntasklib redrive 3f9a1c0b7d22 --rate 10")
 def redrive(
     cli: Cli,
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The id of a group, as errors shows it.")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The id of a group, as `tasklib errors` shows it.")],
     rate: Annotated[
         float | None,
-        typer.Option("--rate", metavar="N", help="Tasks that come due per second; all at once without it."),
+        typer.Option("--rate", metavar="N", help="Tasks that become due per second; all at once without it."),
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Start every task of a group of errors anew.
+    """Retry every task of a group of errors.
 
-    Their attempts start again at zero. With --rate they come due one after the other.
+    Their attempts restart at zero. With --rate they become due one after the other.
     """
     found = cli.service.error_groups.find(group)
     if found is None:
         raise CommandFailed(f"no group of errors has the id {group!r}; `tasklib errors` shows them")
     count = cli.service.queue.redrive(found, rate=rate, dry_run=dry_run)
-    verb = "Would start" if dry_run else "Started"
+    verb = "Would retry" if dry_run else "Retried"
     pace = f", {rate:g} per second" if rate else ""
     data = {"action": "redrive", "group": group, "dry_run": dry_run, "count": count}
-    cli.out.answer(data, lambda: cli.out.line(f"{verb} {counted(count)} anew{pace}."))
+    cli.out.answer(data, lambda: cli.out.line(f"{verb} {counted(count)}{pace}."))
 
 
 def show_errors(out: Output, groups: Sequence[ErrorGroup], now: datetime) -> None:

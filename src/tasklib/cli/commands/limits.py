@@ -31,7 +31,7 @@ Count = Annotated[
 def limits(cli: Cli) -> None:
     """Show every limit: of rate, of tasks at once, and of concurrency keys.
 
-    They hold over all workers. Set them with rate-limit, concurrency-limit and key-limit.
+    They apply across all workers. Set them with rate-limit, concurrency-limit and key-limit.
     """
     _say_limits(cli)
 
@@ -51,13 +51,13 @@ def rate_limit(
     cli: Cli,
     rate: Annotated[
         float | None,
-        typer.Argument(metavar="N", min=0, help="Tasks per second; 0 lifts the limit.", show_default=False),
+        typer.Argument(metavar="N", min=0, help="Tasks per second; 0 removes the limit.", show_default=False),
     ] = None,
     name: Name = None,
 ) -> None:
     """Show the limits, or let at most N tasks start per second.
 
-    It holds over all workers, for tasks of one name or for all together. Every attempt counts.
+    It applies across all workers, to tasks of one name or to all together. Every attempt counts.
     """
     if rate is not None:
         _changing(cli).set_rate_limit(rate, name)
@@ -77,7 +77,7 @@ def rate_limit(
 def concurrency_limit(cli: Cli, count: Count = None, name: Name = None) -> None:
     """Show the limits, or let at most N tasks run at once.
 
-    It holds over all workers, for tasks of one name or for all together.
+    It applies across all workers, to tasks of one name or to all together.
     """
     if count is not None:
         _changing(cli).set_concurrency_limit(count, name)
@@ -100,19 +100,23 @@ def key_limit(
     cli: Cli,
     count: Annotated[
         str | None,
-        typer.Argument(metavar="N", help="Tasks at once; 0 is unlimited, `default` forgets it.", show_default=False),
+        typer.Argument(
+            metavar="N", help="Tasks at once; 0 is unlimited, `default` removes the limit.", show_default=False
+        ),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Argument(metavar="KEY", help="Of this key; of every other key without it.", show_default=False),
+        typer.Argument(
+            metavar="KEY", help="This key; without it, every key that has no limit of its own.", show_default=False
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only tasks of this name, counted by themselves.")
+        str | None, typer.Option(metavar="NAME", help="Only tasks of this name, counted separately.")
     ] = None,
 ) -> None:
     """Show the limits, or let at most N tasks of a concurrency key run at once.
 
-    It holds over all workers. Where nothing was set, it is one.
+    It applies across all workers. The default is one.
     """
     if count is not None:
         _changing(cli).set_key_limit(_count(count), key, name)

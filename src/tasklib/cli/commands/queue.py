@@ -20,7 +20,7 @@ PausedName = Annotated[
 
 @command(app, "stats", group=GROUP, examples="tasklib stats\ntasklib stats --json")
 def stats(cli: Cli) -> None:
-    """Count the tasks by where they stand."""
+    """Count the tasks by state."""
     overview = cli.service.statistics.overview()
 
     def say() -> None:
@@ -39,9 +39,9 @@ def stats(cli: Cli) -> None:
 
 @command(app, "types", group=GROUP, examples="tasklib types")
 def types(cli: Cli) -> None:
-    """Show each kind of task with its numbers.
+    """Show each task name with its counts.
 
-    That is every name that is stored or that a worker knows.
+    Lists every name that a stored task has or that a worker knows.
     """
     found = cli.service.statistics.types()
 
@@ -52,7 +52,7 @@ def types(cli: Cli) -> None:
             show_types(cli.out, found)
         else:
             cli.out.line(
-                "No kinds of task yet: nothing is stored, and no worker is there. Start one: tasklib worker app.tasks"
+                "No task names yet: nothing is stored, and no worker is alive. Start one: tasklib worker app.tasks"
             )
 
     cli.out.answer({"types": found}, say)
@@ -71,11 +71,11 @@ def types(cli: Cli) -> None:
 def pause(
     cli: Cli,
     name: PausedName = None,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for those who wonder later.")] = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; shown wherever the pause is shown.")] = None,
 ) -> None:
-    """Stop starting tasks on every worker, until resumed.
+    """Pause: no worker starts tasks until resumed.
 
-    It is stored, so it holds across restarts and machines. Running tasks finish.
+    The pause is stored, so it holds across restarts and machines. Running tasks finish.
     """
     cli.service.queue.pause(name, by=cli.user, reason=reason)
     _say_pauses(cli)
@@ -83,7 +83,7 @@ def pause(
 
 @command(app, "resume", group=GROUP, creates=True, examples="tasklib resume\ntasklib resume send_email")
 def resume(cli: Cli, name: PausedName = None) -> None:
-    """Start tasks again that were paused."""
+    """Resume tasks that were paused."""
     resumed = cli.service.queue.resume(name)
     what = f"Tasks named {name}" if name else "Tasks of any name"
     left = cli.service.queue.pauses()

@@ -72,9 +72,9 @@ class Added:
     """,
 )
 def schedules(cli: Cli, what: What, added: Added) -> None:
-    """List, make, change or run schedules, which submit a task again and again.
+    """List, create, change or run schedules, which submit a task repeatedly.
 
-    Workers fire them; each tick makes exactly one task, however many workers run. Adding one that exists changes it.
+    Workers fire them; each tick submits exactly one task, however many workers run. Adding one that exists changes it.
     """
     if what.action not in ACTIONS:
         raise CommandFailed(f"no such action: {what.action!r}; there are {', '.join(ACTIONS)}", Exit.USAGE)
@@ -98,7 +98,7 @@ def _act(cli: Cli, action: str, name: str, added: Added) -> None:
             cli.out.answer({"id": task_id, "schedule": name}, lambda: cli.out.line(f"Submitted {task_id}"))
         case "remove":
             _known(queue.remove_schedule(name) or None, name)
-            cli.out.answer({"removed": name}, lambda: cli.out.line(f"Removed {name}; tasks it has made stay."))
+            cli.out.answer({"removed": name}, lambda: cli.out.line(f"Removed {name}; tasks it has submitted stay."))
         case _:
             if action != "show":
                 changed = queue.pause_schedule(name, by=cli.user) if action == "pause" else queue.resume_schedule(name)
@@ -127,7 +127,7 @@ def _say_all(cli: Cli, found: Sequence[Schedule]) -> None:
         if found:
             show_schedules(cli.out, found, cli.now())
         else:
-            cli.out.line('No schedules. Make one: tasklib schedules add nightly --task report --cron "0 3 * * *"')
+            cli.out.line('No schedules. Create one: tasklib schedules add nightly --task report --cron "0 3 * * *"')
 
     cli.out.answer({"schedules": [_data(schedule) for schedule in found]}, say)
 

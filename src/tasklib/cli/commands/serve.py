@@ -44,7 +44,7 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A name to answer for, as behind a proxy; may be repeated.  [default: this machine's]",
+            help="A host name to accept, as behind a proxy; may be repeated.  [default: this machine's]",
             show_default=False,
         ),
     ] = None,
@@ -52,15 +52,15 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="A proxy to believe when it says who asks, by X-Forwarded-For and -Proto; may be repeated.",
+            help="A proxy whose X-Forwarded-For and -Proto are trusted; may be repeated.",
             show_default=False,
         ),
     ] = None,
     log_level: LogLevel = "info",
 ) -> None:
-    """Serve the HTTP interface until told to stop.
+    """Serve the HTTP interface until stopped.
 
-    Without tokens it is open to this machine itself, and to nobody else. Once a token exists (tasklib token create),
+    Without tokens it accepts requests from this machine only. Once a token exists (tasklib token create),
     every request needs one. Other addresses, other names and proxies need tokens first.
     """
     import asyncio

@@ -46,7 +46,7 @@ class Unknown:
     """,
 )
 def submit(cli: Cli, what: What, how: How, waiting: Waiting, source: FromFile) -> None:
-    """Store a task to be run by a worker, or many from a file.
+    """Submit a task, or many from a file.
 
     A file in JSON Lines has one task per line: {"name": …, "payload": {…}, "priority": …} and the like, or the payload
     alone if NAME is given. The first line of a CSV file names the arguments; an empty cell leaves its argument out.
@@ -110,7 +110,7 @@ def _unknown(cli: Cli, name: str) -> Unknown | None:
         return None
     if not live:
         return Unknown(
-            f"no worker is alive, so nobody runs {name} yet; start one: tasklib worker app.tasks", live=False
+            f"no worker is alive, so {name} does not run yet; start one: tasklib worker app.tasks", live=False
         )
     close = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {close[0]}?" if close else f"they know {shortened(', '.join(known) or 'none', 200)}"
@@ -124,7 +124,7 @@ def _say_submitted(cli: Cli, name: str, task_id: TaskId) -> None:
         else:
             cli.out.line(f"{name} {task_id} has that unique key and is not finished; no new task was stored")
         if cli.out.is_terminal:
-            cli.out.line(f"See what becomes of it: tasklib show {task_id}", "dim")
+            cli.out.line(f"Follow it: tasklib show {task_id}", "dim")
 
     cli.out.answer({"id": task_id, "name": name, "created": task_id.created}, say)
 

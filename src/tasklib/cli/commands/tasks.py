@@ -15,7 +15,7 @@ SUBMIT_ONE = "Submit one: tasklib submit send_email to=ada@example.com"
 
 app = typer.Typer()
 
-TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id, or so much of it that it is the only one.")]
+TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id, or a unique part of it.")]
 
 
 @command(
@@ -35,9 +35,11 @@ def list_tasks(
     name: Name = None,
     tag: Tags = None,
     search: Search = None,
-    limit: Annotated[int, typer.Option("--limit", "-l", metavar="N", min=1, max=10_000, help="At most so many.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-l", metavar="N", min=1, max=10_000, help="Tasks to show at most.")
+    ] = 50,
     before: Annotated[
-        str | None, typer.Option(metavar="ID", help="Go on after this task, the last of the page before.")
+        str | None, typer.Option(metavar="ID", help="Start after this task, the last of the previous page.")
     ] = None,
 ) -> None:
     """List tasks, newest first."""
@@ -50,12 +52,12 @@ def list_tasks(
         if page.tasks:
             show_tasks(cli.out, page.tasks, cli.now())
         elif any((state, name, tag, search, before)):
-            cli.out.line("No task fits. Without options, tasklib list shows all.")
+            cli.out.line("No task matches. Without options, tasklib list shows all.")
         else:
             cli.out.line(f"No tasks yet. {SUBMIT_ONE}")
         if page.next is not None:
             cli.out.line()
-            cli.out.line(f"There are more. Go on with: --before {page.next}")
+            cli.out.line(f"There are more. Next page: --before {page.next}")
 
     cli.out.answer(page, say)
 

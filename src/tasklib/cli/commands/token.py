@@ -58,7 +58,7 @@ def token(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="Whose token it is; revoking takes every token of the name, or the one that is given or begins so.",
+            help="Name of the token's owner. To revoke: a name (all its tokens), a token, or its first characters.",
             show_default=False,
         ),
     ] = None,
@@ -69,10 +69,10 @@ def token(
         ),
     ] = RoleName.VIEWER,
     expires: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="30d, or a moment.  [default: never]", show_default=False)
+        str | None, typer.Option(metavar="WHEN", help="30d, or a date and time.  [default: never]", show_default=False)
     ] = None,
 ) -> None:
-    """Make, list and revoke the tokens that the HTTP service asks for.
+    """Create, list and revoke tokens for the HTTP service.
 
     A token is shown once; only its hash is kept.
     """
@@ -97,7 +97,7 @@ def _create(cli: Cli, name: str, role: RoleName, expires: str | None) -> None:
     def say() -> None:
         cli.out.line(made.secret)
         until = made.token.expires_at.isoformat(timespec="minutes") if made.token.expires_at else "it is revoked"
-        cli.out.note(f"{role} token {name!r}, good until {until}; it is not shown again")
+        cli.out.note(f"{role} token {name!r}, valid until {until}; it is not shown again")
 
     cli.out.answer({"token": made.secret, "name": name, "role": role.value, "expires_at": made.token.expires_at}, say)
 
@@ -109,7 +109,7 @@ def _list(cli: Cli) -> None:
         if found:
             _show(cli, found)
         else:
-            cli.out.line("No tokens: the service is open to this machine. Make one: tasklib token create NAME")
+            cli.out.line("No tokens: the service is open to this machine. Create one: tasklib token create NAME")
 
     cli.out.answer({"tokens": found}, say)
 

@@ -36,9 +36,9 @@ app = typer.Typer()
     """,
 )
 def worker(cli: Cli, work: Work) -> None:
-    """Run tasks until told to stop.
+    """Run tasks until stopped.
 
-    SIGTERM or Ctrl-C lets running tasks finish within the grace and gives back the rest; a second one does so at once.
+    SIGTERM or Ctrl-C lets running tasks finish within the grace and releases the rest; a second one skips the grace.
     The queue is the TaskQueue in the modules, or else the default one with the tasks they define.
     """
     from tasklib.cli.logs import log_to_stderr
@@ -53,7 +53,7 @@ def worker(cli: Cli, work: Work) -> None:
 
 @command(app, "workers", group=GROUP, examples="tasklib workers")
 def workers(cli: Cli) -> None:
-    """Show the workers: what they run, and when they were last heard."""
+    """Show the workers: what they run, and their last heartbeats."""
     found = cli.service.queue.workers()
 
     def say() -> None:
@@ -62,7 +62,7 @@ def workers(cli: Cli) -> None:
         if found:
             show_workers(cli.out, found, cli.now())
         else:
-            cli.out.line("No worker is there. Start one: tasklib worker app.tasks")
+            cli.out.line("No workers. Start one: tasklib worker app.tasks")
 
     cli.out.answer({"workers": found}, say)
 

@@ -60,7 +60,7 @@ Search = Annotated[
     str | None,
     typer.Option("--search", metavar="TEXT", help="In payload, tags or error.", rich_help_panel=FILTERS),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many tasks it would be.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count the tasks it would change.")]
 LogLevel = Annotated[
     str,
     typer.Option(
@@ -76,11 +76,11 @@ class Selection:
     """Which tasks to act on: by id, or all that fit; and how careful to be."""
 
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", show_default=False, help="Tasks by their ids, in full or short.")
+        list[str] | None, typer.Argument(metavar="ID", show_default=False, help="Ids of the tasks, full or shortened.")
     ] = None
     all_matching: Annotated[
         bool,
-        typer.Option("--all-matching", help="Every task that fits the options below.", rich_help_panel=FILTERS),
+        typer.Option("--all-matching", help="Every task that matches the options below.", rich_help_panel=FILTERS),
     ] = False
     state: States = None
     name: Name = None

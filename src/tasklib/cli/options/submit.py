@@ -65,11 +65,11 @@ class How:
     )
     delay: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Not before so much time: 90s, 15m, 2h, 1d.", rich_help_panel=OPTIONS),
+        typer.Option(metavar="TIME", help="Earliest start from now: 90s, 15m, 2h, 1d.", rich_help_panel=OPTIONS),
     ] = None
     run_at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Not before 2030-01-31T09:00 (local) or …Z.", rich_help_panel=OPTIONS),
+        typer.Option(metavar="TIME", help="Earliest start: 2030-01-31T09:00 (local) or …Z.", rich_help_panel=OPTIONS),
     ] = None
     max_attempts: Annotated[
         int | None,
@@ -94,7 +94,7 @@ class How:
         str | None,
         typer.Option(
             metavar="WHAT",
-            help="If the key is taken: return that task, replace it, or raise.  [default: return]",
+            help="If the key is in use: return that task, replace it, or raise.  [default: return]",
             rich_help_panel=OPTIONS,
             show_default=False,
             autocompletion=one_of("return", "replace", "raise"),
@@ -106,7 +106,7 @@ class How:
             "--tag",
             "-t",
             metavar="KEY=VALUE",
-            help="To find it by; may be repeated.",
+            help="A tag to find it by; may be repeated.",
             rich_help_panel=OPTIONS,
             show_default=False,
         ),
@@ -145,10 +145,10 @@ class Waiting:
     """Whether to wait for its end."""
 
     wait: Annotated[
-        bool, typer.Option("--wait", "-w", help="Wait for its end and show it; exit 1 if it did not complete.")
+        bool, typer.Option("--wait", "-w", help="Wait until it ends and show it; exit 1 if it did not complete.")
     ] = False
     wait_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Wait, and no longer than this; exit 5. The task goes on.")
+        str | None, typer.Option(metavar="TIME", help="Wait at most this long, then exit 5. The task keeps running.")
     ] = None
 
     @property
@@ -176,14 +176,12 @@ class FromFile:
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="jsonl or csv, where the name does not tell.",
+            help="jsonl or csv, if the file name does not say.",
             rich_help_panel=FILE,
             autocompletion=one_of("jsonl", "csv"),
         ),
     ] = None
-    from_line: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Leave out the lines before.", rich_help_panel=FILE)
-    ] = 1
+    from_line: Annotated[int, typer.Option(min=1, metavar="N", help="First line to submit.", rich_help_panel=FILE)] = 1
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check every line and store nothing.", rich_help_panel=FILE)
     ] = False

@@ -45,7 +45,7 @@ class Work:
         typer.Option(
             min=0,
             metavar="N",
-            help="Worker processes under a supervisor that replaces them; 0: this one process, without a supervisor.",
+            help="Worker processes; a supervisor restarts them. 0: this process only, without a supervisor.",
         ),
     ] = 1
     only: Annotated[
@@ -57,14 +57,14 @@ class Work:
         ),
     ] = None
     grace: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long running tasks may go on after SIGTERM.")
+        float, typer.Option(min=0, metavar="SECONDS", help="How long running tasks may continue after SIGTERM.")
     ] = 30.0
     poll_interval: Annotated[
         float | None,
         typer.Option(
             min=0.001,
             metavar="SECONDS",
-            help="How long to wait at most before looking for work unasked.  [default: 1]",
+            help="Time between polls of an idle worker.  [default: 1]",
             show_default=False,
         ),
     ] = None
@@ -73,7 +73,7 @@ class Work:
         typer.Option(
             min=0,
             metavar="N",
-            help="Tasks to claim ahead.  [default: as many as are done in 0.1 s]",
+            help="Tasks to claim ahead.  [default: as many as finish in 0.1 s]",
             show_default=False,
         ),
     ] = None
@@ -82,8 +82,7 @@ class Work:
         typer.Option(
             parser=values.mebibytes,
             metavar="SIZE",
-            help="Memory that a child process may use, for tasks that do not say it themselves: "
-            "300 or 300M for 300 MiB, 2G.",
+            help="Memory limit of a child process, for tasks that set none: 300 or 300M for 300 MiB, 2G.",
             show_default=False,
         ),
     ] = None
@@ -96,7 +95,7 @@ class Work:
         str | None,
         typer.Option(
             metavar="LEVEL",
-            help="debug (tells of successes too), info, warning or error.  [default: as the modules set it, or info]",
+            help="debug (logs successes too), info, warning or error.  [default: as the modules set it, or info]",
             autocompletion=one_of("debug", "info", "warning", "error"),
             show_default=False,
         ),

@@ -115,7 +115,9 @@ class Output:
     def confirm(self, question: str) -> bool:
         """Ask the person; where nobody can answer, it is an error that says what to add."""
         if not sys.stdin.isatty():
-            raise CommandFailed(f"{question} Nobody can answer here: add --yes, or --dry-run to only look", Exit.USAGE)
+            raise CommandFailed(
+                f"{question} There is no terminal to ask on: add --yes, or --dry-run to only count", Exit.USAGE
+            )
         return typer.confirm(safe(question), err=True)
 
     @contextmanager

@@ -53,7 +53,7 @@ class TimeoutService(ServicePart):
             try:
                 left = await self.end()
             except TaskLibError as error:
-                log.warning("cannot look for tasks that are out of time, trying again: %s", error)
+                log.warning("cannot check for timed-out tasks, trying again: %s", error)
                 left = AWAY_SECONDS
             if left is None and not self._changed.is_set():
                 return

@@ -319,7 +319,7 @@ class SqliteDatabase:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         if self.path is not None and journal_mode(connection) != "wal":
             self._use_write_ahead_log(connection)
-        # Commits survive a power cut; checkpoints are done in turn, see gate.py.
+        # Commits survive a power cut; checkpoints are done in turn, see writer_lock.py.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         # When the log starts over it is cut to this, so that its size tells when to checkpoint again.

@@ -151,7 +151,7 @@ class _TransactionalCall:
             return True
         if isinstance(error, DatabaseBusy | DatabaseUnavailable) and not self.begun:
             log.warning(
-                "task %s is put off, its transaction cannot begin: %s", task.id, error, extra={"task_id": task.id}
+                "task %s is postponed, its transaction cannot begin: %s", task.id, error, extra={"task_id": task.id}
             )
             raise Snooze(delay=PUT_OFF_SECONDS * random.uniform(0.5, 1.5)) from error
         return False

@@ -55,11 +55,11 @@ class EndLog:
 
 
 _WORDS = {
-    Event.RETRY_LATER: "failed{took} and will be tried again in {delay:.3g} s",
-    Event.GIVE_UP: "failed{took}, for good",
-    Event.BURY: "ended its process, and is buried",
-    Event.SNOOZE: "asked to run again in {delay:.3g} s",
-    Event.RELEASE: "was given back, to run elsewhere",
+    Event.RETRY_LATER: "failed{took}, will be retried in {delay:.3g} s",
+    Event.GIVE_UP: "failed{took} for good",
+    Event.BURY: "killed its process and is buried",
+    Event.SNOOZE: "snoozed for {delay:.3g} s",
+    Event.RELEASE: "was released, to run elsewhere",
     Event.CANCEL: "was cancelled{took}",
 }
 

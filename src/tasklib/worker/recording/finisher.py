@@ -126,7 +126,7 @@ class Finisher:
         try:
             await self._database.arun(lambda: attempts.append_log(lines, self._now()))
         except TaskLibError as error:
-            log.warning("the last lines of %d tasks are lost: %s", len(lines), error)
+            log.warning("the last log lines of %d tasks are lost: %s", len(lines), error)
 
     async def _persist(self, batch: Ends) -> None:
         """Write one batch, however long the database is away: repeating is harmless, because every row is fenced."""
@@ -140,7 +140,7 @@ class Finisher:
                 return
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
                 if failures == 0:
-                    log.warning("cannot record %d endings, trying until the database is back: %s", len(batch), error)
+                    log.warning("cannot record %d outcomes, trying until the database is back: %s", len(batch), error)
                 await self._pause(OUTAGE_PAUSE(failures))
                 failures += 1
             except TaskLibError:

@@ -183,8 +183,8 @@ class _ProcessSlot:
                 killed = True
             elif process.heartbeat.silence > 1 and not process.is_ending:
                 log.error(
-                    "the event loop of worker process %d has been silent for longer than its lease; the process is "
-                    "ended, and where it hangs is written below",
+                    "the event loop of worker process %d has not responded for longer than its lease; the process is "
+                    "killed, and its tracebacks follow",
                     process.pid,
                 )
                 process.dump_and_kill()

@@ -45,7 +45,7 @@ class SelfFence(Periodic):
         running = held.running.values()
         endable = [each for each in running if each.executor.stops_surely and each.stop_reason is not StopReason.FENCED]
         if endable or held.waiting:
-            log.error("no heartbeat has arrived for too long; giving up %d tasks", len(endable) + len(held.waiting))
+            log.error("could not send heartbeats for too long; stopping %d tasks", len(endable) + len(held.waiting))
         held.give_back(self._runner.finisher)
         for attempt in endable:
             attempt.stop(StopReason.FENCED)
