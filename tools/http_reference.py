@@ -18,12 +18,12 @@ INTRODUCTION = """\
 
 <!-- Written by `make snapshot` from the interface's description; edit the routes. -->
 
-Every route, what it takes and what it answers. [HTTP in five minutes](../guides/http.md) is the place to begin; the
-same in OpenAPI 3.1 is at `/openapi.json`. A request that is wrong is answered with a problem
+Every route, what it takes and what it answers. Start with [HTTP in five minutes](../guides/http.md); the
+same in OpenAPI 3.1 is at `/openapi.json`. An invalid request gets a problem
 (`application/problem+json`). The permission in brackets is what the caller's role must have.
 """
 ROLES = {
-    "public": "nobody needs a token",
+    "public": "no token needed",
     "submit": "producer, operator, admin",
     "look": "every role",
     "read": "viewer, operator, admin",

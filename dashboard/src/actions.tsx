@@ -15,7 +15,7 @@ type StatusFilter = NonNullable<BulkFilter["status"]>[number];
 const inBulk = (action: Action): StatusFilter[] => POSSIBLE[action].filter((status) => action !== "retry" || status !== "completed");
 export const ACTIONS: Action[] = ["retry", "cancel", "prioritize", "delete"];
 export const VERBS: Record<Action, string> = { retry: "Retry", cancel: "Cancel", prioritize: "Prioritize", delete: "Delete" };
-const DONE: Record<Action, string> = { retry: "started anew", cancel: "cancelled", prioritize: "prioritized", delete: "deleted" };
+const DONE: Record<Action, string> = { retry: "retried", cancel: "cancelled", prioritize: "prioritized", delete: "deleted" };
 const DANGEROUS: Action[] = ["cancel", "delete"];
 
 export function isPossible(action: Action, status: Shown): boolean {
@@ -87,9 +87,9 @@ function warning(action: Action, name: string, shown: Shown): Counted {
         : `${name} will not run. It can be retried later.`,
     prioritize:
       shown === "processing"
-        ? `${name} is running. It has the priority from its next attempt on.`
-        : `${name} runs before what waits with a lower priority.`,
-    delete: `${name} is removed for good, with its result and its history.`,
+        ? `${name} is running. The priority applies from its next attempt on.`
+        : `${name} runs before tasks with a lower priority.`,
+    delete: `${name} is deleted, with its result and history.`,
   };
   return { body: <p>{texts[action]}</p> };
 }
@@ -191,7 +191,7 @@ export async function pause(type: string | null, reason?: string): Promise<void>
 }
 
 export async function resume(type: string | null): Promise<void> {
-  await attempt(() => take(api.POST("/api/tasks/resume", { body: type ? { type } : {} })), `${type ?? "Everything"} goes on.`);
+  await attempt(() => take(api.POST("/api/tasks/resume", { body: type ? { type } : {} })), `${type ?? "Everything"} is resumed.`);
   changed();
   restart();
 }

@@ -138,8 +138,8 @@ function Lost() {
     <div class="banner bad" role="alert">
       <span>
         <strong>Connection lost.</strong>{" "}
-        {lastHeard.value ? `This is what was known at ${timeOfDay(lastHeard.value)}. ` : ""}
-        It is tried again by itself.
+        {lastHeard.value ? `Last update at ${timeOfDay(lastHeard.value)}. ` : ""}
+        Reconnecting automatically.
       </span>
       <Button kind="small" onClick={restart}>
         Try now

@@ -23,7 +23,7 @@ export function lazily(title: string, load: () => Promise<ComponentType>): Compo
         <PageHead title={title} />
         {failed ? (
           <p class="trouble" role="alert">
-            A new version is there. <a href={location.href} target="_self">Load it</a>
+            A new version is available. <a href={location.href} target="_self">Load it</a>
           </p>
         ) : (
           <Loading framed />

@@ -71,7 +71,7 @@ def test_a_type_is_paused_and_resumed(page: Page, site: Site, queue: TaskQueue) 
 
 def test_a_schedule_is_made_changed_run_paused_and_deleted(page: Page, site: Site, queue: TaskQueue) -> None:
     page.goto(f"{site.url}/schedules")
-    expect(page.get_by_text("Nothing runs by itself yet.")).to_be_visible()
+    expect(page.get_by_text("No schedules yet.")).to_be_visible()
     page.get_by_role("button", name="New schedule").click()
     page.get_by_label("Name").fill("report")
     page.get_by_label("Type of task").fill("report.make")
@@ -106,7 +106,7 @@ def test_a_schedule_is_made_changed_run_paused_and_deleted(page: Page, site: Sit
     expect(page.get_by_role("button", name="Pause report")).to_be_visible()
     page.get_by_role("button", name="Delete report").click()
     confirm(page, "Delete 1 schedule")
-    expect(page.get_by_text("Nothing runs by itself yet.")).to_be_visible()
+    expect(page.get_by_text("No schedules yet.")).to_be_visible()
     assert queue.schedules() == []
 
 

@@ -49,10 +49,10 @@ EMPTY = {
     "/": "No failures. Good.",
     "/tasks": "No tasks yet.",
     "/errors": "Nothing has failed for good.",
-    "/workers": "No worker has ever been here.",
-    "/schedules": "Nothing runs by itself yet.",
-    "/types": "No type of task is known yet.",
-    "/settings": "No worker is alive, so nothing is removed by itself.",
+    "/workers": "No workers yet.",
+    "/schedules": "No schedules yet.",
+    "/types": "No types yet.",
+    "/settings": "No worker is alive, so nothing is removed automatically.",
     "/tasks/01890a5d-ac96-774b-bcce-b302099a8057": "There is no task of this id.",
 }
 

@@ -33,7 +33,7 @@ export interface paths {
         };
         /**
          * Get Control
-         * @description What is paused now, by whom and why, and the limits in force; up to 1000 of each, `offset` goes on.
+         * @description Pauses, by whom and why, and limits; up to 1000 of each, `offset` gives the next page.
          */
         get: operations["get_control_api_control_get"];
         put?: never;
@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * List Errors
-         * @description What failed for good or was buried, by type and kind of error, the latest first; of many at most 5 s old.
+         * @description Groups of tasks that failed for good or were buried, the latest first; at most 5 s old if there are many.
          */
         get: operations["list_errors_api_errors_get"];
         put?: never;
@@ -75,7 +75,7 @@ export interface paths {
         put?: never;
         /**
          * Redrive
-         * @description Start every task of the group anew, from zero attempts; with `dryRun` only count them.
+         * @description Retry every task of the group, from zero attempts; with `dryRun` only count them.
          */
         post: operations["redrive_api_errors__group_id__redrive_post"];
         delete?: never;
@@ -93,10 +93,10 @@ export interface paths {
         };
         /**
          * Listen
-         * @description Live numbers as server-sent events.
+         * @description Live counts as server-sent events.
          *
-         *     Each event is whole, so a lost connection loses nothing: the first event after it is what holds now, and its `id` is
-         *     that of the last one seen if nothing has changed.
+         *     Each event is complete, so a reconnecting client misses nothing: the first event has the current counts,
+         *     and its `id` is that of the last one seen if nothing has changed.
          */
         get: operations["listen_api_events_get"];
         put?: never;
@@ -136,7 +136,7 @@ export interface paths {
         };
         /**
          * Get Series
-         * @description What ended how, how long it waited and ran, and how deep the queue was, step by step.
+         * @description Attempts by outcome, wait and run times, and queue depth, step by step.
          */
         get: operations["get_series_api_metrics_series_get"];
         put?: never;
@@ -156,7 +156,7 @@ export interface paths {
         };
         /**
          * Get Types Work
-         * @description What ended how and how long it took, by type: the slowest and the failing ones.
+         * @description Attempts by outcome and their durations, by type.
          */
         get: operations["get_types_work_api_metrics_types_get"];
         put?: never;
@@ -182,7 +182,7 @@ export interface paths {
         put?: never;
         /**
          * Create Schedule
-         * @description Make a schedule.
+         * @description Create a schedule.
          */
         post: operations["create_schedule_api_schedules_post"];
         delete?: never;
@@ -205,13 +205,13 @@ export interface paths {
         get: operations["get_schedule_api_schedules__name__get"];
         /**
          * Put Schedule
-         * @description Make a schedule, or change the one of that name.
+         * @description Create a schedule, or change the one of that name.
          */
         put: operations["put_schedule_api_schedules__name__put"];
         post?: never;
         /**
          * Remove Schedule
-         * @description Forget a schedule; tasks it has made stay.
+         * @description Delete a schedule; tasks it has submitted stay.
          */
         delete: operations["remove_schedule_api_schedules__name__delete"];
         options?: never;
@@ -230,7 +230,7 @@ export interface paths {
         put?: never;
         /**
          * Pause Schedule
-         * @description Let no more ticks run.
+         * @description Pause a schedule: no more ticks run.
          */
         post: operations["pause_schedule_api_schedules__name__pause_post"];
         delete?: never;
@@ -250,7 +250,7 @@ export interface paths {
         put?: never;
         /**
          * Resume Schedule
-         * @description Let it run again, from its next tick on.
+         * @description Resume a schedule, from its next tick on.
          */
         post: operations["resume_schedule_api_schedules__name__resume_post"];
         delete?: never;
@@ -270,7 +270,7 @@ export interface paths {
         put?: never;
         /**
          * Run Schedule
-         * @description Make a task of the schedule at once, beside its ticks.
+         * @description Submit a task of the schedule now, in addition to its ticks.
          */
         post: operations["run_schedule_api_schedules__name__run_post"];
         delete?: never;
@@ -288,18 +288,18 @@ export interface paths {
         };
         /**
          * Get Session
-         * @description Who is asking.
+         * @description The caller and its role.
          */
         get: operations["get_session_api_session_get"];
         put?: never;
         /**
          * Log In
-         * @description Keep the token of this request's Authorization header in a cookie that no script can read.
+         * @description Store the token of this request's Authorization header in a cookie that no script can read.
          */
         post: operations["log_in_api_session_post"];
         /**
          * Log Out
-         * @description Forget the cookie.
+         * @description Delete the cookie.
          */
         delete: operations["log_out_api_session_delete"];
         options?: never;
@@ -318,18 +318,18 @@ export interface paths {
          * List Tasks
          * @description Tasks that match, newest first.
          *
-         *     In a large queue a page may be short, or empty: if `nextCursor` is given there is more to be looked through.
+         *     In a large queue a page may be short, or empty: if `nextCursor` is set, there is more to scan.
          */
         get: operations["list_tasks_api_tasks_get"];
         put?: never;
         /**
          * Create Task
-         * @description Store a task; with `options.repeat`, one that runs again and again.
+         * @description Submit a task; with `options.repeat`, create a schedule.
          */
         post: operations["create_task_api_tasks_post"];
         /**
          * Clean Up
-         * @description Remove tasks that ended before a moment: completed ones, unless `status` says more.
+         * @description Delete tasks that ended before a moment: completed ones, unless `status` names others.
          */
         delete: operations["clean_up_api_tasks_delete"];
         options?: never;
@@ -346,14 +346,14 @@ export interface paths {
         };
         /**
          * Get Task
-         * @description One task with its attempts and what it logged.
+         * @description One task with its attempts and log lines.
          */
         get: operations["get_task_api_tasks__task_id__get"];
         put?: never;
         post?: never;
         /**
          * Delete Task
-         * @description Remove a finished task for good.
+         * @description Delete a finished task.
          */
         delete: operations["delete_task_api_tasks__task_id__delete"];
         options?: never;
@@ -432,7 +432,7 @@ export interface paths {
         put?: never;
         /**
          * Fail
-         * @description The attempt failed; another follows by the retry policy, while there are attempts left.
+         * @description The attempt failed; the task is retried by its policy while attempts are left.
          */
         post: operations["fail_api_tasks__task_id__fail_post"];
         delete?: never;
@@ -452,7 +452,7 @@ export interface paths {
         put?: never;
         /**
          * Set Priority
-         * @description Give a task that has not ended another priority; one that runs has it from its next attempt on.
+         * @description Change the priority of a task that has not ended; for a running one it applies from its next attempt on.
          */
         post: operations["set_priority_api_tasks__task_id__priority_post"];
         delete?: never;
@@ -472,7 +472,7 @@ export interface paths {
         put?: never;
         /**
          * Report
-         * @description Keep how far the attempt has come, from 0 to 1.
+         * @description Store the progress of the attempt, from 0 to 1.
          */
         post: operations["report_api_tasks__task_id__progress_post"];
         delete?: never;
@@ -492,7 +492,7 @@ export interface paths {
         put?: never;
         /**
          * Release
-         * @description Give the task back; the attempt is not spent.
+         * @description Release the task; the attempt is not spent.
          */
         post: operations["release_api_tasks__task_id__release_post"];
         delete?: never;
@@ -532,7 +532,7 @@ export interface paths {
         put?: never;
         /**
          * Retry Task
-         * @description Start a failed, cancelled or buried task anew, from zero attempts; with `force` a completed one too.
+         * @description Retry a failed, cancelled or buried task, from zero attempts; with `force` a completed one too.
          */
         post: operations["retry_task_api_tasks__task_id__retry_post"];
         delete?: never;
@@ -612,7 +612,7 @@ export interface paths {
         put?: never;
         /**
          * Set Concurrency Limit
-         * @description Let at most so many tasks run at once over all workers.
+         * @description Limit the tasks that run at once, across all workers.
          */
         post: operations["set_concurrency_limit_api_tasks_concurrency_limit_post"];
         delete?: never;
@@ -632,7 +632,7 @@ export interface paths {
         put?: never;
         /**
          * Set Key Limit
-         * @description Let at most so many tasks of one concurrency key, or of each, run at once over all workers.
+         * @description Limit the tasks of one concurrency key, or of each key, that run at once, across all workers.
          */
         post: operations["set_key_limit_api_tasks_key_limit_post"];
         delete?: never;
@@ -652,7 +652,7 @@ export interface paths {
         put?: never;
         /**
          * Pause
-         * @description Stop starting tasks on every worker; running ones finish.  It holds until resumed.
+         * @description Pause: no worker starts tasks until resumed; running ones finish.
          */
         post: operations["pause_api_tasks_pause_post"];
         delete?: never;
@@ -672,7 +672,7 @@ export interface paths {
         put?: never;
         /**
          * Set Rate Limit
-         * @description Let at most so many tasks start in a second, exact over all workers.
+         * @description Limit the tasks that start per second, across all workers.
          */
         post: operations["set_rate_limit_api_tasks_rate_limit_post"];
         delete?: never;
@@ -710,7 +710,7 @@ export interface paths {
         };
         /**
          * Get Stats
-         * @description How many tasks stand where, in all and by type; `maxAgeSeconds` says how old that may be.
+         * @description Counts of tasks by status, in total and by type; `maxAgeSeconds` says how old they may be.
          */
         get: operations["get_stats_api_tasks_stats_get"];
         put?: never;
@@ -730,13 +730,13 @@ export interface paths {
         };
         /**
          * List Tokens
-         * @description Every token, also those that are refused by now; up to 1000 at once.
+         * @description Every token, including revoked and expired ones; up to 1000 at once.
          */
         get: operations["list_tokens_api_tokens_get"];
         put?: never;
         /**
          * Create Token
-         * @description Make a token; once there is one, every request but those for health needs one.
+         * @description Create a token; once there is one, every request but those for health needs one.
          */
         post: operations["create_token_api_tokens_post"];
         delete?: never;
@@ -757,7 +757,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke Token
-         * @description Refuse a token from now on.
+         * @description Revoke a token.
          */
         delete: operations["revoke_token_api_tokens__token_id__delete"];
         options?: never;
@@ -774,7 +774,7 @@ export interface paths {
         };
         /**
          * List Types
-         * @description Every kind of task that is stored or that a worker knows, up to 1000 at once.
+         * @description Every type that a stored task has or that a worker knows, up to 1000 at once.
          */
         get: operations["list_types_api_types_get"];
         put?: never;
@@ -800,7 +800,7 @@ export interface paths {
         put?: never;
         /**
          * Register Worker
-         * @description Make a worker known; it may claim from now on, and only the token that registered it speaks for it.
+         * @description Register a worker; it may then claim tasks, and only the token that registered it may act for it.
          */
         post: operations["register_worker_api_workers_post"];
         delete?: never;
@@ -821,7 +821,7 @@ export interface paths {
         post?: never;
         /**
          * Stop Worker
-         * @description Stop in order: what the worker holds goes back, and no attempt is spent.
+         * @description Deregister a worker: the tasks it holds are released and spend no attempt.
          */
         delete: operations["stop_worker_api_workers__instance__delete"];
         options?: never;
@@ -840,7 +840,7 @@ export interface paths {
         put?: never;
         /**
          * Claim
-         * @description Lease tasks that are due, waiting a little for the first if none is.
+         * @description Claim due tasks; if none is due, wait up to `waitSeconds` for the first.
          */
         post: operations["claim_api_workers__instance__claim_post"];
         delete?: never;
@@ -860,7 +860,7 @@ export interface paths {
         put?: never;
         /**
          * Beat
-         * @description Say that the worker is alive; its leases move forward.  404: it was declared dead, register anew.
+         * @description Send a heartbeat, which renews the worker's leases.  404: it was declared dead, register again.
          */
         post: operations["beat_api_workers__instance__heartbeat_post"];
         delete?: never;
@@ -878,7 +878,7 @@ export interface paths {
         };
         /**
          * Is Alive
-         * @description The service runs.
+         * @description The service is running.
          */
         get: operations["is_alive_healthz_get"];
         put?: never;
@@ -918,7 +918,7 @@ export interface paths {
         };
         /**
          * Is Ready
-         * @description The service runs and its database answers.
+         * @description The service is running and its database responds.
          */
         get: operations["is_ready_readyz_get"];
         put?: never;
@@ -940,7 +940,7 @@ export interface paths {
         put?: never;
         /**
          * Create Task
-         * @description Store a task; with `options.repeat`, one that runs again and again.
+         * @description Submit a task; with `options.repeat`, create a schedule.
          */
         post: operations["create_task_plain"];
         delete?: never;
@@ -996,7 +996,7 @@ export interface components {
         };
         /**
          * Beat
-         * @description What the worker holds as far as the service knows; release what you do not know of.
+         * @description The tasks that the worker holds, as stored; release those it does not know.
          */
         Beat: {
             /** Tasks */
@@ -1004,7 +1004,7 @@ export interface components {
         };
         /**
          * BulkAction
-         * @description Something to do to every task that matches.
+         * @description An action on every task that matches.
          */
         BulkAction: {
             action: components["schemas"]["Action"];
@@ -1016,13 +1016,13 @@ export interface components {
             filter: components["schemas"]["BulkFilter"];
             /**
              * Priority
-             * @description With `prioritize`, and only there: what the tasks shall have.
+             * @description The new priority; only with `prioritize`.
              */
             priority?: number | null;
         };
         /**
          * BulkDone
-         * @description How many tasks it was, or would be.
+         * @description How many tasks were changed, or would be.
          */
         BulkDone: {
             action: components["schemas"]["Action"];
@@ -1033,7 +1033,7 @@ export interface components {
         };
         /**
          * BulkFilter
-         * @description Which tasks are meant; at least one condition.
+         * @description Which tasks to change; at least one condition.
          */
         BulkFilter: {
             /** Concurrencykey */
@@ -1044,14 +1044,14 @@ export interface components {
             createdBefore?: string | null;
             /**
              * Fingerprint
-             * @description Failed for good in this way, as `/api/errors` names it.
+             * @description Failed for good with this fingerprint, from `/api/errors`.
              */
             fingerprint?: string | null;
             /** Ids */
             ids?: string[] | null;
             /**
              * Search
-             * @description Found in payload, tags or error, in capitals or not.
+             * @description Text in payload, tags or error; ignores case.
              */
             search?: string | null;
             /**
@@ -1179,7 +1179,7 @@ export interface components {
         };
         /**
          * Control
-         * @description What holds now.
+         * @description Current pauses and limits.
          */
         Control: {
             /** Keylimits */
@@ -1224,7 +1224,7 @@ export interface components {
         };
         /**
          * CreatedSchedule
-         * @description A repeated task that was accepted.
+         * @description A schedule that was created.
          */
         CreatedSchedule: {
             /**
@@ -1244,7 +1244,7 @@ export interface components {
         };
         /**
          * CreatedToken
-         * @description A token just made; its secret is told this once and kept nowhere.
+         * @description A new token; its secret is shown only here and not stored.
          */
         CreatedToken: {
             /** Secret */
@@ -1287,7 +1287,7 @@ export interface components {
         };
         /**
          * CreateSchedule
-         * @description A schedule to be made.
+         * @description A schedule to create.
          */
         CreateSchedule: {
             /** Cron */
@@ -1319,7 +1319,7 @@ export interface components {
             overlap?: "allow" | "skip";
             /**
              * Payload
-             * @description Any JSON value; `null` is one, and stays it.
+             * @description Any JSON value, `null` included.
              */
             payload?: unknown;
             /** Startsat */
@@ -1334,7 +1334,7 @@ export interface components {
         };
         /**
          * CreateTask
-         * @description A task to be stored.
+         * @description A task to submit.
          * @example {
          *       "options": {
          *         "maxAttempts": 3,
@@ -1356,7 +1356,7 @@ export interface components {
             options?: components["schemas"]["CreateOptions"];
             /**
              * Payload
-             * @description Any JSON value; `null` is one, and stays it.
+             * @description Any JSON value, `null` included.
              */
             payload?: unknown;
             /** Type */
@@ -1364,7 +1364,7 @@ export interface components {
         };
         /**
          * CreateTasks
-         * @description Tasks to be stored together, all or none.
+         * @description Tasks to submit together, all or none.
          */
         CreateTasks: {
             /** Tasks */
@@ -1372,7 +1372,7 @@ export interface components {
         };
         /**
          * CreateToken
-         * @description A token to be made.
+         * @description A token to create.
          */
         CreateToken: {
             /** Expiresat */
@@ -1392,7 +1392,7 @@ export interface components {
         };
         /**
          * Depth
-         * @description How many tasks waited and ran at the deepest moment.
+         * @description Waiting and running tasks at the peak.
          */
         Depth: {
             /** Delayed */
@@ -1406,7 +1406,7 @@ export interface components {
         };
         /**
          * Durations
-         * @description Seconds that half, 95 and 99 in a hundred took at most; null where there was nothing.
+         * @description p50, p95 and p99 in seconds; null without data.
          */
         Durations: {
             /** P50 */
@@ -1517,7 +1517,7 @@ export interface components {
         };
         /**
          * Explained
-         * @description Why a task is not running, the reason that binds first in front.
+         * @description Why a task is not running, the most decisive reason first.
          */
         Explained: {
             /**
@@ -1598,13 +1598,13 @@ export interface components {
             maxRunning: number;
             /**
              * Type
-             * @description The type counted, by itself; null for all others of a key together.
+             * @description The type that is counted separately; null for all others of a key.
              */
             type: string | null;
         };
         /**
          * KeyLimitInput
-         * @description How many tasks of a concurrency key may run at once; 0 is unlimited, null forgets what was set.
+         * @description How many tasks of a concurrency key may run at once; 0 is unlimited, null resets it to the default.
          */
         KeyLimitInput: {
             /** Key */
@@ -1685,7 +1685,7 @@ export interface components {
             completed?: number;
             /**
              * Failed
-             * @description Gave up.
+             * @description Failed for good.
              * @default 0
              */
             failed?: number;
@@ -1748,7 +1748,7 @@ export interface components {
              * @description When it began.
              */
             at: string;
-            /** @description Null if nobody looked. */
+            /** @description Null if it was not sampled. */
             depth: components["schemas"]["Depth"] | null;
             ended: components["schemas"]["Outcomes"];
             run: components["schemas"]["Durations"];
@@ -1861,7 +1861,7 @@ export interface components {
             overlap?: "allow" | "skip";
             /**
              * Payload
-             * @description Any JSON value; `null` is one, and stays it.
+             * @description Any JSON value, `null` included.
              */
             payload?: unknown;
             /** Startsat */
@@ -1908,7 +1908,7 @@ export interface components {
         };
         /**
          * Reason
-         * @description One reason why a task is not running, with what was seen and what to do.
+         * @description One reason why a task is not running, with its evidence and remedy.
          */
         Reason: {
             /** Code */
@@ -1924,7 +1924,7 @@ export interface components {
         };
         /**
          * Redrive
-         * @description How to start a group anew.
+         * @description How to redrive a group.
          */
         Redrive: {
             /**
@@ -1934,13 +1934,13 @@ export interface components {
             dryRun?: boolean;
             /**
              * Rate
-             * @description Tasks that come due in a second; all at once if left out.
+             * @description Tasks that become due per second; all at once if left out.
              */
             rate?: number | null;
         };
         /**
          * Redriven
-         * @description How many tasks it was, or would be.
+         * @description How many tasks were changed, or would be.
          */
         Redriven: {
             /** Changed */
@@ -1950,7 +1950,7 @@ export interface components {
         };
         /**
          * Register
-         * @description A worker that wants to work.
+         * @description A worker to register.
          */
         Register: {
             /**
@@ -1965,7 +1965,7 @@ export interface components {
             host?: string;
             /**
              * Timeoutseconds
-             * @description Without a heartbeat for this long it counts as dead and its tasks run elsewhere.
+             * @description Without a heartbeat for this long the worker is dead and its tasks are recovered.
              */
             timeoutSeconds?: number | null;
             /** Types */
@@ -1975,7 +1975,7 @@ export interface components {
         };
         /**
          * Registered
-         * @description A worker that may claim.
+         * @description A registered worker.
          */
         Registered: {
             /**
@@ -1995,7 +1995,7 @@ export interface components {
         };
         /**
          * Repeat
-         * @description Run the task again and again: by cron, or every so many seconds.
+         * @description Run the task repeatedly: by cron, or at an interval in seconds.
          */
         Repeat: {
             /** Cron */
@@ -2026,12 +2026,12 @@ export interface components {
         };
         /**
          * Resubmit
-         * @description What is to be different in a new task that is otherwise like an old one.
+         * @description The changes for a new task that is otherwise a copy of an old one.
          */
         Resubmit: {
             /**
              * Payload
-             * @description All of it; `**********` stands for the secret that is stored in that place.
+             * @description The whole payload; `**********` stands for the secret stored there.
              */
             payload: unknown;
             /** Priority */
@@ -2047,7 +2047,7 @@ export interface components {
         };
         /**
          * Retried
-         * @description A task that starts anew.
+         * @description A task that was retried.
          */
         Retried: {
             /** Attempts */
@@ -2073,7 +2073,7 @@ export interface components {
         Role: "producer" | "worker" | "viewer" | "operator" | "admin";
         /**
          * Schedule
-         * @description A task that runs again and again.
+         * @description A schedule.
          */
         Schedule: {
             /**
@@ -2140,7 +2140,7 @@ export interface components {
         };
         /**
          * ScheduleOptions
-         * @description Options of each task that the schedule makes.
+         * @description Options of each task that the schedule submits.
          */
         ScheduleOptions: {
             /** Concurrencykey */
@@ -2171,7 +2171,7 @@ export interface components {
         };
         /**
          * Series
-         * @description The time asked for, the oldest step first; the last one is still going on.
+         * @description The steps of the requested time, the oldest first; the last one is incomplete.
          */
         Series: {
             /** Points */
@@ -2183,7 +2183,7 @@ export interface components {
         };
         /**
          * Session
-         * @description Who is asking, and what they may do.
+         * @description The caller, its role and its permissions.
          */
         Session: {
             /** Name */
@@ -2194,7 +2194,7 @@ export interface components {
         };
         /**
          * Stats
-         * @description How many tasks stand where; `delayed` are among the pending, `retrying` among the failed.
+         * @description Counts of tasks by status; `delayed` ones are also pending, `retrying` ones also failed.
          */
         Stats: {
             /** Buried */
@@ -2218,7 +2218,7 @@ export interface components {
             failed: number;
             /**
              * Maxageseconds
-             * @description How old the numbers may be: 0 in a small queue, 1 or 5 in a large one.
+             * @description How old the counts may be: 0 in a small queue, 1 or 5 in a large one.
              */
             maxAgeSeconds: number;
             /** Pending */
@@ -2236,7 +2236,7 @@ export interface components {
         };
         /**
          * Task
-         * @description A task as it stands.
+         * @description A task.
          */
         Task: {
             /** Attempts */
@@ -2245,7 +2245,7 @@ export interface components {
             cancelRequestedAt: string | null;
             /**
              * Completedat
-             * @description Set once nothing will happen to the task by itself.
+             * @description Set when the task is terminal.
              */
             completedAt: string | null;
             /** Concurrencykey */
@@ -2272,7 +2272,7 @@ export interface components {
             nextRetryAt: string | null;
             /**
              * Payload
-             * @description What the task works on.
+             * @description The task's input.
              */
             payload: unknown;
             /** Priority */
@@ -2304,7 +2304,7 @@ export interface components {
             timeoutSeconds: number | null;
             /**
              * Truncated
-             * @description What a list shows in part only, or not at all; a task read by its id is whole.
+             * @description The fields that a list shortens or leaves out; a task read by its id is complete.
              */
             truncated: string[];
             /** Type */
@@ -2313,7 +2313,7 @@ export interface components {
             uniqueKey: string | null;
             /**
              * Unreadable
-             * @description What of the stored row cannot be read, and why. Null for nearly all.
+             * @description Which parts of the stored row cannot be read, and why; usually null.
              */
             unreadable: string | null;
             /**
@@ -2331,7 +2331,7 @@ export interface components {
         };
         /**
          * TaskDetail
-         * @description A task with its past.
+         * @description A task with its past attempts and log.
          */
         TaskDetail: {
             /** Attempts */
@@ -2340,7 +2340,7 @@ export interface components {
             cancelRequestedAt: string | null;
             /**
              * Completedat
-             * @description Set once nothing will happen to the task by itself.
+             * @description Set when the task is terminal.
              */
             completedAt: string | null;
             /** Concurrencykey */
@@ -2371,7 +2371,7 @@ export interface components {
             log: components["schemas"]["LogLine"][];
             /**
              * Lostcount
-             * @description How many workers vanished while they ran it.
+             * @description How many workers were lost while they ran it.
              */
             lostCount: number;
             /** Maxattempts */
@@ -2380,7 +2380,7 @@ export interface components {
             nextRetryAt: string | null;
             /**
              * Payload
-             * @description What the task works on.
+             * @description The task's input.
              */
             payload: unknown;
             /** Priority */
@@ -2412,7 +2412,7 @@ export interface components {
             timeoutSeconds: number | null;
             /**
              * Truncated
-             * @description What a list shows in part only, or not at all; a task read by its id is whole.
+             * @description The fields that a list shortens or leaves out; a task read by its id is complete.
              */
             truncated: string[];
             /** Type */
@@ -2421,7 +2421,7 @@ export interface components {
             uniqueKey: string | null;
             /**
              * Unreadable
-             * @description What of the stored row cannot be read, and why. Null for nearly all.
+             * @description Which parts of the stored row cannot be read, and why; usually null.
              */
             unreadable: string | null;
             /**
@@ -2455,7 +2455,7 @@ export interface components {
             tasks: components["schemas"]["Task"][];
             /**
              * Total
-             * @description How many match in all; null if it was not asked for, or could only be counted one by one.
+             * @description How many match in all; null if not requested, or not countable without reading every row.
              */
             total: number | null;
         };
@@ -2503,7 +2503,7 @@ export interface components {
         };
         /**
          * TypeInfo
-         * @description One kind of task: how many stand where, and who works on it.
+         * @description One type: its tasks by status, and its workers.
          */
         TypeInfo: {
             /** Buried */
@@ -2531,7 +2531,7 @@ export interface components {
         };
         /**
          * Types
-         * @description Kinds of task, by name.
+         * @description Types, by name.
          */
         Types: {
             /**
@@ -2544,7 +2544,7 @@ export interface components {
         };
         /**
          * TypesWork
-         * @description What was done of each type, by name; of more than 1000 of those with the most attempts.
+         * @description Attempts of each type, by name; the 1000 with the most attempts.
          */
         TypesWork: {
             /** Seconds */
@@ -2554,7 +2554,7 @@ export interface components {
         };
         /**
          * TypeWork
-         * @description What was done of one type.
+         * @description Attempts of one type.
          */
         TypeWork: {
             ended: components["schemas"]["Outcomes"];
@@ -2588,14 +2588,14 @@ export interface components {
             instance: string;
             /**
              * Memorybytes
-             * @description What its process held at the last heartbeat; null if it does not say.
+             * @description Memory of its process at the last heartbeat; null if unknown.
              */
             memoryBytes: number | null;
             /** Pid */
             pid: number;
             /**
              * Retention
-             * @description By which rules it removes finished tasks; null: it keeps them forever.
+             * @description Its retention rules; null: it removes nothing.
              */
             retention: string | null;
             /** Running */
@@ -2607,7 +2607,7 @@ export interface components {
             startedAt: string;
             /**
              * Stuckthreads
-             * @description Threads that never came back from tasks that were out of time.
+             * @description Threads that are stuck in timed-out tasks.
              */
             stuckThreads: number;
             /** Types */
@@ -3774,18 +3774,18 @@ export interface operations {
                 concurrencyKey?: string | null;
                 createdAfter?: string | null;
                 createdBefore?: string | null;
-                /** @description `nextCursor` of the page before; steadier and faster than `offset`. */
+                /** @description `nextCursor` of the previous page; faster than `offset`, and stable while tasks are added. */
                 cursor?: string | null;
-                /** @description Failed for good in this way, as `/api/errors` names it. */
+                /** @description Failed for good with this fingerprint, from `/api/errors`. */
                 fingerprint?: string | null;
                 limit?: number;
                 offset?: number;
-                /** @description Found in payload, tags or error, in capitals or not. */
+                /** @description Text in payload, tags or error; ignores case. */
                 search?: string | null;
                 status?: ("pending" | "delayed" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
                 /** @description `key=value`; may be repeated. */
                 tag?: string[];
-                /** @description Whether to tell how many match. */
+                /** @description Whether to count the matches. */
                 total?: boolean;
                 type?: string | null;
                 uniqueKey?: string | null;
@@ -3854,7 +3854,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The same key with the same request makes no second task, for 24 hours. */
+                /** @description Repeating the request with the same key creates no second task, for 24 hours. */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -4943,7 +4943,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The same key with the same request makes no second task, for 24 hours. */
+                /** @description Repeating the request with the same key creates no second task, for 24 hours. */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -6162,7 +6162,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The same key with the same request makes no second task, for 24 hours. */
+                /** @description Repeating the request with the same key creates no second task, for 24 hours. */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;

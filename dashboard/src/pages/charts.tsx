@@ -107,7 +107,7 @@ function LiveCharts() {
         times={times}
         format={rate}
         least={1}
-        empty="Listening: the first seconds are on their way."
+        empty="Waiting for the first seconds of data."
         atLeast={LIVE_SECONDS}
         lines={[line("completed", "completed", (each) => each.completed, true), line("failed", "failed", (each) => each.failed)]}
       />
@@ -117,7 +117,7 @@ function LiveCharts() {
         least={1}
         whole
         format={(value) => short(Math.round(value))}
-        empty="Listening: the first seconds are on their way."
+        empty="Waiting for the first seconds of data."
         atLeast={LIVE_SECONDS}
         lines={[line("waiting", "waiting", (each) => each.waiting, true), line("running", "running", (each) => each.running)]}
       />
@@ -176,11 +176,11 @@ function FourCharts({ series }: { series: Series }) {
       run: (["p50", "p95", "p99"] as const).map((p) => of(p, p, ({ run }) => run[p])),
     };
   }, [series]);
-  const nothing = "Nothing ended in this time.";
+  const nothing = "No task ended in this time.";
   return (
     <div class="halves">
       <Chart title="Throughput" times={lines.times} lines={lines.ended} format={rate} least={1} empty={nothing} />
-      <Chart title="Queue depth" times={lines.times} lines={lines.depth} format={(v) => short(Math.round(v))} least={1} whole empty="Nobody looked in this time." />
+      <Chart title="Queue depth" times={lines.times} lines={lines.depth} format={(v) => short(Math.round(v))} least={1} whole empty="No data in this time." />
       <Chart title="Time waited" times={lines.times} lines={lines.wait} format={span} least={0.01} empty={nothing} />
       <Chart title="Time run" times={lines.times} lines={lines.run} format={span} least={0.01} empty={nothing} />
     </div>

@@ -36,7 +36,7 @@ export function ErrorsPage() {
         some={groups.length > 0}
         empty={
           <Empty title="Nothing has failed for good.">
-            <p>Tasks that gave up are grouped here by what went wrong, and where.</p>
+            <p>Tasks that failed for good are grouped here by exception and function.</p>
           </Empty>
         }
       >
@@ -105,7 +105,7 @@ function RedriveDialog({ group, close }: { group: ErrorGroup; close: () => void 
     const rate = Number(form.get("rate"));
     const body = rate > 0 ? { rate } : {};
     const done = await take(api.POST("/api/errors/{group_id}/redrive", { params, body }));
-    say(`${plural(done.changed, "task")} ${verb(done.changed, "was", "were")} started anew.`);
+    say(`${plural(done.changed, "task")} ${verb(done.changed, "was", "were")} retried.`);
     changed();
   };
   const number = dry.data?.changed;

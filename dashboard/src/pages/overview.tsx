@@ -78,7 +78,7 @@ function Facts({ hour }: { hour: Resource<Series> }) {
       <Fact name="Tasks in the last hour">{ended === undefined ? "–" : count(ended)}</Fact>
       <Fact name="Of them failed">{ended ? `${((failed / ended) * 100).toFixed(1)} %` : "–"}</Fact>
       <Fact name="Ending now">{rate === null ? "–" : `${rate.toFixed(1)}/s`}</Fact>
-      <Fact name="Backlog done in">{rate && waiting ? span(waiting / rate) : waiting || !stats.value ? "–" : "nothing waits"}</Fact>
+      <Fact name="Backlog drained in">{rate && waiting ? span(waiting / rate) : waiting || !stats.value ? "–" : "nothing waits"}</Fact>
       <Fact name="Oldest waiting" to={oldest?.id ? `/tasks/${oldest.id}` : undefined}>
         {oldest?.dueAt ? span(Math.max(seconds(oldest.dueAt, now.value), 0)) : oldest ? "nothing waits" : "–"}
       </Fact>

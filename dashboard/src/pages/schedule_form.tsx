@@ -81,7 +81,7 @@ function Repeats({ like }: { like: Schedule | null }) {
         Repeats
         <select value={kind} onChange={(event) => setKind(event.currentTarget.value as "cron" | "every")}>
           <option value="cron">by cron</option>
-          <option value="every">every so many seconds</option>
+          <option value="every">at an interval, in seconds</option>
         </select>
       </label>
       {kind === "cron" ? (

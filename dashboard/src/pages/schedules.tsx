@@ -59,8 +59,8 @@ export function SchedulesPage() {
 
 function NoSchedules() {
   return (
-    <Empty title="Nothing runs by itself yet.">
-      <p>Declare a schedule over a task, or make one here:</p>
+    <Empty title="No schedules yet.">
+      <p>Declare a schedule on a task, or create one here:</p>
       <pre>{`@queue.schedule(cron="0 9 * * mon-fri", tz="Europe/Paris")
 @queue.task
 def report() -> None: ...`}</pre>
@@ -79,7 +79,7 @@ function Row({ schedule, edit, refresh }: RowProps) {
   const pause = async (verb: "pause" | "resume") => {
     await attempt(
       () => take(api.POST(`/api/schedules/{name}/${verb}`, { params })),
-      verb === "pause" ? `${schedule.name} is paused.` : `${schedule.name} goes on.`,
+      verb === "pause" ? `${schedule.name} is paused.` : `${schedule.name} is resumed.`,
     );
     refresh();
   };
@@ -94,7 +94,7 @@ function Row({ schedule, edit, refresh }: RowProps) {
       title: `Delete the schedule ${schedule.name}?`,
       verb: "Delete 1 schedule",
       danger: true,
-      text: { body: <p>It makes no more tasks. Those it has made stay.</p> },
+      text: { body: <p>It submits no more tasks. Those it has submitted stay.</p> },
       work: async () => {
         await attempt(() => take(api.DELETE("/api/schedules/{name}", { params })), `${schedule.name} was deleted.`);
         refresh();
@@ -167,7 +167,7 @@ function NextRuns({ schedule }: { schedule: Schedule }) {
     );
   }
   const [first, ...rest] = schedule.nextRuns;
-  if (!first) return <span class="soft">never again</span>;
+  if (!first) return <span class="soft">no more runs</span>;
   const elsewhere = schedule.every === null && schedule.tz !== HERE;
   return (
     <>

@@ -48,11 +48,11 @@ function Retention() {
   const workers = useResource("retention", (signal) => take(api.GET("/api/workers", { signal })), { every: 5000 });
   const groups = [...byRules(workers.data?.workers.filter((each) => each.alive) ?? [])];
   return (
-    <Panel title="Retention" aside="As the workers that are alive were started">
+    <Panel title="Retention" aside="Settings of the live workers">
       <Listed
         source={workers}
         some={groups.length > 0}
-        empty={<p class="said">No worker is alive, so nothing is removed by itself.</p>}
+        empty={<p class="said">No worker is alive, so nothing is removed automatically.</p>}
         rows={1}
       >
         <ul class="said">

@@ -66,7 +66,7 @@ function Awaited() {
           </Panel>
         </div>
         <div class="side-column">
-          <Panel title="How it stands">
+          <Panel title="Explanation">
             <Loading rows={2} />
           </Panel>
           <Panel title="Facts">

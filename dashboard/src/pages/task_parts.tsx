@@ -66,7 +66,7 @@ export function Why({ task }: { task: TaskDetail }) {
   );
   const running = task.status === "processing";
   return (
-    <Panel title={waiting && !running ? "Why isn’t it running?" : "How it stands"} class="why">
+    <Panel title={waiting && !running ? "Why isn’t it running?" : "Explanation"} class="why">
       <Unread source={found} />
       {found.loading && <Loading rows={2} />}
       <ol class="reasons">

@@ -139,8 +139,8 @@ function Pages({ trail, next, shown, total }: PagesProps) {
 function NoTasks({ filter, trail, next }: { filter: Filter; trail: string[]; next: string | null }) {
   if (next) {
     return (
-      <Empty title="Nothing yet: some of the newest tasks were looked through.">
-        <Button onClick={() => setQuery({ at: [...trail, next].join(".") })}>Look further back</Button>
+      <Empty title="No match among the newest tasks.">
+        <Button onClick={() => setQuery({ at: [...trail, next].join(".") })}>Search further back</Button>
       </Empty>
     );
   }

@@ -48,9 +48,9 @@ function NoTokens() {
   return (
     <Empty title="No tokens.">
       {session.value?.name === "local" ? (
-        <p>The service is open to this machine, and to nobody else. The first token changes that: from then on everybody needs one.</p>
+        <p>Only this machine can use the service. Once a token exists, every request needs one.</p>
       ) : (
-        <p>Who may come in is decided by the application around this service.</p>
+        <p>The application that hosts this service decides who may use it.</p>
       )}
     </Empty>
   );
@@ -62,7 +62,7 @@ function Row({ token, refresh }: { token: Token; refresh: () => void }) {
       title: `Revoke the token ${token.name}?`,
       verb: "Revoke 1 token",
       danger: true,
-      text: { body: <p>Whoever uses it is refused within a second. It cannot be undone.</p> },
+      text: { body: <p>Requests with it are refused within a second. This cannot be undone.</p> },
       work: async () => {
         const params = { path: { token_id: token.id } };
         await attempt(() => take(api.DELETE("/api/tokens/{token_id}", { params })), `${token.name} was revoked.`);
@@ -127,7 +127,7 @@ function TokenDialog({ first, close }: { first: boolean; close: () => void }) {
   if (secret) return <Secret secret={secret} close={close} />;
   return (
     <FormDialog title="New token" verb="Make it" onClose={close} send={send}>
-      {first && <p class="soft">This is the first: from now on everybody needs a token. It is an admin’s, and you stay signed in.</p>}
+      {first && <p class="soft">This is the first token: from now on every request needs one. It has the role admin, and you stay signed in.</p>}
       <label class="field stacked">
         Whose it is
         <input name="name" required maxLength={255} autoComplete="off" />
@@ -153,7 +153,7 @@ function Secret({ secret, close }: { secret: string; close: () => void }) {
   return (
     <Dialog title="The new token" onClose={close}>
       <div class="dialog-body">
-        <p>It is shown this once, and kept nowhere:</p>
+        <p>It is shown this once and not stored:</p>
         <p class="secret">
           <code>{secret}</code> <Copy text={secret} label="Copy the token" />
         </p>

@@ -20,8 +20,8 @@ const COLUMNS = [
   { name: "Running", number: true },
   { name: "Completed", number: true },
   { name: "Failed", number: true },
-  { name: "Waited p50 · p95", number: true, title: "Half, and 95 of 100, waited at most so long in the last hour" },
-  { name: "Ran p50 · p95", number: true, title: "Half, and 95 of 100, ran at most so long in the last hour" },
+  { name: "Waited p50 · p95", number: true, title: "Median and 95th percentile of the last hour" },
+  { name: "Ran p50 · p95", number: true, title: "Median and 95th percentile of the last hour" },
   { name: "Workers", number: true },
   "Limits",
 ];
@@ -64,8 +64,8 @@ export function TypesPage() {
 
 function NoTypes() {
   return (
-    <Empty title="No type of task is known yet.">
-      <p>A type is here as soon as a task of it is submitted, or a worker that knows it starts.</p>
+    <Empty title="No types yet.">
+      <p>A type appears when one of its tasks is submitted, or when a worker that knows it starts.</p>
     </Empty>
   );
 }

@@ -34,8 +34,8 @@ export function WorkersPage() {
         source={workers}
         some={known.length > 0}
         empty={
-          <Empty title="No worker has ever been here.">
-            <p>Start one where your code is:</p>
+          <Empty title="No workers yet.">
+            <p>Start one in your project:</p>
             <pre>tasklib worker app.tasks</pre>
           </Empty>
         }
@@ -96,7 +96,7 @@ function Vitals({ worker }: { worker: Worker }) {
       </Fact>
       <Fact name="Memory">{memoryBytes === null ? "–" : bytes(memoryBytes)}</Fact>
       <Fact name="Stuck threads">
-        <span class={stuckThreads ? "late" : undefined} title="Threads that never came back from tasks that were out of time">
+        <span class={stuckThreads ? "late" : undefined} title="Threads that are stuck in timed-out tasks">
           {stuckThreads}
         </span>
       </Fact>

@@ -67,7 +67,7 @@ export function LimitDialog({ type, close }: AboutType) {
       {control.loading && <Loading rows={3} />}
       {control.data && (
         <>
-          <p class="soft">They hold over all workers at once, and from now on. 0 is unlimited.</p>
+          <p class="soft">They apply across all workers, immediately. 0 is unlimited.</p>
           <label class="field stacked">
             Tasks that may start in a second
             <input name="rate" type="number" min="0" step="any" required defaultValue={String(limit?.tasksPerSecond ?? 0)} />

@@ -69,7 +69,7 @@ function Fresh() {
         </label>
         <label class="field stacked">
           Attempts at most
-          <input name="maxAttempts" type="number" min="1" step="1" placeholder="as its type says" />
+          <input name="maxAttempts" type="number" min="1" step="1" placeholder="the type’s default" />
         </label>
         <label class="field stacked">
           Not before
@@ -77,7 +77,7 @@ function Fresh() {
         </label>
         <label class="field stacked">
           Time limit, seconds
-          <input name="timeoutSeconds" type="number" min="0.001" step="any" placeholder="as its type says" />
+          <input name="timeoutSeconds" type="number" min="0.001" step="any" placeholder="the type’s default" />
         </label>
         <label class="field stacked">
           Tags (JSON)

@@ -71,7 +71,7 @@ function Picture({ first, rest }: { first: Piece; rest: Piece[] }) {
             {NAMES[kind]}
           </span>
         ))}
-        {pieces.length > 1 && <span>Long spans are drawn shorter than they were.</span>}
+        {pieces.length > 1 && <span>Long spans are shortened.</span>}
       </figcaption>
     </figure>
   );

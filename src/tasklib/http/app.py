@@ -96,7 +96,7 @@ def _only_this_machine(hosts: Iterable[str] | None) -> Iterable[str]:
     foreign = foreign_hosts(chosen)
     if foreign:
         raise ConfigurationError(
-            f"auth='local' lets in whoever is on this machine, so it cannot answer for {', '.join(foreign)} as well: "
+            f"auth='local' accepts every program on this machine, so it cannot serve {', '.join(foreign)} as well: "
             "others come through a proxy by that name; use auth='tokens'"
         )
     return chosen

@@ -34,7 +34,7 @@ async def create_tasks(request: Request, bodies: Sequence[CreateTask], key: str 
     repeated = next((n for n, each in enumerate(bodies) if each.options.repeat is not None), None)
     if repeated is not None:
         field = f"tasks[{repeated}].options.repeat"
-        raise Refused(400, "invalid-request", "a repeated task is made by itself: POST /api/schedules", field=field)
+        raise Refused(400, "invalid-request", "no repeated tasks in a batch: use POST /api/schedules", field=field)
     creation, submissions = parts_of(request).creation, [_submission(each) for each in bodies]
     if key is None:
         return await creation.acreate_many(submissions, _sender(request), audit=audit_of(request))
@@ -56,7 +56,7 @@ async def create_schedule(request: Request, body: CreateTask) -> Schedule:
     assert repeat is not None
     unfit = [name for name in ("unique_key", "expires_at") if getattr(options, name) is not None]
     if unfit:
-        raise Refused(400, "invalid-request", "a repeated task cannot have it", field=f"options.{unfit[0]}")
+        raise Refused(400, "invalid-request", "not allowed for a repeated task", field=f"options.{unfit[0]}")
     chosen = {
         "max_retries": None if options.max_attempts is None else options.max_attempts - 1,
         **{name: getattr(options, name) for name in ("priority", "tags", "timeout_seconds", "concurrency_key")},

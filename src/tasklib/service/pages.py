@@ -74,7 +74,7 @@ class TaskPages(ServicePart):
             found = yield from tasks.find_ids(reading)
             if len(found) > 1:
                 several = ", ".join(map(str, found[:3])) + (" and more" if len(found) > 3 else "")
-                raise ConfigurationError(f"several tasks have an id like {text!r}: {several}; give more of it")
+                raise ConfigurationError(f"several tasks have an id like {text!r}: {several}; give more characters")
             if found:
                 return found[0]
         raise TaskNotFound(text)

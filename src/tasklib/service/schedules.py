@@ -59,7 +59,7 @@ class Schedules(ServicePart):
 
     @operation
     def remove(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
-        """Forget a schedule; tasks it has made stay.  False if there is none of that name."""
+        """Delete a schedule; tasks it has submitted stay.  False if there is none of that name."""
         return (yield from self.audited(as_operation(self.queue.remove_schedule)(name), audit, _if_done))
 
     aremove = remove.as_async

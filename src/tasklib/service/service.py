@@ -196,7 +196,7 @@ def _act_on_one(action: Action, task_id: UUID, priority: int | None, now: dateti
 
 def _given(priority: int | None) -> int:
     if priority is None:
-        raise ConfigurationError("prioritize needs the priority that the tasks shall have, got None")
+        raise ConfigurationError("prioritize needs a priority, got None")
     return check_priority(priority)
 
 

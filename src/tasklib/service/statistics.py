@@ -31,7 +31,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
-    """One kind of task: how many stand where, and who works on it."""
+    """One type: its tasks by status, and its workers."""
 
     name: str
     pending: int

@@ -78,7 +78,7 @@ def test_an_id_may_be_shortened_wherever_one_is_taken(tasklib: CommandLine, queu
 
     said = tasklib.fails(2, "show", "0199f1e2")
     assert said.startswith("several tasks have an id like '0199f1e2': ")
-    assert said.endswith("give more of it")
+    assert said.endswith("give more characters")
     for unknown in ("0399", "ab", "12", "....", "nonsense"):
         assert tasklib.fails(1, "show", unknown).startswith(f"no task has the id {unknown}")
 

@@ -26,7 +26,7 @@ async def refuse_repeated(request: Request) -> None:
     given = [name for name, _ in request.query_params.multi_items() if name not in REPEATABLE]
     for name in set(given):
         if given.count(name) > 1:
-            raise Refused(400, "invalid-request", f"{name}: given {given.count(name)} times, once is meant", field=name)
+            raise Refused(400, "invalid-request", f"{name}: given {given.count(name)} times, allowed once", field=name)
 
 
 async def authorize(request: Request) -> None:
@@ -80,7 +80,7 @@ def _beyond_creating(options: CreateOptions) -> str | None:
     if options.unique_key is not None and options.unique_key.startswith(UNIQUE_KEY_PREFIX):
         return f"this: keys that begin with {UNIQUE_KEY_PREFIX} are those of schedules, which it would hold up"
     if options.on_conflict == "replace":
-        return "this: options.onConflict replace rewrites a task that is stored, whoever made it"
+        return "this: options.onConflict replace changes a stored task, whoever created it"
     return None
 
 

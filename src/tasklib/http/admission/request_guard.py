@@ -77,7 +77,7 @@ class RequestGuard:
                 403, "host-refused", f"this service does not answer for the host {host!r}; allow it by --allow-host"
             )
         if scope["method"] not in SAFE_METHODS and not _same_origin(headers, host):
-            raise Refused(403, "origin-refused", "another site may not change anything here")
+            raise Refused(403, "origin-refused", "requests from other sites may not change anything")
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > self._max_body_bytes:
             raise self._too_large()

@@ -45,7 +45,7 @@ FORM: Final = """<form method="post" action="{action}">
 <input id="token" name="token" type="password" autocomplete="current-password" spellcheck="false" autofocus required>
 <button>Sign in</button>
 </form>
-<p>Make a token on the machine of the service: <code>tasklib token create me --role operator</code></p>"""
+<p>Create a token on the machine of the service: <code>tasklib token create me --role operator</code></p>"""
 PAGE: Final = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">{refresh}
@@ -61,13 +61,13 @@ def page(request: Request, refused: Refused) -> HTMLResponse:
         # The cookie is not sent with the first request after a link on another site; it is with the next.
         return _answer(request, "<p>One moment …</p>", 401, refresh='<meta http-equiv="refresh" content="0">')
     if not parts_of(request).takes_tokens:
-        text = "Sign in to the application around this dashboard, with an account that may see it."
+        text = "Sign in to the application that hosts this dashboard, with an account that may see it."
         return _answer(request, f'<p class="bad">{text}</p>', refused.status_code)
     tried = request.method == "POST"
     if refused.status_code == 403:
-        said = "This token is good, but its role may not see the dashboard: that takes a viewer, operator or admin."
+        said = "This token is valid, but its role may not see the dashboard; use one of a viewer, operator or admin."
     else:
-        said = "This token is not known, or not any more." if tried else "Sign in with a token to see the dashboard."
+        said = "This token is not known, or no longer valid." if tried else "Sign in with a token to see the dashboard."
     bad = ' class="bad"' if tried or refused.status_code == 403 else ""
     form = FORM.format(action=f"{_root(request)}/sign-in", target=escape(_wanted(request)))
     return _answer(request, f"<p{bad}>{said}</p>{form}", refused.status_code)

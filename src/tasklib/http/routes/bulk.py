@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute
 
 
 class BulkDone(Answer):
-    """How many tasks it was, or would be."""
+    """How many tasks were changed, or would be."""
 
     action: Action
     changed: int

@@ -50,16 +50,16 @@ class ErrorInfos(Answer):
 
 
 class Redrive(Input):
-    """How to start a group anew."""
+    """How to redrive a group."""
 
     rate: Annotated[float, BeforeValidator(check_number), Field(gt=0, lt=1e9)] | None = Field(
-        default=None, description="Tasks that come due in a second; all at once if left out."
+        default=None, description="Tasks that become due per second; all at once if left out."
     )
     dry_run: bool = False
 
 
 class Redriven(Answer):
-    """How many tasks it was, or would be."""
+    """How many tasks were changed, or would be."""
 
     changed: int
     dry_run: bool
@@ -67,7 +67,7 @@ class Redriven(Answer):
 
 @router.get("", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
 async def list_errors(query: Annotated[ErrorsQuery, Query()], request: Request, service: Service) -> ErrorInfos:
-    """What failed for good or was buried, by type and kind of error, the latest first; of many at most 5 s old."""
+    """Groups of tasks that failed for good or were buried, the latest first; at most 5 s old if there are many."""
     groups, hours = await parts_of(request).failures.get(query.type, query.limit)
     shown = await service.error_groups.ashown(groups)
     return ErrorInfos(groups=[_shown(each, hours.get(each.id, [0] * HOURS)) for each in shown])
@@ -75,7 +75,7 @@ async def list_errors(query: Annotated[ErrorsQuery, Query()], request: Request, 
 
 @router.post("/{group_id}/redrive", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
 async def redrive(group_id: str, request: Request, service: Service, body: Redrive | None = None) -> Redriven:
-    """Start every task of the group anew, from zero attempts; with `dryRun` only count them."""
+    """Retry every task of the group, from zero attempts; with `dryRun` only count them."""
     body = body or Redrive()
     group = await service.error_groups.afind(group_id)
     if group is None:

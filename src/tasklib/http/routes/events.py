@@ -34,16 +34,16 @@ EXAMPLE: dict[str, Any] = {
     **needs(Permission.READ),
 )
 async def listen(request: Request) -> StreamingResponse:
-    """Live numbers as server-sent events.
+    """Live counts as server-sent events.
 
-    Each event is whole, so a lost connection loses nothing: the first event after it is what holds now, and its `id` is
-    that of the last one seen if nothing has changed.
+    Each event is complete, so a reconnecting client misses nothing: the first event has the current counts,
+    and its `id` is that of the last one seen if nothing has changed.
     """
     live = parts_of(request).live_stats
     listener = live.admit(principal_of(request).identity)
     if listener is None:
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        raise Refused(503, "too-many-listeners", "too many listen already; try again later", headers=headers)
+        raise Refused(503, "too-many-listeners", "too many event streams are open; try again later", headers=headers)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return _Stream(request, live, listener, headers)
 

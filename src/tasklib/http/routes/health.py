@@ -23,18 +23,20 @@ class Health(Answer):
 
 @router.get("/healthz", **needs(Permission.PUBLIC))
 async def is_alive() -> Health:
-    """The service runs."""
+    """The service is running."""
     return Health()
 
 
 @router.get("/readyz", responses=problems(503), **needs(Permission.PUBLIC))
 async def is_ready(request: Request, service: Service) -> Health:
-    """The service runs and its database answers."""
+    """The service is running and its database responds."""
     try:
         await service.queue.apauses()
         if parts_of(request).takes_tokens:
             await service.tokens.aany_exists()  # a database role that may not read them lets nobody in
     except StorageError as error:
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        raise Refused(503, "not-ready", "the database does not answer, or not to this role", headers=headers) from error
+        raise Refused(
+            503, "not-ready", "the database does not respond or refuses this role", headers=headers
+        ) from error
     return Health()

@@ -87,12 +87,12 @@ class KeyLimitInfo(Answer):
     """How many tasks of a concurrency key may run at once over all workers; 0 is unlimited."""
 
     key: str | None = Field(description="Null for every key without a limit of its own.")
-    type: str | None = Field(description="The type counted, by itself; null for all others of a key together.")
+    type: str | None = Field(description="The type that is counted separately; null for all others of a key.")
     max_running: int
 
 
 class KeyLimitInput(Input):
-    """How many tasks of a concurrency key may run at once; 0 is unlimited, null forgets what was set."""
+    """How many tasks of a concurrency key may run at once; 0 is unlimited, null resets it to the default."""
 
     max_running: Annotated[Whole, Field(ge=0)] | None
     key: Key | None = None
@@ -114,7 +114,7 @@ class LimitInfo(Answer):
 
 
 class Control(Answer):
-    """What holds now."""
+    """Current pauses and limits."""
 
     paused: bool
     pauses: list[PauseInfo]
@@ -124,7 +124,7 @@ class Control(Answer):
 
 @router.post("/tasks/pause", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
 async def pause(request: Request, service: Service, body: PauseInput | None = None) -> Paused:
-    """Stop starting tasks on every worker; running ones finish.  It holds until resumed."""
+    """Pause: no worker starts tasks until resumed; running ones finish."""
     body = body or PauseInput()
     audit = audit_of(request, type=body.type, reason=body.reason)
     await service.limits.apause(body.type, by=principal_of(request).name, reason=body.reason, audit=audit)
@@ -141,7 +141,7 @@ async def resume(request: Request, service: Service, body: ResumeInput | None = 
 
 @router.post("/tasks/rate-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
 async def set_rate_limit(body: RateLimitInput, request: Request, service: Service) -> RateLimit:
-    """Let at most so many tasks start in a second, exact over all workers."""
+    """Limit the tasks that start per second, across all workers."""
     audit = audit_of(request, type=body.type, tasksPerSecond=body.tasks_per_second)
     await service.limits.aset_rate(body.tasks_per_second, body.type, audit=audit)
     return RateLimit(tasks_per_second=number(await service.queue.aget_rate_limit(body.type)) or 0)
@@ -149,7 +149,7 @@ async def set_rate_limit(body: RateLimitInput, request: Request, service: Servic
 
 @router.post("/tasks/concurrency-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
 async def set_concurrency_limit(body: ConcurrencyInput, request: Request, service: Service) -> ConcurrencyLimit:
-    """Let at most so many tasks run at once over all workers."""
+    """Limit the tasks that run at once, across all workers."""
     audit = audit_of(request, type=body.type, maxRunning=body.max_running)
     await service.limits.aset_concurrency(body.max_running, body.type, audit=audit)
     return ConcurrencyLimit(max_running=body.max_running)
@@ -157,7 +157,7 @@ async def set_concurrency_limit(body: ConcurrencyInput, request: Request, servic
 
 @router.post("/tasks/key-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
 async def set_key_limit(body: KeyLimitInput, request: Request, service: Service) -> KeyLimits:
-    """Let at most so many tasks of one concurrency key, or of each, run at once over all workers."""
+    """Limit the tasks of one concurrency key, or of each key, that run at once, across all workers."""
     audit = audit_of(request, key=body.key, type=body.type, maxRunning=body.max_running)
     await service.limits.aset_key(body.max_running, body.key, body.type, audit=audit)
     return KeyLimits(key_limits=await _key_limits(service.queue, Part()))
@@ -165,7 +165,7 @@ async def set_key_limit(body: KeyLimitInput, request: Request, service: Service)
 
 @router.get("/control", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
 async def get_control(query: Annotated[Part, Query()], queue: Queue) -> Control:
-    """What is paused now, by whom and why, and the limits in force; up to 1000 of each, `offset` goes on."""
+    """Pauses, by whom and why, and limits; up to 1000 of each, `offset` gives the next page."""
     pauses = [
         PauseInfo(type=each.name, since=each.since, by=each.by, reason=each.reason) for each in await queue.apauses()
     ]

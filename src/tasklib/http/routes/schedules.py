@@ -28,7 +28,7 @@ async def list_schedules(query: Annotated[Part, Query()], service: Service) -> S
 
 @router.post("", status_code=201, responses=problems(400, 401, 403, 409, 413, 503), **needs(Permission.OPERATE))
 async def create_schedule(body: CreateSchedule, request: Request, service: Service) -> Schedule:
-    """Make a schedule."""
+    """Create a schedule."""
     if await service.schedules.aget(body.name) is not None:
         detail = f"there is a schedule {body.name!r} already; change it by PUT"
         raise Refused(409, "schedule-exists", detail, field="name")
@@ -43,20 +43,20 @@ async def get_schedule(name: str, service: Service) -> Schedule:
 
 @router.put("/{name}", responses=problems(400, 401, 403, 413, 503), **needs(Permission.OPERATE))
 async def put_schedule(name: str, body: PutSchedule, request: Request, service: Service) -> Schedule:
-    """Make a schedule, or change the one of that name."""
+    """Create a schedule, or change the one of that name."""
     return Schedule.of(await create.put_schedule(service, name, body.decided(), audit_of(request)))
 
 
 @router.delete("/{name}", status_code=204, responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
 async def remove_schedule(name: str, request: Request, service: Service) -> None:
-    """Forget a schedule; tasks it has made stay."""
+    """Delete a schedule; tasks it has submitted stay."""
     if not _storable(name) or not await service.schedules.aremove(name, audit=audit_of(request)):
         raise _unknown(name)
 
 
 @router.post("/{name}/pause", responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
 async def pause_schedule(name: str, request: Request, service: Service) -> Schedule:
-    """Let no more ticks run."""
+    """Pause a schedule: no more ticks run."""
     by = principal_of(request).name
     if not _storable(name) or not await service.schedules.apause(name, by=by, audit=audit_of(request)):
         raise _unknown(name)
@@ -65,7 +65,7 @@ async def pause_schedule(name: str, request: Request, service: Service) -> Sched
 
 @router.post("/{name}/resume", responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
 async def resume_schedule(name: str, request: Request, service: Service) -> Schedule:
-    """Let it run again, from its next tick on."""
+    """Resume a schedule, from its next tick on."""
     if not _storable(name) or not await service.schedules.aresume(name, audit=audit_of(request)):
         raise _unknown(name)
     return await _required(service, name)
@@ -75,7 +75,7 @@ async def resume_schedule(name: str, request: Request, service: Service) -> Sche
     "/{name}/run", status_code=201, responses=problems(401, 403, 404, 409, 429, 503), **needs(Permission.OPERATE)
 )
 async def run_schedule(name: str, request: Request, service: Service) -> Ran:
-    """Make a task of the schedule at once, beside its ticks."""
+    """Submit a task of the schedule now, in addition to its ticks."""
     allow_submission(request)
     made = await service.schedules.arun(name, audit=audit_of(request)) if _storable(name) else None
     if made is None:

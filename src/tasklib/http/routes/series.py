@@ -51,7 +51,7 @@ class TypesQuery(Input):
 
 
 class Durations(Answer):
-    """Seconds that half, 95 and 99 in a hundred took at most; null where there was nothing."""
+    """p50, p95 and p99 in seconds; null without data."""
 
     p50: float | None
     p95: float | None
@@ -62,14 +62,14 @@ class Outcomes(Answer):
     """How many attempts ended how."""
 
     completed: int = 0
-    failed: int = Field(0, description="Gave up.")
+    failed: int = Field(0, description="Failed for good.")
     retried: int = Field(0, description="Failed, and another attempt follows.")
     cancelled: int = 0
     buried: int = 0
 
 
 class Depth(Answer):
-    """How many tasks waited and ran at the deepest moment."""
+    """Waiting and running tasks at the peak."""
 
     due: int
     delayed: int
@@ -84,11 +84,11 @@ class Point(Answer):
     ended: Outcomes
     wait: Durations = Field(description="From due to started, of first attempts.")
     run: Durations
-    depth: Depth | None = Field(description="Null if nobody looked.")
+    depth: Depth | None = Field(description="Null if it was not sampled.")
 
 
 class Series(Answer):
-    """The time asked for, the oldest step first; the last one is still going on."""
+    """The steps of the requested time, the oldest first; the last one is incomplete."""
 
     step_seconds: int
     type: str | None
@@ -96,7 +96,7 @@ class Series(Answer):
 
 
 class TypeWork(Answer):
-    """What was done of one type."""
+    """Attempts of one type."""
 
     type: str
     ended: Outcomes
@@ -105,7 +105,7 @@ class TypeWork(Answer):
 
 
 class TypesWork(Answer):
-    """What was done of each type, by name; of more than 1000 of those with the most attempts."""
+    """Attempts of each type, by name; the 1000 with the most attempts."""
 
     seconds: int
     types: list[TypeWork]
@@ -135,7 +135,7 @@ async def get_oldest_waiting(service: Service) -> OldestWaiting:
     **needs(Permission.READ),
 )
 async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, service: Service) -> Response:
-    """What ended how, how long it waited and ran, and how deep the queue was, step by step."""
+    """Attempts by outcome, wait and run times, and queue depth, step by step."""
     found = await service.statistics.aseries(seconds=query.seconds, step=query.chosen_step, name=query.type)
     points = [_point(*each) for each in found.points]
     return conditional(request, Series(step_seconds=found.step, type=query.type, points=points))
@@ -148,7 +148,7 @@ async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, s
     **needs(Permission.READ),
 )
 async def get_types_work(query: Annotated[TypesQuery, Query()], request: Request, service: Service) -> Response:
-    """What ended how and how long it took, by type: the slowest and the failing ones."""
+    """Attempts by outcome and their durations, by type."""
     found = await service.statistics.awork_by_type(seconds=query.seconds)
     named = {each.name: each for each in found}
     chosen = busiest(named, lambda name: named[name].outcomes, MOST_ROWS)

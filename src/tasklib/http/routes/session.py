@@ -16,7 +16,7 @@ router = APIRouter(prefix="/api/session", tags=["security"], route_class=Audited
 
 
 class Session(Answer):
-    """Who is asking, and what they may do."""
+    """The caller, its role and its permissions."""
 
     name: str
     role: Role
@@ -25,14 +25,14 @@ class Session(Answer):
 
 @router.get("", responses=problems(401, 403, 503), **needs(Permission.LOOK))
 async def get_session(request: Request) -> Session:
-    """Who is asking."""
+    """The caller and its role."""
     principal = principal_of(request)
     return Session(name=principal.name, role=principal.role, permissions=sorted(GRANTS[principal.role]))
 
 
 @router.post("", responses=problems(401, 403, 503), **needs(Permission.LOOK))
 async def log_in(request: Request, response: Response) -> Session:
-    """Keep the token of this request's Authorization header in a cookie that no script can read."""
+    """Store the token of this request's Authorization header in a cookie that no script can read."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         response.set_cookie(cookie_name(request), secret.strip(), **_attributes(request))
@@ -41,7 +41,7 @@ async def log_in(request: Request, response: Response) -> Session:
 
 @router.delete("", status_code=204, responses=problems(401, 403, 503), **needs(Permission.LOOK))
 async def log_out(request: Request, response: Response) -> None:
-    """Forget the cookie."""
+    """Delete the cookie."""
     response.delete_cookie(cookie_name(request), **_attributes(request))
 
 

@@ -46,7 +46,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="The same key with the same request makes no second task, for 24 hours.",
+        description="Repeating the request with the same key creates no second task, for 24 hours.",
     ),
 ]
 ALREADY: dict[int | str, dict[str, Any]] = {
@@ -62,7 +62,7 @@ ALREADY: dict[int | str, dict[str, Any]] = {
     **needs(Permission.SUBMIT),
 )
 async def create_task(body: CreateTask, request: Request, idempotency_key: IdempotencyKey = None) -> Response:
-    """Store a task; with `options.repeat`, one that runs again and again."""
+    """Submit a task; with `options.repeat`, create a schedule."""
     if body.options.repeat is not None:
         made = CreatedSchedule.of(await create.create_schedule(request, body))
         return Response(made.model_dump_json(by_alias=True), 201, media_type="application/json")
@@ -94,7 +94,7 @@ async def list_tasks(
 ) -> Response:
     """Tasks that match, newest first.
 
-    In a large queue a page may be short, or empty: if `nextCursor` is given there is more to be looked through.
+    In a large queue a page may be short, or empty: if `nextCursor` is set, there is more to scan.
     """
     which = query.wanted()
     start = replace(query.start(), gap=await parts_of(request).gaps.gap_for(which))
@@ -114,14 +114,14 @@ async def list_tasks(
     "/stats", response_model=Stats, responses={**NOT_MODIFIED, **problems(401, 403, 503)}, **needs(Permission.READ)
 )
 async def get_stats(request: Request, counts: Counts) -> Response:
-    """How many tasks stand where, in all and by type; `maxAgeSeconds` says how old that may be."""
+    """Counts of tasks by status, in total and by type; `maxAgeSeconds` says how old they may be."""
     stats = await counts.stats(live=True)
     return conditional(request, Stats.of(stats, counts.live_max_age_seconds))
 
 
 @router.delete("", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
 async def clean_up(query: Annotated[CleanupQuery, Query()], request: Request, service: Service) -> Deleted:
-    """Remove tasks that ended before a moment: completed ones, unless `status` says more."""
+    """Delete tasks that ended before a moment: completed ones, unless `status` names others."""
     states = [TaskState(status) for status in query.status]
     asked = query.model_dump(mode="json", by_alias=True, exclude_unset=True)
     audit = None if query.dry_run else audit_of(request, **asked)
@@ -133,19 +133,19 @@ async def clean_up(query: Annotated[CleanupQuery, Query()], request: Request, se
 
 @router.get("/{task_id}", responses=problems(401, 403, 404, 503), **needs(Permission.LOOK))
 async def get_task(task_id: str, service: Service) -> TaskDetail:
-    """One task with its attempts and what it logged."""
+    """One task with its attempts and log lines."""
     return TaskDetail.of(await service.aget(task_id))
 
 
 @router.delete("/{task_id}", status_code=204, responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
 async def delete_task(task_id: str, request: Request, service: Service) -> None:
-    """Remove a finished task for good."""
+    """Delete a finished task."""
     await service.aact(Action.DELETE, task_id, audit=audit_of(request))
 
 
 @router.post("/{task_id}/retry", responses=problems(400, 401, 403, 404, 409, 503), **needs(Permission.OPERATE))
 async def retry_task(task_id: str, request: Request, service: Service, force: bool = False) -> Retried:
-    """Start a failed, cancelled or buried task anew, from zero attempts; with `force` a completed one too."""
+    """Retry a failed, cancelled or buried task, from zero attempts; with `force` a completed one too."""
     task = await service.aget(task_id)
     if task.state is TaskState.COMPLETED and not force:
         raise InvalidTransition(
@@ -157,7 +157,7 @@ async def retry_task(task_id: str, request: Request, service: Service, force: bo
 
 @router.post("/{task_id}/priority", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
 async def set_priority(task_id: str, body: PriorityInput, request: Request, service: Service) -> Prioritized:
-    """Give a task that has not ended another priority; one that runs has it from its next attempt on."""
+    """Change the priority of a task that has not ended; for a running one it applies from its next attempt on."""
     audit = audit_of(request, priority=body.priority)
     task = await service.aact(Action.PRIORITIZE, task_id, priority=body.priority, audit=audit)
     return Prioritized(id=task.id, status=status_of(task.state), priority=task.priority)

@@ -47,7 +47,7 @@ class Tokens(Answer):
 
 
 class CreateToken(Input):
-    """A token to be made."""
+    """A token to create."""
 
     name: Name
     role: Role = Role.VIEWER
@@ -55,7 +55,7 @@ class CreateToken(Input):
 
 
 class CreatedToken(Answer):
-    """A token just made; its secret is told this once and kept nowhere."""
+    """A new token; its secret is shown only here and not stored."""
 
     token: TokenInfo
     secret: str
@@ -63,14 +63,14 @@ class CreatedToken(Answer):
 
 @router.get("", responses=problems(400, 401, 403, 503), **needs(Permission.ADMIN))
 async def list_tokens(query: Annotated[Part, Query()], service: Service) -> Tokens:
-    """Every token, also those that are refused by now; up to 1000 at once."""
+    """Every token, including revoked and expired ones; up to 1000 at once."""
     found = await service.tokens.aall()
     return Tokens(tokens=[TokenInfo.of(each) for each in query.of(found)], total=len(found))
 
 
 @router.post("", status_code=201, responses=problems(400, 401, 403, 413, 503), **needs(Permission.ADMIN))
 async def create_token(body: CreateToken, request: Request, service: Service) -> CreatedToken:
-    """Make a token; once there is one, every request but those for health needs one."""
+    """Create a token; once there is one, every request but those for health needs one."""
     audit = audit_of(request, name=body.name, role=str(body.role))
     made = await service.tokens.acreate(body.name, body.role, expires_at=body.expires_at, audit=audit)
     _forget_remembered(request)
@@ -79,10 +79,10 @@ async def create_token(body: CreateToken, request: Request, service: Service) ->
 
 @router.delete("/{token_id}", status_code=204, responses=problems(401, 403, 404, 503), **needs(Permission.ADMIN))
 async def revoke_token(token_id: str, request: Request, service: Service) -> None:
-    """Refuse a token from now on."""
+    """Revoke a token."""
     which = _parsed(token_id)
     if which is None or await service.tokens.arevoke(which, audit=audit_of(request)) is None:
-        raise Refused(404, "token-not-found", f"there is no token {token_id!r} that could be revoked")
+        raise Refused(404, "token-not-found", f"there is no token {token_id!r} to revoke")
     _forget_remembered(request)
 
 

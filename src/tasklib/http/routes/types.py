@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api", tags=["types and workers"], route_class=Audite
 
 
 class TypeInfo(Answer):
-    """One kind of task: how many stand where, and who works on it."""
+    """One type: its tasks by status, and its workers."""
 
     type: str
     pending: int
@@ -37,7 +37,7 @@ class TypeInfo(Answer):
 
 
 class Types(Answer):
-    """Kinds of task, by name."""
+    """Types, by name."""
 
     types: list[TypeInfo]
     total: int = Field(description="How many there are.")
@@ -57,11 +57,9 @@ class Worker(Answer):
     running: int
     idle: bool
     alive: bool
-    memory_bytes: int | None = Field(
-        description="What its process held at the last heartbeat; null if it does not say."
-    )
-    stuck_threads: int = Field(description="Threads that never came back from tasks that were out of time.")
-    retention: str | None = Field(description="By which rules it removes finished tasks; null: it keeps them forever.")
+    memory_bytes: int | None = Field(description="Memory of its process at the last heartbeat; null if unknown.")
+    stuck_threads: int = Field(description="Threads that are stuck in timed-out tasks.")
+    retention: str | None = Field(description="Its retention rules; null: it removes nothing.")
 
 
 class Workers(Answer):
@@ -73,7 +71,7 @@ class Workers(Answer):
 
 @router.get("/types", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
 async def list_types(query: Annotated[Part, Query()], service: Service, counts: Counts) -> Types:
-    """Every kind of task that is stored or that a worker knows, up to 1000 at once."""
+    """Every type that a stored task has or that a worker knows, up to 1000 at once."""
     same = ("pending", "delayed", "completed", "failed", "retrying", "cancelled", "buried", "workers", "paused")
     found = await service.statistics.atypes(await counts.stats(live=True))
     shown = [

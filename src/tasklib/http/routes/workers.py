@@ -44,7 +44,7 @@ ENDING_ERRORS = problems(400, 401, 403, 404, 409, 413, 503)
 
 @router.post("", status_code=201, responses=problems(400, 401, 403, 413, 429, 503), **needs(Permission.WORK))
 async def register_worker(body: Register, request: Request, queue: Queue) -> Registered:
-    """Make a worker known; it may claim from now on, and only the token that registered it speaks for it."""
+    """Register a worker; it may then claim tasks, and only the token that registered it may act for it."""
     workers, timeout = parts_of(request).workers, body.timeout_seconds or queue.config.worker_timeout_seconds
     who = Registration(
         instance=uuid4(),
@@ -72,7 +72,7 @@ async def register_worker(body: Register, request: Request, queue: Queue) -> Reg
 
 @router.post("/{instance}/claim", responses=ERRORS, **needs(Permission.WORK))
 async def claim(instance: str, request: Request, body: Claim | None = None) -> ClaimedTasks:
-    """Lease tasks that are due, waiting a little for the first if none is."""
+    """Claim due tasks; if none is due, wait up to `waitSeconds` for the first."""
     who, wanted = _remote(instance, request), body or Claim()
     with _own_workers_only():
         tasks = await parts_of(request).workers.claim(who, wanted.limit, wanted.wait_seconds, request.is_disconnected)
@@ -83,7 +83,7 @@ async def claim(instance: str, request: Request, body: Claim | None = None) -> C
 
 @router.post("/{instance}/heartbeat", responses=ERRORS, **needs(Permission.WORK))
 async def beat(instance: str, request: Request) -> Beat:
-    """Say that the worker is alive; its leases move forward.  404: it was declared dead, register anew."""
+    """Send a heartbeat, which renews the worker's leases.  404: it was declared dead, register again."""
     with _own_workers_only():
         holding = await parts_of(request).workers.beat(_remote(instance, request))
     if holding is None:
@@ -97,7 +97,7 @@ async def beat(instance: str, request: Request) -> Beat:
 
 @router.delete("/{instance}", status_code=204, responses=ERRORS, **needs(Permission.WORK))
 async def stop_worker(instance: str, request: Request) -> None:
-    """Stop in order: what the worker holds goes back, and no attempt is spent."""
+    """Deregister a worker: the tasks it holds are released and spend no attempt."""
     who = _remote(instance, request)
     with _own_workers_only():
         await parts_of(request).workers.astop_worker(who, audit=audit_of(request))
@@ -115,13 +115,13 @@ async def complete(task_id: str, body: Complete, request: Request, queue: Queue)
     with _own_workers_only():
         task = await parts_of(request).workers.complete(parsed, body.version, result, owner, audit)
     if task is None:
-        raise ClaimLost(parsed, body.version, "out of time")
+        raise ClaimLost(parsed, body.version, "timed out")
     return _ended(task)
 
 
 @ending_router.post("/fail", responses=ENDING_ERRORS, **needs(Permission.WORK))
 async def fail(task_id: str, body: Fail, request: Request) -> AttemptEnded:
-    """The attempt failed; another follows by the retry policy, while there are attempts left."""
+    """The attempt failed; the task is retried by its policy while attempts are left."""
     parsed, owner = _task_id(task_id), principal_of(request).identity
     audit = audit_of(request, version=body.version)
     with _own_workers_only():
@@ -142,7 +142,7 @@ async def stopped(task_id: str, body: End, request: Request) -> AttemptEnded:
 
 @ending_router.post("/release", responses=ENDING_ERRORS, **needs(Permission.WORK))
 async def release(task_id: str, body: End, request: Request) -> AttemptEnded:
-    """Give the task back; the attempt is not spent."""
+    """Release the task; the attempt is not spent."""
     parsed, owner = _task_id(task_id), principal_of(request).identity
     audit = audit_of(request, version=body.version)
     with _own_workers_only():
@@ -151,7 +151,7 @@ async def release(task_id: str, body: End, request: Request) -> AttemptEnded:
 
 @ending_router.post("/progress", status_code=204, responses=ENDING_ERRORS, **needs(Permission.WORK))
 async def report(task_id: str, body: Progress, request: Request) -> None:
-    """Keep how far the attempt has come, from 0 to 1."""
+    """Store the progress of the attempt, from 0 to 1."""
     parsed, owner = _task_id(task_id), principal_of(request).identity
     with _own_workers_only():
         await parts_of(request).workers.areport(parsed, body.version, owner, body.progress, body.message)
@@ -215,5 +215,5 @@ def _task_id(text: str) -> UUID:
 
 
 def _unknown(instance: str) -> Refused:
-    detail = f"no worker has the instance {instance}; it may have been declared dead: register anew"
+    detail = f"no worker has the instance {instance}; it may have been declared dead: register again"
     return Refused(404, "worker-not-found", detail)

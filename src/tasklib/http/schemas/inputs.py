@@ -21,7 +21,7 @@ MAX_BATCH = 1000
 
 
 class Repeat(Input):
-    """Run the task again and again: by cron, or every so many seconds."""
+    """Run the task repeatedly: by cron, or at an interval in seconds."""
 
     cron: Annotated[str, Field(min_length=1, max_length=200, examples=["0 9 * * mon-fri"])] | None = None
     every: Seconds | None = None
@@ -64,7 +64,7 @@ class CreateOptions(Input):
 
 
 class CreateTask(Input):
-    """A task to be stored."""
+    """A task to submit."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -79,19 +79,19 @@ class CreateTask(Input):
     )
 
     type: Name
-    payload: Any = Field(default_factory=dict, description="Any JSON value; `null` is one, and stays it.")
+    payload: Any = Field(default_factory=dict, description="Any JSON value, `null` included.")
     options: CreateOptions = CreateOptions()
 
 
 class Resubmit(Input):
-    """What is to be different in a new task that is otherwise like an old one."""
+    """The changes for a new task that is otherwise a copy of an old one."""
 
-    payload: Any = Field(description="All of it; `**********` stands for the secret that is stored in that place.")
+    payload: Any = Field(description="The whole payload; `**********` stands for the secret stored there.")
     priority: Whole | None = None
 
 
 class CreateTasks(Input):
-    """Tasks to be stored together, all or none."""
+    """Tasks to submit together, all or none."""
 
     tasks: Annotated[list[CreateTask], Field(min_length=1, max_length=MAX_BATCH)]
 
@@ -101,10 +101,10 @@ class Criteria(Input):
 
     type: Name | None = None
     status: Annotated[Sequence[StatusFilter], Field(max_length=20)] = ()
-    search: Text | None = Field(None, description="Found in payload, tags or error, in capitals or not.")
+    search: Text | None = Field(None, description="Text in payload, tags or error; ignores case.")
     unique_key: Text | None = None
     concurrency_key: Text | None = None
-    fingerprint: Text | None = Field(None, description="Failed for good in this way, as `/api/errors` names it.")
+    fingerprint: Text | None = Field(None, description="Failed for good with this fingerprint, from `/api/errors`.")
     created_after: Moment | None = None
     created_before: Moment | None = None
 
@@ -127,9 +127,9 @@ class ListQuery(Criteria):
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
     offset: Annotated[int, Field(ge=0, le=INT32)] = 0
     cursor: Annotated[str, Field(pattern="^[0-9a-f]{1,15}(-[0-9a-f]{1,8})?$")] | None = Field(
-        None, description="`nextCursor` of the page before; steadier and faster than `offset`."
+        None, description="`nextCursor` of the previous page; faster than `offset`, and stable while tasks are added."
     )
-    total: bool = Field(True, description="Whether to tell how many match.")
+    total: bool = Field(True, description="Whether to count the matches.")
 
     def start(self) -> Start:
         """Where to look: a cursor goes on from a page, and knows what is left of that page's offset."""
@@ -166,7 +166,7 @@ class PriorityInput(Input):
 
 
 class BulkFilter(Criteria):
-    """Which tasks are meant; at least one condition."""
+    """Which tasks to change; at least one condition."""
 
     ids: Annotated[list[UUID], Field(max_length=MAX_BATCH)] | None = None
     tags: Tags | None = None
@@ -174,16 +174,16 @@ class BulkFilter(Criteria):
     @model_validator(mode="after")
     def _says_something(self) -> BulkFilter:
         if not self.model_fields_set:
-            raise ValueError("needs at least one condition, so that nobody changes every task by accident")
+            raise ValueError("needs at least one condition, so that no request changes every task by accident")
         return self
 
 
 class BulkAction(Input):
-    """Something to do to every task that matches."""
+    """An action on every task that matches."""
 
     action: Action
     filter: BulkFilter
-    priority: Whole | None = Field(None, description="With `prioritize`, and only there: what the tasks shall have.")
+    priority: Whole | None = Field(None, description="The new priority; only with `prioritize`.")
     dry_run: bool = False
 
     @model_validator(mode="after")

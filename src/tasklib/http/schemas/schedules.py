@@ -13,7 +13,7 @@ from tasklib.http.schemas.fields import Answer, Input, Key, Moment, Name, Second
 
 
 class CreatedSchedule(Answer):
-    """A repeated task that was accepted."""
+    """A schedule that was created."""
 
     schedule: str = Field(description="The schedule's name.")
     type: str
@@ -32,7 +32,7 @@ class CreatedSchedule(Answer):
 
 
 class Schedule(Answer):
-    """A task that runs again and again."""
+    """A schedule."""
 
     name: str
     type: str
@@ -84,7 +84,7 @@ class Schedules(Answer):
 
 
 class ScheduleOptions(Input):
-    """Options of each task that the schedule makes."""
+    """Options of each task that the schedule submits."""
 
     max_attempts: Annotated[Whole, Field(ge=1)] | None = None
     priority: Whole | None = None
@@ -106,7 +106,7 @@ class PutSchedule(Input):
     cron: Annotated[str, Field(min_length=1, max_length=200, examples=["0 9 * * mon-fri"])] | None = None
     every: Seconds | None = None
     tz: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
-    payload: Any = Field(default_factory=dict, description="Any JSON value; `null` is one, and stays it.")
+    payload: Any = Field(default_factory=dict, description="Any JSON value, `null` included.")
     misfire: Literal["one", "skip", "all"] = "one"
     overlap: Literal["allow", "skip"] = "allow"
     jitter: Annotated[float, Field(ge=0, lt=1e9)] = 0.0
@@ -122,7 +122,7 @@ class PutSchedule(Input):
 
 
 class CreateSchedule(PutSchedule):
-    """A schedule to be made."""
+    """A schedule to create."""
 
     name: Name
 

@@ -47,11 +47,11 @@ class CreatedMany(Answer):
 
 
 class Task(Answer):
-    """A task as it stands."""
+    """A task."""
 
     id: UUID
     type: str
-    payload: Any = Field(description="What the task works on.")
+    payload: Any = Field(description="The task's input.")
     status: Status
     attempts: int
     max_attempts: int
@@ -62,7 +62,7 @@ class Task(Answer):
     run_after: datetime | None = Field(description="Null if the task was not delayed.")
     created_at: datetime
     updated_at: datetime
-    completed_at: datetime | None = Field(description="Set once nothing will happen to the task by itself.")
+    completed_at: datetime | None = Field(description="Set when the task is terminal.")
     priority: int
     tags: dict[str, Any]
     timeout_seconds: float | None
@@ -75,9 +75,9 @@ class Task(Answer):
     worker_id: str | None
     version: int = Field(description="The fencing token: grows with every claim.")
     truncated: list[str] = Field(
-        description="What a list shows in part only, or not at all; a task read by its id is whole."
+        description="The fields that a list shortens or leaves out; a task read by its id is complete."
     )
-    unreadable: str | None = Field(description="What of the stored row cannot be read, and why. Null for nearly all.")
+    unreadable: str | None = Field(description="Which parts of the stored row cannot be read, and why; usually null.")
 
     @classmethod
     def of(cls, task: domain.Task) -> Self:
@@ -106,10 +106,10 @@ class LogLine(Answer):
 
 
 class TaskDetail(Task):
-    """A task with its past."""
+    """A task with its past attempts and log."""
 
     headers: dict[str, Any]
-    lost_count: int = Field(description="How many workers vanished while they ran it.")
+    lost_count: int = Field(description="How many workers were lost while they ran it.")
     history: list[Attempt]
     log: list[LogLine]
 
@@ -130,7 +130,7 @@ class TaskPage(Answer):
 
     tasks: list[Task]
     total: int | None = Field(
-        description="How many match in all; null if it was not asked for, or could only be counted one by one."
+        description="How many match in all; null if not requested, or not countable without reading every row."
     )
     limit: int
     offset: int
@@ -140,7 +140,7 @@ class TaskPage(Answer):
 
 
 class Retried(Answer):
-    """A task that starts anew."""
+    """A task that was retried."""
 
     id: UUID
     status: Status
@@ -165,7 +165,7 @@ class Prioritized(Answer):
 
 
 class Stats(Answer):
-    """How many tasks stand where; `delayed` are among the pending, `retrying` among the failed."""
+    """Counts of tasks by status; `delayed` ones are also pending, `retrying` ones also failed."""
 
     pending: int
     processing: int
@@ -177,7 +177,7 @@ class Stats(Answer):
     retrying: int
     by_type: dict[str, dict[str, int]] = Field(description="The busiest types, up to 500; the others are only counted.")
     types_left_out: int = Field(0, description="How many types are not in `byType`; see GET /api/types.")
-    max_age_seconds: int = Field(description="How old the numbers may be: 0 in a small queue, 1 or 5 in a large one.")
+    max_age_seconds: int = Field(description="How old the counts may be: 0 in a small queue, 1 or 5 in a large one.")
 
     @classmethod
     def of(cls, stats: domain.QueueStats, max_age_seconds: int) -> Self:
@@ -206,7 +206,7 @@ class Deleted(Answer):
 
 
 class Reason(Answer):
-    """One reason why a task is not running, with what was seen and what to do."""
+    """One reason why a task is not running, with its evidence and remedy."""
 
     code: str
     text: str
@@ -215,7 +215,7 @@ class Reason(Answer):
 
 
 class Explained(Answer):
-    """Why a task is not running, the reason that binds first in front."""
+    """Why a task is not running, the most decisive reason first."""
 
     id: UUID
     status: Status

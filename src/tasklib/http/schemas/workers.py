@@ -17,19 +17,19 @@ ErrorText = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
 class Register(Input):
-    """A worker that wants to work."""
+    """A worker to register."""
 
     worker_id: Text
     types: Annotated[list[Name], Field(min_length=1, max_length=1000)]
     concurrency: Annotated[Whole, Field(ge=1, le=10_000)] = 1
     host: Text = "remote"
     timeout_seconds: Annotated[Seconds, Field(ge=1, le=3600)] | None = Field(
-        None, description="Without a heartbeat for this long it counts as dead and its tasks run elsewhere."
+        None, description="Without a heartbeat for this long the worker is dead and its tasks are recovered."
     )
 
 
 class Registered(Answer):
-    """A worker that may claim."""
+    """A registered worker."""
 
     instance: UUID
     heartbeat_seconds: float = Field(description="How often to send a heartbeat.")
@@ -74,7 +74,7 @@ class Held(Answer):
 
 
 class Beat(Answer):
-    """What the worker holds as far as the service knows; release what you do not know of."""
+    """The tasks that the worker holds, as stored; release those it does not know."""
 
     tasks: list[Held]
 

@@ -48,7 +48,7 @@ GRANTS: Final[Mapping[Role, frozenset[Permission]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is asking."""
+    """The caller and its role."""
 
     name: str
     role: Role

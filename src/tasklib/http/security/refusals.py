@@ -1,4 +1,4 @@
-"""Refused requests in the audit log: who tried what, in bounded space, because nobody needs a token to be refused."""
+"""Refused requests in the audit log: who tried what, in bounded space, because no token needed to be refused."""
 
 from __future__ import annotations
 
