@@ -68,7 +68,7 @@ def test_types_are_what_is_stored_and_what_workers_know(tasklib: CommandLine, qu
 
 def test_types_of_nothing_say_what_to_do(tasklib: CommandLine, queue: TaskQueue) -> None:
     queue.migrate()
-    assert tasklib.ok("types").startswith("No kinds of task yet")
+    assert tasklib.ok("types").startswith("No task names yet")
     assert tasklib.json("types") == {"types": []}
 
 
