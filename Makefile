@@ -28,7 +28,7 @@ help:  ## show this list
 setup:  ## create .venv with everything for development
 	$(call bootstrap,dev)
 
-demo:  ## see tasklib at work on this machine (DEMO_SECONDS=10 ends it by itself)
+demo:  ## run a demo of tasklib on this machine (DEMO_SECONDS=10 stops it after 10 s)
 	$(call bootstrap,runtime)
 	@$(VENV) -m tasklib demo $(ARGS)
 

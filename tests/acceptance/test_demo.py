@@ -17,11 +17,11 @@ from tests.fixtures.terminal import Terminal
 from tests.fixtures.waiting import eventually
 
 
-def test_it_ends_by_itself_with_balanced_books(tmp_path: Path) -> None:
+def test_it_ends_by_itself_with_every_task_accounted_for(tmp_path: Path) -> None:
     done = demo(cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
-    assert "The books balance" in done.stdout
+    assert "Every task is there" in done.stdout
     assert "0 lost" in done.stdout
     assert done.stderr == ""
     assert list(tmp_path.iterdir()) == []
@@ -65,7 +65,7 @@ def test_what_it_shows_moves_on_a_terminal_and_ctrl_c_ends_it(tmp_path: Path) ->
     terminal.send("\x03")
 
     assert terminal.wait() == 0
-    assert "The books balance" in terminal.text
+    assert "Every task is there" in terminal.text
 
 
 def test_its_dashboard_answers_while_it_runs(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_its_dashboard_answers_while_it_runs(tmp_path: Path) -> None:
     assert done > 0
 
 
-def test_sigterm_ends_it_with_balanced_books(sqlite_url: str) -> None:
+def test_sigterm_ends_it_with_every_task_accounted_for(sqlite_url: str) -> None:
     command = [sys.executable, "-m", "tasklib", "demo", "--json", "--seconds", "600", "--database-url", sqlite_url]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with TaskQueue(sqlite_url) as queue:

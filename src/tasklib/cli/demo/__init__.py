@@ -36,7 +36,7 @@ def demo(
             min=1,
             max=86400,
             metavar="SECONDS",
-            help="End by itself after so long.  [env: DEMO_SECONDS; default: 8 if this is no terminal]",
+            help="Stop after this time.  [env: DEMO_SECONDS; default: 8 if this is no terminal]",
             show_default=False,
         ),
     ] = None,
@@ -53,10 +53,10 @@ def demo(
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the dashboard, if there is a screen.")] = True,
 ) -> None:
-    """See tasklib at work on this machine.
+    """Run a demo of tasklib on this machine.
 
-    Runs a worker, the service with its dashboard, and a lively workload in this process, on a SQLite file of its own or
-    on --database-url, and proves at the end that nothing was lost: exit 0 only if every task came to the end it should.
+    Runs a worker, the service with its dashboard, and a mixed workload in this process, on a SQLite file of its own or
+    on --database-url, and checks at the end that nothing was lost: exit 0 only if every task has the expected outcome.
     """
     import asyncio
 
@@ -68,7 +68,7 @@ def demo(
     ledger = asyncio.run(run_demo(cli, limit, keep=keep, port=port, browser=browser))
     cli.out.answer(ledger.summary(), lambda: show_summary(cli.out, ledger))
     if not ledger.balanced and not ledger.changes:
-        raise CommandFailed("the books do not balance")
+        raise CommandFailed("some tasks are missing or have the wrong outcome")
 
 
 def _seconds_of_environment() -> float | None:

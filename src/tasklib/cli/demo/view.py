@@ -138,9 +138,9 @@ def show_summary(out: Output, ledger: Ledger) -> None:
     """The ledger, closed."""
     result = ledger.summary()
     notes = {
-        "submitted": f"and {result['duplicates']} more turned away because their unique key was taken",
+        "submitted": f"and {result['duplicates']} more not stored because their unique key was in use",
         "completed": f"{result['retried']} of them after failed attempts",
-        "failed": "as they were meant to",
+        "failed": "as intended",
         "cancelled": "while they waited or ran",
         "waiting": "for their time or their retry when the demo ended",
         "lost": "",
@@ -150,12 +150,12 @@ def show_summary(out: Output, ledger: Ledger) -> None:
         if result[name] or name == "lost":
             out.line(f"{result[name]:>7,} {name:<10} {note}".rstrip())
     if ledger.changes and not ledger.balanced:
-        out.line(f"You changed something {ledger.changes} times yourself, so these books are yours to judge.")
+        out.line(f"You changed something {ledger.changes} times yourself, so the check cannot judge the result.")
         return
     for problem in ledger.wrong[:10]:
         out.line(f"  wrong: {problem}", "red")
     if ledger.balanced:
-        out.line("The books balance: every task is there, and each came to the end it should.", "bold green")
+        out.line("Every task is there, and each has the expected outcome.", "bold green")
 
 
 def sparkline(values: list[float]) -> str:
