@@ -6,11 +6,11 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tasklib.core.calls.context import Resource, TaskContext, WorkerState, current_context
+    from tasklib.core.calls.middleware import Middleware
     from tasklib.core.clock import ManualClock
     from tasklib.core.config import Config
-    from tasklib.core.context import Resource, TaskContext, WorkerState, current_context
     from tasklib.core.explain import Explanation, Reason
-    from tasklib.core.middleware import Middleware
     from tasklib.core.retry import Backoff
     from tasklib.core.schedule import Plan, Schedule
     from tasklib.core.task import (
@@ -116,8 +116,8 @@ else:
                 "core.clock",
                 "core.schedule",
                 "core.explain",
-                "core.context",
-                "core.middleware",
+                "core.calls.context",
+                "core.calls.middleware",
                 "queue",
                 "queue.default",
                 "fluent",

@@ -19,8 +19,8 @@ import pytest
 from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
-from tasklib.core.short_id import readings
 from tasklib.core.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
+from tasklib.core.texts.short_id import readings
 from tasklib.storage.operations import attempts, lists, tasks, workers
 from tasklib.storage.operations.attempts import Position
 from tasklib.storage.operations.limits import pauses

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from tasklib.core.context import MAX_MESSAGE_LENGTH, TaskContext, WorkerState, activate, current_context
+from tasklib.core.calls.context import MAX_MESSAGE_LENGTH, TaskContext, WorkerState, activate, current_context
 from tasklib.core.task import Task, TaskState
 from tasklib.errors import ConfigurationError, ContextError
 

@@ -34,7 +34,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from tasklib.core.context import Resource, TaskContext, WorkerState
+from tasklib.core.calls.context import Resource, TaskContext, WorkerState
 from tasklib.core.task import Task, TaskState
 from tasklib.definition import Definition, TaskOptions
 from tasklib.definition.validation import MAX_PROBLEMS, Validation

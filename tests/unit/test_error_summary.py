@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasklib.core.error_text import SUMMARY_CHARACTERS, describe, summary
+from tasklib.core.texts.error_text import SUMMARY_CHARACTERS, describe, summary
 
 
 class TwoFaced(Exception):

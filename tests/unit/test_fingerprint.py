@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from tasklib.core.fingerprint import MAX_CHARACTERS, fingerprint
+from tasklib.core.texts.fingerprint import MAX_CHARACTERS, fingerprint
 
 
 def of(text: str) -> str:

@@ -16,11 +16,11 @@ from opentelemetry import context as otel_context
 from opentelemetry import propagate, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
-from tasklib.core.middleware import Middleware
+from tasklib.core.calls.middleware import Middleware
 from tasklib.core.redaction import Redactor
 
 if TYPE_CHECKING:
-    from tasklib.core.context import TaskContext
+    from tasklib.core.calls.context import TaskContext
     from tasklib.queue import TaskQueue
 
 SYSTEM = "tasklib"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, assert_never
 
-from tasklib.core.base_exceptions import is_interrupt
-from tasklib.core.error_text import describe, describe_shortly
+from tasklib.core.calls.base_exceptions import is_interrupt
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.retry import RetryPolicy
+from tasklib.core.texts.error_text import describe, describe_shortly
 from tasklib.errors import (
     Abort,
     InvalidArguments,

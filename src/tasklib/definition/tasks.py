@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Literal, TypeAlias, cast
 
+from tasklib.core.calls.context import HasContext, TaskContext
 from tasklib.core.codec import dumps, plain, shown
-from tasklib.core.context import HasContext, TaskContext
 from tasklib.core.task import Task
 from tasklib.definition.compiling import arguments_type
 from tasklib.definition.parameters import (

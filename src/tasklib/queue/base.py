@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
 
+from tasklib.core.calls.middleware import ErrorHook, Middleware
 from tasklib.core.clock import Clock, DatabaseClock
 from tasklib.core.config import Config
-from tasklib.core.middleware import ErrorHook, Middleware
 from tasklib.core.schedule import Plan
 from tasklib.definition import Registry
 from tasklib.queue.secret_places import SecretPlaces

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
 
-from tasklib.core.middleware import ErrorHook, Middleware
+from tasklib.core.calls.middleware import ErrorHook, Middleware
 from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, default_name, shows_options
 from tasklib.queue.base import HeaderSource, Hook, QueueBase
 from tasklib.submission import TaskFunction

@@ -7,9 +7,9 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, Final, Unpack, overload
 
+from tasklib.core.calls.context import TaskContext, current_context
 from tasklib.core.clock import Clock
 from tasklib.core.codec import plain
-from tasklib.core.context import TaskContext, current_context
 from tasklib.core.redaction import SECRETS_HEADER
 from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch, TaskId, TaskIds
 from tasklib.definition import Definition, TaskOptions, check_name, shows_options

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
+from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.limits import LocalLimits
-from tasklib.core.own_tasks import own_task
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation, require_asyncio

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from tasklib.core.short_id import readings
 from tasklib.core.task import QueueStats, Task, TaskFilter, TaskState
+from tasklib.core.texts.short_id import readings
 from tasklib.errors import ConfigurationError, TaskNotFound
 from tasklib.queue import Id, require_id
 from tasklib.queue.sync_async import operation

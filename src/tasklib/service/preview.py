@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tasklib.core.codec import dumps_to_show, loads_start
-from tasklib.core.error_text import bounded, summary
 from tasklib.core.task import Task
+from tasklib.core.texts.error_text import bounded, summary
 
 CHARACTERS: Final = 2000
 """How much a list shows of a payload, of a result, of tags and of an error."""

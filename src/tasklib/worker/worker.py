@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
+from tasklib.core.calls.own_tasks import keep_running, own_task
 from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
-from tasklib.core.own_tasks import keep_running, own_task
 from tasklib.core.retention import parse_retention
 from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from tasklib.cli.demo.ledger import Ledger
 from tasklib.cli.demo.workload import Run
-from tasklib.core.context import TaskContext
-from tasklib.core.middleware import Middleware
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.middleware import Middleware
 from tasklib.errors import Abort
 from tasklib.queue import TaskQueue
 

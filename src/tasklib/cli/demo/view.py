@@ -14,7 +14,7 @@ from tasklib.cli.demo.workload import Run
 from tasklib.cli.show.output import Output, safe, shortened
 from tasklib.cli.show.tasks import STYLES
 from tasklib.core.config import redact_url
-from tasklib.core.error_text import summary
+from tasklib.core.texts.error_text import summary
 from tasklib.queue import TaskQueue
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from tasklib.cli.show import times
 from tasklib.cli.show.output import Cell, Column, Output, shortened
-from tasklib.core.error_text import summary
 from tasklib.core.explain import Explanation
 from tasklib.core.lifecycle import phase_of
-from tasklib.core.short_id import shorten
 from tasklib.core.task import Attempt, Task, TaskState
+from tasklib.core.texts.error_text import summary
+from tasklib.core.texts.short_id import shorten
 
 STYLES: Final[Mapping[str, str]] = {
     "pending": "cyan",

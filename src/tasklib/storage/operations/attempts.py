@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tasklib.core.codec import dumps, loads
-from tasklib.core.error_text import ERROR_CHARACTERS, bounded, summary
-from tasklib.core.fingerprint import fingerprint
 from tasklib.core.lifecycle import EFFECTS, Ending, Event
 from tasklib.core.outcome import Completion
 from tasklib.core.task import DEFAULT_RETRIES, LogLine
+from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded, summary
+from tasklib.core.texts.fingerprint import fingerprint
 from tasklib.storage.operations.limits.keys import NOBODYS_TURN, find_hints, settle_turn, take_turn
 from tasklib.storage.operations.limits.names import NO_LIMITS, spend_tokens, take_limits
 from tasklib.storage.rows import UNREADABLE, BrokenTask, ClaimedTask, claimed_from_text

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tasklib.core.codec import dumps
-from tasklib.core.error_text import summary
 from tasklib.core.task import ErrorGroup, TaskFilter, TaskState
+from tasklib.core.texts.error_text import summary
 from tasklib.storage.operations.actions import in_steps, without_taken_keys
 from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement

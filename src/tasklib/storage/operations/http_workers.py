@@ -13,11 +13,11 @@ from typing import Final
 from uuid import UUID
 
 from tasklib.core.codec import dumps, loads
-from tasklib.core.error_text import ERROR_CHARACTERS, bounded
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Reported, TimedOut, completed, decide
 from tasklib.core.retry import Backoff
 from tasklib.core.task import Task, TaskState
+from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded
 from tasklib.errors import ClaimLost, TaskNotFound
 from tasklib.storage.operations import attempts, workers
 from tasklib.storage.operations.attempts import NO_RETRIES, Claimed, Retries

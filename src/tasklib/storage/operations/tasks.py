@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.short_id import ShortId
 from tasklib.core.task import POSITION_DIGITS, NewTask, Task, TaskBatch, TaskId, TaskIds, TaskState
+from tasklib.core.texts.short_id import ShortId
 from tasklib.errors import PermissionDenied, UniqueConflict
 from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
 from tasklib.storage.statement import BEGIN, DONE_BEFORE, DuplicateKey, Operation, Row, Statement, recall

@@ -17,8 +17,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
+from tasklib.core.calls.own_tasks import own_task, owning_tasks
 from tasklib.core.config import Config, redact_url
-from tasklib.core.own_tasks import own_task, owning_tasks
 from tasklib.core.redaction import redact_url_error
 from tasklib.errors import ContextError, DatabaseBusy, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Listener, Transaction

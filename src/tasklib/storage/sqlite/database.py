@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tasklib.core.calls.context import TaskContext, current_context
 from tasklib.core.config import Config
-from tasklib.core.context import TaskContext, current_context
 from tasklib.errors import ConfigurationError, DatabaseBusy, DatabaseUnavailable, StorageError
 from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.dialects.sqlite import SqliteDialect, translate

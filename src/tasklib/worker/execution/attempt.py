@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol
 
-from tasklib.core.base_exceptions import is_interrupt, uncarried
+from tasklib.core.calls.base_exceptions import is_interrupt, uncarried
+from tasklib.core.calls.context import Progress, TaskContext, WorkerState
+from tasklib.core.calls.middleware import ErrorHook, Middleware, call_error_hooks
 from tasklib.core.codec import encode_result
-from tasklib.core.context import Progress, TaskContext, WorkerState
 from tasklib.core.lifecycle import Ending
-from tasklib.core.middleware import ErrorHook, Middleware, call_error_hooks
 from tasklib.core.outcome import Cancelled, Completion, Raised, Released, completed, decide
 from tasklib.core.retry import RetryPolicy
 from tasklib.core.task import LogLine, Task

@@ -13,13 +13,13 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from tasklib.core.base_exceptions import carry, carrying
+from tasklib.core.calls.base_exceptions import carry, carrying
+from tasklib.core.calls.context import TaskContext, activate
+from tasklib.core.calls.middleware import Middleware, wrap, wrap_async
+from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.clock import Clock
 from tasklib.core.codec import encode_result
-from tasklib.core.context import TaskContext, activate
-from tasklib.core.middleware import Middleware, wrap, wrap_async
 from tasklib.core.outcome import completed
-from tasklib.core.own_tasks import own_task
 from tasklib.definition import Definition
 from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseUnavailable, Snooze
 from tasklib.storage.database import Database, Transaction

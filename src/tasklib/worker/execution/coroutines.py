@@ -14,11 +14,11 @@ from contextlib import suppress
 from types import CoroutineType, coroutine
 from typing import Any, NamedTuple
 
-from tasklib.core.base_exceptions import carry
-from tasklib.core.context import make_current
-from tasklib.core.middleware import wrap_async
+from tasklib.core.calls.base_exceptions import carry
+from tasklib.core.calls.context import make_current
+from tasklib.core.calls.middleware import wrap_async
+from tasklib.core.calls.own_tasks import OwnTask, own_task
 from tasklib.core.outcome import Completion
-from tasklib.core.own_tasks import OwnTask, own_task
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tasklib.core.context import WorkerState
+from tasklib.core.calls.context import WorkerState
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import Completion, Raised, decide
 from tasklib.core.redaction import Redactor

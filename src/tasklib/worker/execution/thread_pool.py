@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from tasklib.core.base_exceptions import carry
+from tasklib.core.calls.base_exceptions import carry
 
 
 class NoMoreThreads(RuntimeError):

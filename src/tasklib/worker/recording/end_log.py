@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from tasklib.core.error_text import summary
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import Completion
+from tasklib.core.texts.error_text import summary
 from tasklib.storage.rows import ClaimedTask
 
 log = logging.getLogger("tasklib.worker")

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
+from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.clock import Clock
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
-from tasklib.core.own_tasks import own_task
 from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Database

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tasklib.core.own_tasks import own_task
+from tasklib.core.calls.own_tasks import own_task
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import listen_to_stops
 from tasklib.worker.supervisor.channel import Channel

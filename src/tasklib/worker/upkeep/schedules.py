@@ -8,7 +8,7 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from tasklib.core.own_tasks import own_task
+from tasklib.core.calls.own_tasks import own_task
 from tasklib.storage.operations import schedules
 from tasklib.storage.operations.clock import read_clock
 from tasklib.worker.control import wait_and_clear

@@ -8,7 +8,7 @@ import random
 from abc import ABC, abstractmethod
 from typing import Protocol
 
-from tasklib.core.own_tasks import own_task
+from tasklib.core.calls.own_tasks import own_task
 from tasklib.errors import TaskLibError
 
 log = logging.getLogger("tasklib.worker")

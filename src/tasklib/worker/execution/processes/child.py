@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tasklib.core.context import TaskContext
-from tasklib.core.error_text import summary
+from tasklib.core.calls.context import TaskContext
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import completed
+from tasklib.core.texts.error_text import summary
 from tasklib.errors import ProcessDied, ProcessNotReady
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED

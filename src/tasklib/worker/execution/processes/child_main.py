@@ -18,16 +18,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tasklib.core.base_exceptions import uncarried
+from tasklib.core.calls.base_exceptions import uncarried
+from tasklib.core.calls.context import TaskContext, WorkerState
+from tasklib.core.calls.middleware import Middleware, call_error_hooks
 from tasklib.core.clock import Clock, DatabaseClock
 from tasklib.core.codec import encode_result
 from tasklib.core.config import Config
-from tasklib.core.context import TaskContext, WorkerState
-from tasklib.core.error_text import ERROR_CHARACTERS, bounded, describe
 from tasklib.core.lifecycle import Ending
-from tasklib.core.middleware import Middleware, call_error_hooks
 from tasklib.core.outcome import Raised, decide
 from tasklib.core.redaction import Redactor
+from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded, describe
 from tasklib.definition import Definition, secrets_of
 from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.storage import connect

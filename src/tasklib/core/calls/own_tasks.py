@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from tasklib.core.base_exceptions import is_in_signal_handler
-from tasklib.core.context import running_attempt
+from tasklib.core.calls.base_exceptions import is_in_signal_handler
+from tasklib.core.calls.context import running_attempt
 
 T = TypeVar("T")
 

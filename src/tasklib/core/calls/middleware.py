@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tasklib.core.base_exceptions import is_interrupt
-from tasklib.core.context import TaskContext
+from tasklib.core.calls.base_exceptions import is_interrupt
+from tasklib.core.calls.context import TaskContext
 
 log = logging.getLogger("tasklib.worker")
 

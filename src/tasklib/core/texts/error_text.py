@@ -12,8 +12,8 @@ SUMMARY_CHARACTERS: Final = 500
 ERROR_CHARACTERS: Final = 100_000
 
 _CALLERS: Final = (
-    str(Path(__file__).parents[1] / "worker"),
-    str(Path(__file__).with_name("middleware.py")),
+    str(Path(__file__).parents[2] / "worker"),
+    str(Path(__file__).parents[1] / "calls" / "middleware.py"),
     str(Path(asyncio.__file__).parent),
 )
 """Where the code lies that calls a task's function."""

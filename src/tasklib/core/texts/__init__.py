@@ -1,0 +1,1 @@
+"""Short texts for people: of errors and of ids."""
