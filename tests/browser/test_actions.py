@@ -186,7 +186,7 @@ def test_priorities_of_one_of_some_and_of_all_that_match(page: Page, site: Site,
     page.goto(f"{site.url}/tasks?type=email.send")
     rows = page.locator("tr[data-row]")
     rows.first.get_by_role("button", name="Prioritize").click()
-    assert "runs before what waits with a lower priority" in give(9)
+    assert "runs before tasks with a lower priority" in give(9)
     expect(rows.first.get_by_title("Priority")).to_have_text("P9")
     rows.nth(1).get_by_role("checkbox").check()
     rows.last.get_by_role("checkbox").check()

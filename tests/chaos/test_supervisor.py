@@ -87,7 +87,7 @@ def test_a_process_whose_loop_is_silent_past_its_lease_is_ended_and_says_where_i
 
     assert (task.state, len(fleet.ledger.starts())) == ("buried", 1)
     eventually(lambda: stuck not in service.workers())
-    assert f"the event loop of worker process {stuck} has been silent" in service.log
+    assert f"the event loop of worker process {stuck} has not responded" in service.log
     assert "in block_loop" in service.log
     fleet.stop()
 

@@ -82,7 +82,7 @@ async def test_bulk_actions_count_what_they_would_change(manage: Both, queue: Ta
     assert await manage("act_on_matching", Action.DELETE, everything, dry_run=True) == 0
     with pytest.raises(ConfigurationError, match="delete is not possible for pending tasks"):
         await manage("act_on_matching", Action.DELETE, TaskFilter(states=("pending",)))
-    with pytest.raises(ConfigurationError, match="prioritize needs the priority"):
+    with pytest.raises(ConfigurationError, match="prioritize needs a priority"):
         await manage("act_on_matching", Action.PRIORITIZE, everything)
 
 

@@ -9,7 +9,7 @@ from tools.problems import ROOT
 
 
 def make(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["make", f"VENV={sys.executable}", *arguments]
+    command = ["make", "--no-print-directory", f"VENV={sys.executable}", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
