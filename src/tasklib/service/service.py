@@ -30,7 +30,7 @@ from tasklib.service.schedules import Schedules
 from tasklib.service.statistics import Statistics
 from tasklib.service.tokens import Tokens
 from tasklib.storage.operations import actions, lists, tasks
-from tasklib.storage.operations.actions import Told
+from tasklib.storage.operations.actions import OnProgress
 from tasklib.storage.operations.clock import start_of_age
 from tasklib.storage.operations.explain import gather_evidence
 from tasklib.storage.statement import Operation
@@ -122,7 +122,7 @@ class QueueService(TaskPages):
         *,
         priority: int | None = None,
         dry_run: bool = False,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
         audit: AuditEntry | None = None,
     ) -> Operation[int]:
         """Do it to every matching task in a state that allows it; how many it was, or with `dry_run` would be."""
@@ -133,8 +133,8 @@ class QueueService(TaskPages):
         def act(chosen: TaskFilter, before: int = 0) -> Operation[int]:
             if dry_run:
                 return (yield from actions.count_matching(action, chosen, now))
-            said = _told_from(told, before)
-            return (yield from actions.act_on_matching(action, chosen, now, priority=priority, told=said))
+            said = _progress_from(on_progress, before)
+            return (yield from actions.act_on_matching(action, chosen, now, priority=priority, on_progress=said))
 
         if self.is_judged(chosen):
             work = self.each_shown(chosen, lambda ids, before: act(replace(chosen, ids=ids), before))
@@ -152,7 +152,7 @@ class QueueService(TaskPages):
         *,
         name: str | None = None,
         dry_run: bool = False,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
         audit: AuditEntry | None = None,
     ) -> Operation[int]:
         """Remove tasks that ended before a moment, or that long ago; how many it was, or with `dry_run` would be."""
@@ -161,7 +161,7 @@ class QueueService(TaskPages):
         if dry_run:
             which = TaskFilter(states=states_for(Action.DELETE, states), name=name, completed_before=moment)
             return (yield from lists.count_tasks(which, now))
-        work = actions.cleanup_tasks(moment, states, name, told)
+        work = actions.cleanup_tasks(moment, states, name, on_progress)
         return (yield from self.audited(work, audit, lambda deleted: {"deleted": deleted}))
 
     acleanup = cleanup.as_async
@@ -200,5 +200,5 @@ def _given(priority: int | None) -> int:
     return check_priority(priority)
 
 
-def _told_from(told: Told | None, before: int) -> Told | None:
-    return told if told is None or not before else lambda done: told(before + done)
+def _progress_from(on_progress: OnProgress | None, before: int) -> OnProgress | None:
+    return on_progress if on_progress is None or not before else lambda done: on_progress(before + done)

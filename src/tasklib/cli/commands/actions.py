@@ -150,16 +150,18 @@ def cleanup(
     age, ended = values.duration_or_moment(older_than), state or CLEANUP_STATES
     names = [None] if name is None else [each.name for each in each_name(cli.service, TaskFilter(name=name))]
 
-    def clean_up(told: Callable[[int], None] | None = None, *, dry_run: bool = False) -> int:
-        return sum(cli.service.cleanup(age, ended, name=each, dry_run=dry_run, told=told) for each in names)
+    def clean_up(on_progress: Callable[[int], None] | None = None, *, dry_run: bool = False) -> int:
+        return sum(
+            cli.service.cleanup(age, ended, name=each, dry_run=dry_run, on_progress=on_progress) for each in names
+        )
 
     if dry_run:
         count = clean_up(dry_run=True)
     else:
         # To count them is to look at every finished task: worth it only for a person at a progress bar.
         total = clean_up(dry_run=True) if cli.out.shows_progress else None
-        with cli.out.progress("Cleaning up", total) as told:
-            count = clean_up(told=told)
+        with cli.out.progress("Cleaning up", total) as on_progress:
+            count = clean_up(on_progress=on_progress)
     verb = "Would delete" if dry_run else "Deleted"
     data = {"action": "cleanup", "dry_run": dry_run, "count": count}
     cli.out.answer(data, lambda: cli.out.line(f"{verb} {counted(count)}."))
@@ -220,8 +222,12 @@ def _act_on_matching(cli: Cli, action: Action, which: TaskFilter, *, yes: bool, 
         raise CommandFailed("nothing was changed")
     count = matching
     if matching and not dry_run:
-        with cli.out.progress(f"{DOING[action]} tasks", matching) as told:
-            count = _in_turn(filters, lambda each, told: cli.service.act_on_matching(action, each, told=told), told)
+        with cli.out.progress(f"{DOING[action]} tasks", matching) as on_progress:
+            count = _in_turn(
+                filters,
+                lambda each, on_progress: cli.service.act_on_matching(action, each, on_progress=on_progress),
+                on_progress,
+            )
 
     def say() -> None:
         if not matching:
@@ -242,18 +248,20 @@ def _prioritize_matching(cli: Cli, number: int, selection: Selection) -> int:
         return count
     if not selection.yes and not cli.out.confirm(f"Give {counted(count)} priority {number}?"):
         raise CommandFailed("nothing was changed")
-    with cli.out.progress("Prioritizing tasks", count) as told:
-        return _in_turn(filters, lambda each, told: prioritize(each, told=told), told)
+    with cli.out.progress("Prioritizing tasks", count) as on_progress:
+        return _in_turn(filters, lambda each, on_progress: prioritize(each, on_progress=on_progress), on_progress)
 
 
 def _in_turn(
-    filters: Sequence[TaskFilter], act: Callable[[TaskFilter, Callable[[int], None]], int], told: Callable[[int], None]
+    filters: Sequence[TaskFilter],
+    act: Callable[[TaskFilter, Callable[[int], None]], int],
+    on_progress: Callable[[int], None],
 ) -> int:
     """Act on the tasks of one filter after the other; the sum."""
     total = 0
     for each in filters:
         before = total
-        total += act(each, lambda done, before=before: told(before + done))  # type: ignore[misc]
+        total += act(each, lambda done, before=before: on_progress(before + done))  # type: ignore[misc]
     return total
 
 

@@ -20,8 +20,8 @@ from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row
 STEP = 1000
 """Rows a bulk action touches in one transaction."""
 
-Told = Callable[[int], None]
-"""Is told after each step of a bulk action how many tasks it has come to so far."""
+OnProgress = Callable[[int], None]
+"""Called after each step of a bulk action with how many tasks it has changed so far."""
 
 BEFORE = "before"
 """In the memory of an action all of whose statements were sent, so that only the reply to COMMIT can be missing: what
@@ -109,7 +109,12 @@ def delete_task(task_id: UUID) -> Operation[Task]:
 
 
 def act_on_matching(
-    action: Action, which: TaskFilter, now: datetime | None, *, priority: int | None = None, told: Told | None = None
+    action: Action,
+    which: TaskFilter,
+    now: datetime | None,
+    *,
+    priority: int | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Operation[int]:
     """Do it to every matching task in a state that allows it; how many that was.
 
@@ -126,7 +131,7 @@ def act_on_matching(
         return len(changed)
 
     statement, parameters = _STATEMENTS[action]
-    return (yield from in_steps(replace(which, states=states_for(action, which.states)), now, act, told))
+    return (yield from in_steps(replace(which, states=states_for(action, which.states)), now, act, on_progress))
 
 
 def count_matching(action: Action, which: TaskFilter, now: datetime | None) -> Operation[int]:
@@ -137,7 +142,7 @@ def count_matching(action: Action, which: TaskFilter, now: datetime | None) -> O
 
 
 def cleanup_tasks(
-    older_than: datetime, states: Iterable[str], name: str | None = None, told: Told | None = None
+    older_than: datetime, states: Iterable[str], name: str | None = None, on_progress: OnProgress | None = None
 ) -> Operation[int]:
     """Remove tasks that ended before a moment, a bounded number in each transaction."""
     deleted: int = 0
@@ -155,8 +160,8 @@ def cleanup_tasks(
         yield COMMIT
         deleted += row["deleted"]
         after = row["last"]
-        if told:
-            told(deleted)
+        if on_progress:
+            on_progress(deleted)
         if row["deleted"] < STEP:
             return deleted
 
@@ -165,7 +170,7 @@ def in_steps(
     which: TaskFilter,
     now: datetime | None,
     act: Callable[[Sequence[Row]], Operation[int]],
-    told: Told | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Operation[int]:
     """Act on all matching tasks that exist now, in insertion order, one bounded transaction after the other."""
     changed, after = 0, 0
@@ -179,8 +184,8 @@ def in_steps(
             rows = yield Statement("lock_matching", {**wanted, "picked": picked})
             changed += yield from act(sorted(rows, key=lambda row: row["seq"]))
         yield COMMIT
-        if told:
-            told(changed)
+        if on_progress:
+            on_progress(changed)
         if len(page) < STEP:
             return changed
         after = page[-1]["seq"]

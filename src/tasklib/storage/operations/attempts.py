@@ -107,32 +107,7 @@ def claim_tasks(
         claimed = yield from _claim_plainly(params, after)
         if claimed is not None:
             return claimed
-    limits, turn = NO_LIMITS, NOBODYS_TURN
-    if keyed or limited:
-        yield BEGIN
-        limits = yield from take_limits(known, now)
-    room, most = limits.room(limit, caps or {})
-    if keyed:
-        turn = yield from take_turn(known, most, room, now)
-    decided = {"limit": room, "caps": dumps(most), "limits": limits.names, "keyed": dumps(list(turn.seqs))}
-    (row,) = yield Statement("claim_tasks", {**params, **decided})
-    tasks, broken = _claimed(row, room, lease_seconds)
-    taken = [*(task.seq for task in tasks), *(each.seq for each in broken)]
-    yield from spend_tokens(limits, taken, now)
-    settled = yield from settle_turn(turn, taken, now)
-    hinted, next_hint_in = (yield from find_hints(known, now)) if row["hints"] else (False, None)
-    yield from _fail(broken, now)
-    more = turn.elsewhere or (hinted and (settled or not keyed))
-    waits = [wait for wait in (row["next_due_in"], limits.next_in, next_hint_in) if wait is not None]
-    return Claimed(
-        tasks,
-        contended=not tasks and (row["seen"] > 0 or bool(row["blocked"]) or more),
-        registered=bool(row["registered"]),
-        limited=bool(row["limited"]),
-        next_due_in=min(waits, default=None),
-        plain=not row["switched"] and not row["hints"],
-        hinted=hinted,
-    )
+    return (yield from _claim_under_limits(params, known, caps or {}, keyed=keyed, limited=limited))
 
 
 def complete_tasks(done: Sequence[Completion], now: datetime | None, *, again: bool = False) -> Operation[set[str]]:
@@ -243,6 +218,39 @@ def _find_recorded(ended: Iterable[tuple[str, int, str, str | None]]) -> Operati
         for task_id, version, state, outcome in ended
     ]
     return {str(row["id"]) for row in (yield Statement("find_recorded", {"batch": dumps(batch)}))}
+
+
+def _claim_under_limits(
+    params: Mapping[str, Any], known: Sequence[str], caps: Mapping[str, int], *, keyed: bool, limited: bool
+) -> Operation[Claimed]:
+    """Claim where limits or concurrency keys may hold: each decides before the claim, in one transaction with it."""
+    now = params["now"]
+    limits, turn = NO_LIMITS, NOBODYS_TURN
+    if keyed or limited:
+        yield BEGIN
+        limits = yield from take_limits(known, now)
+    room, most = limits.room(params["limit"], caps)
+    if keyed:
+        turn = yield from take_turn(known, most, room, now)
+    decided = {"limit": room, "caps": dumps(most), "limits": limits.names, "keyed": dumps(list(turn.seqs))}
+    (row,) = yield Statement("claim_tasks", {**params, **decided})
+    tasks, broken = _claimed(row, room, params["lease"])
+    taken = [*(task.seq for task in tasks), *(each.seq for each in broken)]
+    yield from spend_tokens(limits, taken, now)
+    settled = yield from settle_turn(turn, taken, now)
+    hinted, next_hint_in = (yield from find_hints(known, now)) if row["hints"] else (False, None)
+    yield from _fail(broken, now)
+    more = turn.elsewhere or (hinted and (settled or not keyed))
+    waits = [wait for wait in (row["next_due_in"], limits.next_in, next_hint_in) if wait is not None]
+    return Claimed(
+        tasks,
+        contended=not tasks and (row["seen"] > 0 or bool(row["blocked"]) or more),
+        registered=bool(row["registered"]),
+        limited=bool(row["limited"]),
+        next_due_in=min(waits, default=None),
+        plain=not row["switched"] and not row["hints"],
+        hinted=hinted,
+    )
 
 
 def _claim_plainly(params: Mapping[str, Any], after: Sequence[Position]) -> Operation[Claimed | None]:
