@@ -78,13 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = get_command(app).main(args=given, prog_name="tasklib", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("interrupted\n")
-        return Exit.INTERRUPTED
+        return _interrupted()
     except UsageError as error:
         command = error.ctx.command_path if error.ctx else "tasklib"
         message = error.format_message().replace("Value error, ", "")
         return _fail(f"{message} (see: {command} --help)", Exit.USAGE)
     except Exception as error:
+        if _came_from_ctrl_c(error):
+            return _interrupted()
         code = code_for(error)
         if code is not Exit.INTERNAL:
             return _fail(str(error), code)
@@ -94,8 +95,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"unexpected {type(error).__name__}: {error} (a bug in tasklib; TASKLIB_DEBUG=1 shows where)", code
         )
     if code == Exit.INTERRUPTED:
-        sys.stderr.write("interrupted\n")
+        return _interrupted()
     return code if isinstance(code, int) else Exit.OK
+
+
+def _came_from_ctrl_c(error: BaseException | None) -> bool:
+    """Whether the command was being interrupted when the error occurred: cleaning up half-made things may fail."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
+def _interrupted() -> Exit:
+    sys.stderr.write("interrupted\n")
+    return Exit.INTERRUPTED
 
 
 def _fail(message: str, code: Exit) -> Exit:

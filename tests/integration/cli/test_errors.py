@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,33 @@ def test_ctrl_c_is_exit_130(sqlite_url: str) -> None:
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said.splitlines()[-1] == "interrupted"
+
+
+def test_ctrl_c_while_a_thread_starts_is_exit_130(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Thread.start() waits for the new thread; Ctrl-C in that wait leaves one that cannot be joined."""
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name != "tasklib-sqlite-watch":
+            return start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    assert main(["submit", "job", "--wait", "--database-url", sqlite_url]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
+
+
+def test_an_error_while_cleaning_up_after_ctrl_c_is_exit_130(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_args: object, **_options: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("cannot be closed")
+
+    monkeypatch.setattr(TaskQueue, "enqueue", fail)
+    assert main(["submit", "job", "--database-url", sqlite_url]) == 130
+    assert capsys.readouterr().err.splitlines() == ["interrupted"]

@@ -61,7 +61,8 @@ class SqliteWatcher:
         with self._lock:
             thread, self._thread = self._thread, None
             self._closed.set()
-        if thread is not None and thread is not threading.current_thread():
+        # One whose start was interrupted by Ctrl-C is not alive yet; it ends by itself as soon as it is.
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(5)
 
     def _watch(self, closed: threading.Event) -> None:
