@@ -16,7 +16,7 @@ import psutil
 from tasklib import TaskQueue
 from tasklib.worker import Worker, WorkerSettings
 
-OURS = re.compile(r"tasklib\.worker\.child|tasklib/worker/sweeper\.py")
+OURS = re.compile(r"processes\.child_main|processes/orphan_killer\.py")
 
 
 @contextmanager

@@ -105,7 +105,7 @@ class Worker:
             StopAtEnd(self, patience_seconds=patience),
         ):
             await self._run_protected(self._work)
-        if self._runner.stuck.is_too_much:
+        if self._runner.has_too_much_stuck:
             raise WorkerStuck(f"{len(self._runner.stuck)} threads never came back from timed-out tasks; start anew")
 
     async def run_once(self, limit: int | None) -> int:

@@ -1,4 +1,8 @@
-"""One attempt at a task: how long it may take, why it shall stop, what it has reported, and how it ended, once."""
+"""One attempt at a task: how long it may take, why it shall stop, what it has reported, and how it ended, once.
+
+Here is also the seam between a worker and where functions run: its event loop, threads, child processes, or a cluster.
+A new executor is one file with a subclass of `Executor`, and one line in `Runner.__init__`.
+"""
 
 from __future__ import annotations
 
@@ -50,28 +54,63 @@ class AttemptSettings:
     max_result_bytes: int
 
 
-class Stopper(Protocol):
-    """The executor of an attempt, as far as the attempt must know it."""
-
-    name: str
-    stops_surely: bool
-    """Whether a stop really ends the work, soon."""
-
-    def stop(self, attempt: Attempt, reason: StopReason) -> None:
-        """End the work as far as that is possible."""
-
-
-class Owner(Protocol):
-    """Who runs attempts, and records what they report."""
+class AttemptRunner(Protocol):
+    """The worker's Runner: executors take attempts from it, and attempts report to it."""
 
     settings: AttemptSettings
     notes: Notes
 
-    def abandoned(self, attempt: Attempt) -> None:
-        """It does not end, and is waited for no longer."""
+    def take(self, executor: Executor) -> Attempt | None:
+        """The next attempt that may begin there now; None when there is none, or something else comes first."""
+        ...
+
+    def hold_slot(self, attempt: Attempt) -> None:
+        """It has not ended at once: it holds a slot until it does."""
+
+    def note_running(self, attempt: Attempt) -> None:
+        """From here on it may take the worker's process down."""
+
+    def use_free_slots(self) -> None:
+        """Something else may begin now."""
+
+    def start_elsewhere(self, attempt: Attempt) -> None:
+        """It cannot begin in this executor, and must find another."""
+
+    def completed(self, ends: Sequence[tuple[Attempt, Completion]]) -> None:
+        """These have ended in success."""
 
     def ended(self, attempt: Attempt, ended: Ended) -> None:
         """It is over."""
+
+    def abandoned(self, attempt: Attempt) -> None:
+        """It does not end, and is waited for no longer."""
+
+
+class Executor(Protocol):
+    """Runs attempts: on the event loop, in threads, in child processes."""
+
+    name: str
+    stops_surely: bool
+    """Whether a stop really ends the work, soon."""
+    shares_process: bool
+    """Whether a function that crashes there takes the worker down: then a suspect runs with nothing beside it."""
+
+    def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
+        """Whether the task runs here; of all executors the first that accepts it gets it."""
+        ...
+
+    def has_room(self, attempt: Attempt) -> bool:
+        """Whether one more may start beyond those that run at once, because it will wait for next to no time."""
+        return False
+
+    def start(self, runner: AttemptRunner) -> None:
+        """Begin attempts while the runner has some for it: one by one, or many in a batch."""
+
+    def stop(self, attempt: Attempt, reason: StopReason) -> None:
+        """End the work as far as that is possible."""
+
+    async def close(self) -> None:
+        """End what the executor keeps ready."""
 
 
 class Attempt:
@@ -79,7 +118,7 @@ class Attempt:
 
     __slots__ = (
         "_context",
-        "_owner",
+        "_runner",
         "_timer",
         "definition",
         "executor",
@@ -90,16 +129,16 @@ class Attempt:
         "work",
     )
 
-    def __init__(self, owner: Owner, task: ClaimedTask, definition: Definition, executor: Stopper) -> None:
+    def __init__(self, runner: AttemptRunner, task: ClaimedTask, definition: Definition, executor: Executor) -> None:
         self.task = task
         self.definition = definition
         self.executor = executor
         self.started = 0.0
         self.stop_reason: StopReason | None = None
         self.is_ended = False
-        self.work: Any = None
-        """The executor's own handle of what runs."""
-        self._owner = owner
+        self.work: asyncio.Future[Any] | None = None
+        """Done when the work has really ended, which may be after the attempt; None if it ended at once."""
+        self._runner = runner
         self._context: TaskContext | None = None
         self._timer: asyncio.TimerHandle | None = None
         if task.timeout_seconds is None:
@@ -110,7 +149,7 @@ class Attempt:
     def context(self) -> TaskContext:
         """What the function can ask and say; made when somebody first asks."""
         if self._context is None:
-            settings = self._owner.settings
+            settings = self._runner.settings
             self._context = TaskContext(
                 self._whole_task,
                 state=settings.state,
@@ -149,7 +188,7 @@ class Attempt:
     def abandon(self) -> None:
         """Wait no longer: its end is recorded now, and whatever the work still does is refused as late."""
         if not self.is_ended:
-            self._owner.abandoned(self)
+            self._runner.abandoned(self)
             self.end(self.stopped())
 
     def returned(self, result: Any) -> Ended:
@@ -159,7 +198,7 @@ class Attempt:
         if self.stop_reason is StopReason.TIMED_OUT:
             return self.stopped()
         try:
-            text = encode_result(result, limit=self._owner.settings.max_result_bytes)
+            text = encode_result(result, limit=self._runner.settings.max_result_bytes)
         except BaseException as error:  # noqa: BLE001  the serializers of the user's types run here
             return self.raised(error)
         return completed(self.task, text, self.started, time.monotonic(), self._progress)
@@ -177,7 +216,7 @@ class Attempt:
         if self.stop_reason is StopReason.TIMED_OUT:
             return self._failed(TaskTimeout(self.task.timeout_seconds or 0))
         outcome = Cancelled() if self.stop_reason is StopReason.CANCELLED else Released()
-        ending = decide(self.task, outcome, self._owner.settings.retry_policy)
+        ending = decide(self.task, outcome, self._runner.settings.retry_policy)
         return ending.between(self.started, time.monotonic())
 
     def end(self, ended: Ended) -> None:
@@ -188,10 +227,10 @@ class Attempt:
             self.is_ended = True
             if isinstance(ended, Ending):
                 ended = replace(ended, progress=self._progress)
-            self._owner.ended(self, ended)
+            self._runner.ended(self, ended)
 
     def _failed(self, error: BaseException) -> Ending:
-        settings = self._owner.settings
+        settings = self._runner.settings
         call_error_hooks(settings.error_hooks, self.context, error)
         ending = decide(self.task, Raised(error), settings.retry_policy, self.definition.options)
         return ending.redacted(self.context.hide.text).between(self.started, time.monotonic())
@@ -201,14 +240,14 @@ class Attempt:
         return None if self._context is None else self._context.reported
 
     def _whole_task(self) -> Task:
-        return self.task.task(self._owner.settings.worker_id)
+        return self.task.task(self._runner.settings.worker_id)
 
     def _report_progress(self, fraction: float, message: str | None) -> None:
-        self._owner.notes.note_progress(self.task, fraction, message)
+        self._runner.notes.note_progress(self.task, fraction, message)
 
     def _record_line(self, level: str, text: str) -> None:
         elapsed = time.monotonic() - self.started
-        self._owner.notes.note_line(self.task, LogLine(self.task.attempts, elapsed, level, text))
+        self._runner.notes.note_line(self.task, LogLine(self.task.attempts, elapsed, level, text))
 
     def _secrets(self) -> Sequence[str]:
         return secrets_of(self.definition)

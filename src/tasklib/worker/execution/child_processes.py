@@ -1,92 +1,169 @@
-"""Attempts in child processes: for tasks that ask for one, and for suspects that may take their process down."""
+"""Attempts in child processes: for tasks that ask for one, and for suspects that may take their process down.
+
+Child processes are started when needed, reused, and replaced after so many tasks or when they end.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
 from tasklib.definition import Definition
-from tasklib.errors import ConfigurationError, ProcessNotReady, TaskDefinitionError
+from tasklib.errors import ConfigurationError, NotInitialized, ProcessNotReady, TaskDefinitionError
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.execution.attempt import Attempt, Ended, StopReason
+from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Ended, Executor, StopReason
 from tasklib.worker.execution.call import Committed
-from tasklib.worker.execution.executor import Source
-from tasklib.worker.execution.processes.child import Job
-from tasklib.worker.execution.processes.pool import ChildPool
+from tasklib.worker.execution.processes.child import STOP_SECONDS, TERM_SECONDS, Child, Job
+from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable, surroundings
+from tasklib.worker.execution.processes.log_forwarding import levels_here
+from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
 from tasklib.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
 
+AHEAD_SECONDS = 0.01
+"""Tasks are sent ahead to a child for about as long as this."""
+MAX_AHEAD = 32
+SMOOTHING = 0.2
+
 log = logging.getLogger("tasklib.worker")
 
 
-class ChildProcesses:
-    """Runs functions in processes of their own, which can always be ended."""
+class ChildProcesses(Executor):
+    """Runs functions in processes of their own, which can always be ended; as many as tasks run in them at once."""
 
     name = "process"
     stops_surely = True
     shares_process = False
 
     def __init__(self, queue: TaskQueue, settings: WorkerSettings, worker_id: str) -> None:
-        self._pool = ChildPool(queue, settings, worker_id)
+        self._queue = queue
+        self._settings = settings
+        self._worker_id = worker_id
+        self._folder = _current_folder()
+        self._orphan_killer = OrphanKiller()
+        self._children: set[Child] = set()
+        self._idle: list[Child] = []
         self._jobs: dict[Attempt, Job] = {}
+        self._waiting: list[Job] = []
+        """Those for which there is no child yet."""
+        self._addresses: dict[Definition, Address] = {}
+        self._unloadable: set[str] = set()
+        self._durations: dict[str, float] = {}
+        self._is_closed = False
 
     def check(self, definition: Definition) -> None:
         """Refuse a task that asks for a process and cannot have one, with the reason and a remedy."""
-        self._pool.check(definition)
+        if definition.options.isolation == "process":
+            address_of(definition)
 
     def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
         """Tasks that ask for a process, and those whose worker vanished before, if they can have one."""
-        return self._pool.takes(definition, task)
+        if definition.options.isolation == "process":
+            return True
+        if task.lost_count == 0 or definition.name in self._unloadable:
+            return False
+        return is_importable(definition) and not (definition.options.transactional and self._is_in_memory)
 
     def has_room(self, attempt: Attempt) -> bool:
         """Tasks that take next to no time are sent ahead to a child that is busy."""
-        return self._pool.has_room(attempt.definition, attempt.task)
+        definition, task = attempt.definition, attempt.task
+        if task.lost_count or definition.options.isolation != "process" or self._waiting:
+            return False
+        return self._nearly_idle(task.name, self._memory_limit(definition)) is not None
 
-    def start(self, source: Source) -> None:
-        """Give them to children, one after the other."""
-        while (attempt := source.take(self)) is not None:
-            source.hold_slot(attempt)
-            job = self._jobs[attempt] = _AttemptJob(attempt, source, self)
-            self._begin(attempt, job)
+    def start(self, runner: AttemptRunner) -> None:
+        """Give them to children, one after the other; one that cannot have a child is this task's failure alone."""
+        loop = asyncio.get_running_loop()
+        while (attempt := runner.take(self)) is not None:
+            runner.hold_slot(attempt)
+            attempt.work = loop.create_future()
+            job = self._jobs[attempt] = Job(attempt, runner, self._memory_limit(attempt.definition))
+            try:
+                job.address = self._address(attempt.definition)
+                self._dispatch(job)
+            except (TaskDefinitionError, ConfigurationError) as error:
+                loop.call_soon(self.over, job, ProcessNotReady(f"cannot be had: {error}", never=True))
+            except Exception as error:  # noqa: BLE001
+                loop.call_soon(self.over, job, error)
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
         """End the process, if the task runs there; recall it from the process, if it waits there."""
-        self._jobs[attempt].end()
+        job = self._jobs[attempt]
+        job.is_ending = True
+        if job.child is not None:
+            job.child.end(job)
+        elif job in self._waiting:
+            self._waiting.remove(job)
+            self.over(job, None)
         attempt.abandon_later()
 
     async def close(self) -> None:
-        """End every child process."""
-        await self._pool.close()
+        """End every child process, politely where it is idle; when this returns, none is left."""
+        self._is_closed = True
+        for child in list(self._children):
+            if child.jobs:
+                child.end_running()
+            else:
+                child.leave()
+        if self._children:
+            reaped = [child.reaped for child in self._children]
+            _, left = await asyncio.wait(reaped, timeout=STOP_SECONDS + TERM_SECONDS + 1)
+            if left:
+                log.error("%d child processes do not end; the system does not let them", len(left))
+        self._orphan_killer.close()
 
-    def _begin(self, attempt: Attempt, job: Job) -> None:
-        """Find a child for it; one that cannot be had is this task's failure alone."""
-        loop = asyncio.get_running_loop()
-        attempt.work = loop.create_future()
-        try:
-            self._pool.start(attempt.definition, job)
-        except (TaskDefinitionError, ConfigurationError) as error:
-            loop.call_soon(job.over, ProcessNotReady(f"cannot be had: {error}", never=True))
-        except Exception as error:  # noqa: BLE001
-            loop.call_soon(job.over, error)
-
-    def over(self, attempt: Attempt, result: Any, source: Source) -> None:
-        """A process has ended the task, or has ended itself."""
+    def over(self, job: Job, result: Any) -> None:
+        """A task has ended, once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
+        attempt = job.attempt
         del self._jobs[attempt]
         is_suspect = attempt.definition.options.isolation != "process"
         if isinstance(result, ProcessNotReady) and is_suspect and attempt.stop_reason is None:
             task = attempt.task
             log.warning("task %s %s will run alone in the worker itself: %s", task.name, task.id, result)
             attempt.is_ended = True
-            self._pool.refuse(attempt.definition)
-            source.start_elsewhere(attempt)
+            self._unloadable.add(attempt.definition.name)
+            job.runner.start_elsewhere(attempt)
         else:
             attempt.end(self._ended(attempt, result))
-        attempt.work.set_result(None)
+        if attempt.work is not None:
+            attempt.work.set_result(None)
+
+    def freed(self, child: Child) -> None:
+        """It takes the next job, or ends when it has run enough."""
+        if child.tasks >= self._settings.max_tasks_per_child:
+            child.leave()
+        else:
+            self._idle.append(child)
+        self._serve_waiting()
+
+    def returned(self, job: Job) -> None:
+        """Find another child for a task that was not begun where it was."""
+        if self._is_closed:
+            self.over(job, Ending.release(job.task.id, job.task.version))
+            return
+        try:
+            self._dispatch(job)
+        except OSError as error:
+            self.over(job, error)
+
+    def ended(self, child: Child) -> None:
+        """It has ended: another may start in its place."""
+        self._children.discard(child)
+        if child in self._idle:
+            self._idle.remove(child)
+        self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for job in waiting:
+            self.returned(job)
 
     def _ended(self, attempt: Attempt, result: Any) -> Ended:
         if isinstance(result, Committed):
@@ -94,28 +171,110 @@ class ChildProcesses:
         if attempt.stop_reason is StopReason.TIMED_OUT:
             return attempt.stopped()
         if isinstance(result, Completion):
-            self._pool.took(attempt.task.name, result.ended - result.started)
+            self._took(attempt.task.name, result.ended - result.started)
         if isinstance(result, Completion | Ending):
             return result
         return attempt.raised(result) if isinstance(result, Exception) else attempt.stopped()
 
+    def _took(self, name: str, seconds: float) -> None:
+        known = self._durations.get(name)
+        # A slow one counts at once, as in ClaimSize.
+        if known is None or seconds > 10 * known:
+            self._durations[name] = seconds
+        else:
+            self._durations[name] = known + SMOOTHING * (seconds - known)
 
-class _AttemptJob(Job):
-    """An attempt as a job of a child."""
+    def _dispatch(self, job: Job) -> None:
+        """Give the task to an idle child, a new one, or one that is about to be idle; else it waits for one."""
+        limit = job.memory_limit_mb
+        child = self._take_idle(limit) or self._start_child(limit) or self._nearly_idle(job.task.name, limit)
+        if child is not None:
+            child.run(job)
+        else:
+            self._waiting.append(job)
 
-    def __init__(self, attempt: Attempt, source: Source, executor: ChildProcesses) -> None:
-        super().__init__(attempt.task, attempt.context)
-        self._attempt = attempt
-        self._source = source
-        self._executor = executor
+    def _take_idle(self, limit: int | None) -> Child | None:
+        """An idle child with this memory limit, the one that was busy last first."""
+        for position in reversed(range(len(self._idle))):
+            if self._idle[position].memory_limit_mb == limit:
+                return self._idle.pop(position)
+        return None
 
-    def first_in_line(self) -> None:
-        self._source.note_running(self._attempt)
+    def _start_child(self, limit: int | None) -> Child | None:
+        """A new child, in the place of an idle one if there are enough."""
+        if sum(not child.leaving for child in self._children) >= self._settings.concurrency:
+            if not self._idle:
+                return None
+            self._idle.pop(0).leave()
+        child = Child(self._introduction(limit), self._orphan_killer, self)
+        self._children.add(child)
+        return child
 
-    def begun(self) -> None:
-        # From here on its time counts.
-        self._attempt.begin()
-        self._attempt.limit_time()
+    def _nearly_idle(self, name: str, limit: int | None) -> Child | None:
+        """The child with the fewest tasks before it that a task of this name would not have to wait for."""
+        depth = self._depth(name)
+        if depth < 2:
+            return None
+        fitting = (
+            child
+            for child in self._children
+            if len(child.jobs) < depth
+            and not child.leaving
+            and not child.recalled
+            and child.memory_limit_mb == limit
+            and child.tasks < self._settings.max_tasks_per_child
+            and name in child.loaded
+            and (not child.jobs or self._depth(child.jobs[0].task.name) > 1)
+        )
+        return min(fitting, key=lambda child: len(child.jobs), default=None)
 
-    def over(self, result: Any) -> None:
-        self._executor.over(self._attempt, result, self._source)
+    def _depth(self, name: str) -> int:
+        """How many tasks of a name a child may be given at once."""
+        return min(MAX_AHEAD, int(AHEAD_SECONDS / max(self._durations.get(name, AHEAD_SECONDS), 1e-5)))
+
+    def _introduction(self, memory_limit_mb: int | None) -> dict[str, Any]:
+        """What a child process must know to look like this one to the tasks."""
+        return {
+            **surroundings(self._queue, self._settings.modules),
+            "folder": self._folder,
+            "config": dataclasses.asdict(self._queue.config),
+            "is_default": self._is_default and not self._is_in_memory,
+            "worker_id": self._worker_id,
+            "memory_limit_mb": memory_limit_mb,
+            "log_levels": levels_here(),
+        }
+
+    def _address(self, definition: Definition) -> Address:
+        if definition not in self._addresses:
+            self._addresses[definition] = address_of(definition)
+        if definition.options.transactional and self._is_in_memory:
+            raise ConfigurationError(
+                f"task {definition.name!r} is transactional and runs in a child process, which cannot reach a database "
+                "in this process's memory; use a SQLite file or PostgreSQL"
+            )
+        return self._addresses[definition]
+
+    def _memory_limit(self, definition: Definition) -> int | None:
+        return definition.options.memory_limit_mb or self._settings.memory_limit_mb
+
+    @property
+    def _is_in_memory(self) -> bool:
+        return self._queue.config.is_sqlite and getattr(self._queue.database, "path", None) is None
+
+    @property
+    def _is_default(self) -> bool:
+        from tasklib.queue.default import default_queue
+
+        try:
+            return default_queue().registry is self._queue.registry
+        except NotInitialized:
+            return False
+
+
+def _current_folder() -> str | None:
+    """Where the worker starts.  Children start there too, wherever a task of the worker's has gone with `os.chdir`:
+    the program that they import may name its database, and other files, from there."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # somebody has removed it
+        return None

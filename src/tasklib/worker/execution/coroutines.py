@@ -22,9 +22,8 @@ from tasklib.core.outcome import Completion
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl
-from tasklib.worker.execution.attempt import Attempt, AttemptSettings, Ended, StopReason
+from tasklib.worker.execution.attempt import Attempt, AttemptRunner, AttemptSettings, Ended, Executor, StopReason
 from tasklib.worker.execution.call import Caller
-from tasklib.worker.execution.executor import Source
 
 SLICE_SECONDS = 0.005
 """How long a batch works before others have the event loop."""
@@ -41,7 +40,7 @@ class Waiting(NamedTuple):
     awaited: Any
 
 
-class Coroutines:
+class Coroutines(Executor):
     """Runs coroutine functions."""
 
     name = "coroutine"
@@ -59,48 +58,45 @@ class Coroutines:
         """Every coroutine function."""
         return definition.is_async
 
-    def has_room(self, attempt: Attempt) -> bool:
-        """No more than run at once."""
-        return False
-
-    def start(self, source: Source) -> None:
+    def start(self, runner: AttemptRunner) -> None:
         """See to it that a batch takes attempts."""
         if self._batch is None:
-            self._batch = own_task(self._run_batch(source))
+            self._batch = own_task(self._run_batch(runner))
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
         """Cancel it; what swallows that is abandoned."""
-        attempt.work.cancel()
+        if attempt.work is not None:
+            attempt.work.cancel()
         attempt.abandon_later()
 
     async def close(self) -> None:
         """Nothing is kept ready."""
 
-    async def _run_batch(self, source: Source) -> None:
+    async def _run_batch(self, runner: AttemptRunner) -> None:
         batch = asyncio.current_task()
         assert batch is not None
         waiting: Waiting | None = None
         try:
-            waiting = await self._begin_many(batch, source)
+            waiting = await self._begin_many(batch, runner)
         finally:
             # Also when a coroutine has cancelled the batch: another one must take over.
             self._batch = None
             if waiting is None:
-                source.use_free_slots()
+                runner.use_free_slots()
         if waiting is not None:
             self._belongs_to(waiting.attempt, batch)
-            source.hold_slot(waiting.attempt)
-            source.use_free_slots()
+            runner.hold_slot(waiting.attempt)
+            runner.use_free_slots()
             await self._go_on(waiting)
 
-    async def _begin_many(self, batch: asyncio.Task[None], source: Source) -> Waiting | None:
+    async def _begin_many(self, batch: asyncio.Task[None], runner: AttemptRunner) -> Waiting | None:
         """Begin one after the other; the first that waits, or None when this batch begins no other."""
         ends: list[tuple[Attempt, Completion]] = []
         try:
             slice_end = time.monotonic() + SLICE_SECONDS
             # A coroutine may cancel the task it finds itself in: the next one must not suffer for that.
-            while not batch.cancelling() and (attempt := source.take(self)) is not None:
-                source.note_running(attempt)
+            while not batch.cancelling() and (attempt := runner.take(self)) is not None:
+                runner.note_running(attempt)
                 ended = self._first_step(attempt)
                 if isinstance(ended, Waiting):
                     return ended
@@ -112,13 +108,13 @@ class Coroutines:
                 else:
                     attempt.end(ended)
                 if ends:
-                    source.completed(ends)
+                    runner.completed(ends)
                     ends = []
                 await asyncio.sleep(0)
                 slice_end = time.monotonic() + SLICE_SECONDS
         finally:
             if ends:
-                source.completed(ends)
+                runner.completed(ends)
         return None
 
     def _first_step(self, attempt: Attempt) -> Ended | Waiting:

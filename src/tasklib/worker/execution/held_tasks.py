@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable
 from tasklib.core.lifecycle import Ending
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import wait_and_clear
-from tasklib.worker.execution.attempt import Attempt, StopReason
-from tasklib.worker.execution.executor import Executor
+from tasklib.worker.execution.attempt import Attempt, Executor, StopReason
 from tasklib.worker.recording.finisher import Finisher
 
 
@@ -19,7 +18,7 @@ class HeldTasks:
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
-        self.waiting: deque[tuple[Attempt, Executor]] = deque()
+        self.waiting: deque[Attempt] = deque()
         self.running: dict[str, Attempt] = {}
         self._alone: Attempt | None = None
         self._ended = asyncio.Event()
@@ -28,8 +27,8 @@ class HeldTasks:
         """The next attempt, if it is for this executor and may begin now."""
         if not self.waiting:
             return None
-        attempt, chosen = self.waiting[0]
-        if chosen is not executor or self._alone is not None:
+        attempt = self.waiting[0]
+        if attempt.executor is not executor or self._alone is not None:
             return None
         if len(self.running) >= self._concurrency and not executor.has_room(attempt):
             return None
@@ -54,8 +53,7 @@ class HeldTasks:
 
     def tasks(self) -> list[ClaimedTask]:
         """Everything that waits or runs here."""
-        waiting = [attempt.task for attempt, _ in self.waiting]
-        return [*waiting, *(attempt.task for attempt in self.running.values())]
+        return [attempt.task for attempt in (*self.waiting, *self.running.values())]
 
     def count_by_name(self) -> Counter[str]:
         """How many tasks of each name are held."""
@@ -64,12 +62,12 @@ class HeldTasks:
     def give_back(self, finisher: Finisher, keep: int = 0) -> None:
         """Give back what has not started, except the first `keep`; no attempt is spent."""
         while len(self.waiting) > keep:
-            task = self.waiting.pop()[0].task
+            task = self.waiting.pop().task
             finisher.add(task, Ending.release(task.id, task.version))
 
     def give_back_paused(self, finisher: Finisher, names: Collection[str | None]) -> None:
         """Give back what has not started of paused names, or everything if None is among them."""
-        paused = [attempt.task for attempt, _ in self.waiting if None in names or attempt.task.name in names]
+        paused = [attempt.task for attempt in self.waiting if None in names or attempt.task.name in names]
         self.drop(task.id for task in paused)
         for task in paused:
             finisher.add(task, Ending.release(task.id, task.version))
@@ -79,7 +77,7 @@ class HeldTasks:
         lost = set(task_ids)
         if not lost:
             return
-        self.waiting = deque(each for each in self.waiting if each[0].task.id not in lost)
+        self.waiting = deque(each for each in self.waiting if each.task.id not in lost)
         for task_id in lost:
             if task_id in self.running:
                 self.running[task_id].stop(StopReason.FENCED)

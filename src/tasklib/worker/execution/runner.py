@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tasklib.core.calls.context import WorkerState
 from tasklib.core.lifecycle import Ending, Event
@@ -14,15 +15,13 @@ from tasklib.definition import TaskOptions
 from tasklib.errors import TaskNotRegistered
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.control import WorkerControl
-from tasklib.worker.execution.attempt import Attempt, AttemptSettings, Ended
+from tasklib.worker.execution.attempt import Attempt, AttemptSettings, Ended, Executor
 from tasklib.worker.execution.call import Caller, Committed
 from tasklib.worker.execution.child_processes import ChildProcesses
 from tasklib.worker.execution.claim_size import ClaimSize
 from tasklib.worker.execution.coroutines import Coroutines
-from tasklib.worker.execution.executor import Executor
 from tasklib.worker.execution.held_tasks import HeldTasks
 from tasklib.worker.execution.running_table import RunningTable
-from tasklib.worker.execution.stuck import StuckWork
 from tasklib.worker.execution.threads import Threads
 from tasklib.worker.recording.end_log import EndLog
 from tasklib.worker.recording.finisher import Finisher
@@ -65,7 +64,9 @@ class Runner:
         self.notes = Notes()
         self.metrics = Metrics()
         self.finisher = Finisher(queue.database, queue.clock, self.metrics, control)
-        self.stuck = StuckWork(worker.max_stuck_threads)
+        self.stuck: set[asyncio.Future[Any]] = set()
+        """Work that was abandoned and has not ended: threads in native code, coroutines that swallow a cancellation."""
+        self._max_stuck = worker.max_stuck_threads
         self.done = 0
         """Attempts that have ended here, those given back not counted."""
         self._end_log = EndLog(worker_id)
@@ -97,14 +98,14 @@ class Runner:
                 self.finisher.add(task, decide(task, unknown, self.settings.retry_policy, TaskOptions()))
                 continue
             executor = next(each for each in self._executors if each.accepts(definition, task))
-            self.held.waiting.append((Attempt(self, task, definition, executor), executor))
+            self.held.waiting.append(Attempt(self, task, definition, executor))
 
     def start_held(self) -> None:
         """Start held tasks in the free slots."""
         waiting = self.held.waiting
         while waiting and not self._control.is_stopping:
             first = waiting[0]
-            first[1].start(self)
+            first.executor.start(self)
             if waiting and waiting[0] is first:
                 return  # Its executor takes it in its own time, or there is no slot for it.
 
@@ -141,21 +142,42 @@ class Runner:
         else:
             self.start_held()
 
+    @property
+    def has_too_much_stuck(self) -> bool:
+        """Whether so much work does not end that the worker should rather be started again."""
+        return len(self.stuck) >= self._max_stuck
+
     def abandoned(self, attempt: Attempt) -> None:
-        """It does not end: it is counted until it does."""
-        self.stuck.add(attempt)
+        """It does not end: log that, and count it until it does."""
+        task, work = attempt.task, attempt.work
+        log.error(
+            "task %s %s does not end; its %s is abandoned and its late result will be refused",
+            task.name,
+            task.id,
+            attempt.executor.name,
+            extra={"task_id": task.id, "task_name": task.name},
+        )
+        if work is not None:
+            self.stuck.add(work)
+            work.add_done_callback(self._end_stuck)
+        if self.has_too_much_stuck and not self._control.is_stopping:
+            log.error("%d threads never came back; this worker drains and stops", len(self.stuck))
+            self._control.stop()
+
+    def _end_stuck(self, work: asyncio.Future[Any]) -> None:
+        self.stuck.discard(work)
+        if not work.cancelled():
+            work.exception()  # Looked at, so that asyncio does not complain that nobody did.
 
     def completed(self, ends: Sequence[tuple[Attempt, Completion]]) -> None:
-        """Attempts that ended at once: record them all, and use the free slots."""
+        """Attempts that ended in success: record them all, and use the free slots."""
         lines: Lines = {}
         for attempt, _ in ends:
-            self.held.finished(attempt)
-            if self._table is not None:
-                self._table.end(attempt.task.seq)
+            self._free_slot(attempt)
             if self.notes:
                 lines |= self.notes.take_lines(attempt.task)
         completed = [(attempt.task, completion) for attempt, completion in ends]
-        self.finisher.add_completions(completed, lines)
+        self.finisher.add_all(completed, lines)
         self.done += len(ends)
         self.size.took([completion.ended - completion.started for _, completion in ends])
         self._end_log.succeeded(completed)
@@ -163,24 +185,23 @@ class Runner:
 
     def ended(self, attempt: Attempt, ended: Ended) -> None:
         """An attempt is over: record it, and use the free slot."""
+        if isinstance(ended, Completion):
+            self.completed([(attempt, ended)])
+            return
         task = attempt.task
-        self.held.finished(attempt)
-        if self._table is not None:
-            self._table.end(task.seq)
+        self._free_slot(attempt)
         lines = self.notes.take_lines(task)
         if isinstance(ended, Committed):
-            self.finisher.add_lines(lines)
+            self.finisher.add_all((), lines)
             self.metrics.note_committed(task, attempt.started)
             self._end_log.committed(task)
         else:
-            self.finisher.add(task, ended, lines)
-        if isinstance(ended, Completion):
-            self.size.took([ended.ended - ended.started])
-            self._end_log.succeeded([(task, ended)])
-        elif isinstance(ended, Ending):
+            self.finisher.add_all([(task, ended)], lines)
             self._end_log.ended(task, ended)
         self.done += not (isinstance(ended, Ending) and ended.event is Event.RELEASE)
-        if self.stuck.is_too_much and not self._control.is_stopping:
-            log.error("%d threads never came back; this worker drains and stops", len(self.stuck))
-            self._control.stop()
         self.use_free_slots()
+
+    def _free_slot(self, attempt: Attempt) -> None:
+        self.held.finished(attempt)
+        if self._table is not None:
+            self._table.end(attempt.task.seq)

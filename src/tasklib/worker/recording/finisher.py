@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.clock import Clock
@@ -35,42 +36,28 @@ class Finisher:
         self._now = clock.now
         self._metrics = metrics
         self._control = control
-        self._completions: list[tuple[ClaimedTask | None, Completion]] = []
-        self._endings: list[tuple[ClaimedTask | None, Ending]] = []
+        self._ends: list[tuple[ClaimedTask | None, Completion | Ending]] = []
         self._on_its_way: Ends = ()
         self._lines: Lines = {}
         self._writing: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
         self._gave_up = False
 
-    def add(self, task: ClaimedTask | None, ending: Completion | Ending, lines: Lines | None = None) -> None:
-        """Record an ending soon, and before it what the attempt has logged."""
-        if lines:
-            self._lines.update(lines)
-        if isinstance(ending, Completion):
-            self._completions.append((task, ending))
-        else:
-            self._endings.append((task, ending))
-        self._begin_writing()
+    def add(self, task: ClaimedTask | None, ending: Ending) -> None:
+        """Record an ending soon."""
+        self.add_all([(task, ending)])
 
-    def add_lines(self, lines: Lines) -> None:
-        """Record what attempts have logged whose ends are recorded already."""
+    def add_all(self, ends: Ends, lines: Lines | None = None) -> None:
+        """Record how attempts ended soon, and before it what they have logged."""
         if lines:
             self._lines.update(lines)
+        self._ends.extend(ends)
+        if ends or lines:
             self._begin_writing()
-
-    def add_completions(self, completed: Sequence[tuple[ClaimedTask, Completion]], lines: Lines) -> None:
-        """Record many at once."""
-        self._lines.update(lines)
-        self._completions.extend(completed)
-        self._begin_writing()
 
     def unrecorded(self) -> Iterator[ClaimedTask]:
         """Tasks whose work has ended and whose end is not in the database yet: they are still ours to answer for."""
-        for batch in (self._on_its_way, self._completions, self._endings):
-            for task, _ in batch:
-                if task is not None:
-                    yield task
+        return (task for task, _ in chain(self._on_its_way, self._ends) if task is not None)
 
     def _begin_writing(self) -> None:
         if self._writing is None or self._writing.done():
@@ -94,31 +81,22 @@ class Finisher:
 
     @property
     def _is_idle(self) -> bool:
-        return self._gave_up or not (self._completions or self._endings or self._lines or self._on_its_way)
+        return self._gave_up or not (self._ends or self._lines or self._on_its_way)
 
     async def _write(self) -> None:
-        while self._completions or self._endings or self._lines or self._on_its_way:
-            if self._on_its_way:
-                await self._persist_next()
+        while self._ends or self._lines or self._on_its_way:
             if self._lines:
                 await self._persist_lines()
-            if self._completions:
-                self._on_its_way, self._completions = self._completions[:BATCH], self._completions[BATCH:]
-                await self._persist_next()
-            if self._endings:
-                self._on_its_way, self._endings = self._endings[:BATCH], self._endings[BATCH:]
-                await self._persist_next()
-
-    async def _persist_next(self) -> None:
-        """Write what is on its way; it stays there if the writing is cancelled, for whoever flushes."""
-        try:
-            await self._persist(self._on_its_way)
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
+            if not self._on_its_way:
+                self._on_its_way, self._ends = self._ends[:BATCH], self._ends[BATCH:]
+            try:
+                await self._persist(self._on_its_way)
+            except asyncio.CancelledError:
+                raise  # It stays on its way, for whoever flushes.
+            except BaseException:
+                self._on_its_way = ()
+                raise
             self._on_its_way = ()
-            raise
-        self._on_its_way = ()
 
     async def _persist_lines(self) -> None:
         """Write what was logged last; it is worth one try, the endings are worth as many as it takes."""
@@ -128,12 +106,12 @@ class Finisher:
         except TaskLibError as error:
             log.warning("the last log lines of %d tasks are lost: %s", len(lines), error)
 
-    async def _persist(self, batch: Ends) -> None:
+    async def _persist(self, batch: Ends, *, again: bool = False) -> None:
         """Write one batch, however long the database is away: repeating is harmless, because every row is fenced."""
         failures = 0
         while True:
             try:
-                refused = await self._send(batch, again=failures > 0)
+                refused = await self._send(batch, again=again or failures > 0)
                 for task_id in refused:
                     log.warning("late write refused: task %s was no longer ours", task_id, extra={"task_id": task_id})
                 self._recorded(batch, refused)
@@ -149,9 +127,9 @@ class Finisher:
                     log.exception("cannot record the end of task %s; its lease will run out", task_id)
                     self._recorded(batch, {task_id})
                     return
-                # One bad row must not take the others with it.
+                # One bad row must not take the others with it, of which some may be recorded already.
                 for position in range(len(batch)):
-                    await self._persist(batch[position : position + 1])
+                    await self._persist(batch[position : position + 1], again=True)
                 return
 
     def _recorded(self, batch: Ends, refused: Collection[str]) -> None:
@@ -169,8 +147,10 @@ class Finisher:
                 await self._again.wait()
 
     async def _send(self, batch: Ends, *, again: bool) -> set[str]:
-        completions = [ending for _, ending in batch if isinstance(ending, Completion)]
-        if completions:
-            return await self._database.arun(lambda: attempts.complete_tasks(completions, self._now(), again=again))
-        endings = [ending for _, ending in batch if isinstance(ending, Ending)]
-        return await self._database.arun(lambda: attempts.end_attempts(endings, self._now(), again=again))
+        """Write the batch; returns the ids of those that were no longer ours."""
+        refused: set[str] = set()
+        if completions := [ended for _, ended in batch if isinstance(ended, Completion)]:
+            refused |= await self._database.arun(lambda: attempts.complete_tasks(completions, self._now(), again=again))
+        if endings := [ended for _, ended in batch if isinstance(ended, Ending)]:
+            refused |= await self._database.arun(lambda: attempts.end_attempts(endings, self._now(), again=again))
+        return refused

@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tasklib.core.calls.context import TaskContext
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import completed
 from tasklib.core.texts.error_text import summary
 from tasklib.errors import ProcessDied, ProcessNotReady
 from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.execution.attempt import Attempt, AttemptRunner
 from tasklib.worker.execution.call import COMMITTED
 from tasklib.worker.execution.processes.framing import Pipe
 from tasklib.worker.execution.processes.import_path import Address
@@ -41,11 +40,28 @@ RECALL_SECONDS = 0.05
 """How long one task may keep those that were sent behind it waiting."""
 
 
-class ChildOwner(Protocol):
-    """Who gives a child its jobs."""
+@dataclass(eq=False, slots=True)
+class Job:
+    """An attempt to run in a child, and how far it has come there."""
 
-    def withdraw(self, job: Job) -> None:
-        """End a job that waits for a child."""
+    attempt: Attempt
+    runner: AttemptRunner
+    memory_limit_mb: int | None
+    address: Address = field(init=False)
+    child: Child | None = None
+    """Where it is."""
+    loads: int = 0
+    """How many children have begun to load it."""
+    is_ending: bool = False
+
+    @property
+    def task(self) -> ClaimedTask:
+        """The task as it was claimed."""
+        return self.attempt.task
+
+
+class ChildOwner(Protocol):
+    """The executor that gives a child its jobs."""
 
     def freed(self, child: Child) -> None:
         """It has nothing to do."""
@@ -53,46 +69,11 @@ class ChildOwner(Protocol):
     def returned(self, job: Job) -> None:
         """A job was not begun, and must run in another child."""
 
+    def over(self, job: Job, result: Any) -> None:
+        """A job has ended, once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
+
     def ended(self, child: Child) -> None:
         """It has ended."""
-
-
-@dataclass(eq=False, slots=True)
-class Job(ABC):
-    """A task to run in a child, and what the child's progress with it leads to."""
-
-    task: ClaimedTask
-    context: TaskContext
-    address: Address | None = None
-    memory_limit_mb: int | None = None
-    child: Child | None = None
-    """Where it is."""
-    waits_with: ChildOwner | None = None
-    """Who has it while it is in no child yet."""
-    loads: int = 0
-    """How many children have begun to load it."""
-    is_loaded: bool = False
-    is_ending: bool = False
-
-    @abstractmethod
-    def first_in_line(self) -> None:
-        """Nothing is before it any more: from here on, also while it is loaded, it may do harm."""
-
-    @abstractmethod
-    def begun(self) -> None:
-        """Its function is called, which may take a while: modules are imported first."""
-
-    @abstractmethod
-    def over(self, result: Any) -> None:
-        """Once: with its Completion or Ending, COMMITTED, an exception, or None if it was ended."""
-
-    def end(self) -> None:
-        """End it, soon and surely."""
-        self.is_ending = True
-        if self.child is not None:
-            self.child.end(self)
-        elif self.waits_with is not None:
-            self.waits_with.withdraw(self)
 
 
 class Child:
@@ -113,7 +94,8 @@ class Child:
         """Whether it will be given no more."""
         self.recalled = False
         """Whether it was asked to return what it has not begun."""
-        self._known: set[str] = set()
+        self.loaded: set[str] = set()
+        """The names of the tasks it has loaded."""
         self._asked = False
         self._verdict: ProcessNotReady | None = None
         self._owner = owner
@@ -142,12 +124,8 @@ class Child:
         """Its process id, which is also that of its process group."""
         return self._process.pid
 
-    def knows(self, name: str) -> bool:
-        """Whether it has loaded the task of this name."""
-        return name in self._known
-
     def run(self, job: Job) -> None:
-        """Give it a task; ahead of its turn only one that it knows."""
+        """Give it a task; ahead of its turn only one that it has loaded."""
         job.child = self
         self.tasks += 1
         self.jobs.append(job)
@@ -155,9 +133,8 @@ class Child:
             self._begin(job)
         elif self._recall_timer is None:
             self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._check_waiting, self.jobs[0])
-        address = job.address
-        if address is not None and job.task.name in self._known:
-            address = address._replace(declaration=None)  # It may be long.
+        # How it was declared may be long, and is sent once.
+        address = job.address._replace(declaration=None) if job.task.name in self.loaded else job.address
         self._pipe.send([job.task.fields, job.task.claim, address])
 
     def end(self, job: Job) -> None:
@@ -184,12 +161,12 @@ class Child:
 
     def _begin(self, job: Job) -> None:
         """It is this job's turn."""
-        job.first_in_line()
+        # Nothing is before it any more: from here on, also while it is loaded, it may do harm.
+        job.runner.note_running(job.attempt)
         if job.is_ending:
             self.end_running()
-        elif job.task.name in self._known:
-            job.is_loaded = True
-            job.begun()
+        elif job.task.name in self.loaded:
+            self._begun(job)
         else:
             job.loads += 1
             self._after(LOAD_SECONDS, self._overdue)
@@ -205,17 +182,20 @@ class Child:
         task = job.task
         match message:
             case ["done", text, started, ended]:
-                self._finish(completed(task, text, started, ended, job.context.reported))
+                self._finish(completed(task, text, started, ended, job.attempt.context.reported))
             case ["ended", event, *rest]:
                 self._finish(Ending(task.id, task.version, Event(event), *rest))
             case ["committed"]:
                 self._finish(COMMITTED)
             case ["begun"]:
-                self._loaded(job)
+                self.loaded.add(task.name)
+                if not self._asked:
+                    self._after(None)
+                    self._begun(job)
             case ["progress", task.id, fraction, text]:
-                job.context.progress(fraction, text)
+                job.attempt.context.progress(fraction, text)
             case ["line", task.id, level, text]:
-                job.context.keep_line(level, text)
+                job.attempt.context.keep_line(level, text)
             case ["returned", count]:
                 self._take_back(count)
             case ["leaving"]:
@@ -226,12 +206,10 @@ class Child:
             case _:
                 pass  # about a task that has ended
 
-    def _loaded(self, job: Job) -> None:
-        self._known.add(job.task.name)
-        job.is_loaded = True
-        if not self._asked:
-            self._after(None)
-            job.begun()
+    def _begun(self, job: Job) -> None:
+        """Its function is called: from here on its time counts."""
+        job.attempt.begin()
+        job.attempt.limit_time()
 
     def _finish(self, result: Any) -> None:
         """The task has ended: the next one's turn has come, or the process is free, or ends."""
@@ -244,7 +222,7 @@ class Child:
         else:
             self.recalled = False
             self._owner.freed(self)
-        job.over(result)
+        self._owner.over(job, result)
 
     def _check_waiting(self, head: Job) -> None:
         """Recall the tasks that have waited too long behind the same one."""
@@ -267,7 +245,7 @@ class Child:
         for job in reversed(back):
             job.child = None
             if job.is_ending:
-                job.over(None)
+                self._owner.over(job, None)
             else:
                 self._owner.returned(job)
 
@@ -296,21 +274,21 @@ class Child:
         for position, job in enumerate(jobs):
             job.child = None
             if job.is_ending:
-                job.over(None)
+                self._owner.over(job, None)
             elif self._verdict is not None:
-                job.over(self._verdict)
+                self._owner.over(job, self._verdict)
             elif self._asked:
                 # The one that was to end may have ended by itself, and the next one may have been hit instead.
-                job.over(Ending.release(job.task.id, job.task.version))
-            elif position == 0 and (job.is_loaded or job.loads >= LOADS):
-                job.over(self._cause(job, death))
+                self._owner.over(job, Ending.release(job.task.id, job.task.version))
+            elif position == 0 and (job.task.name in self.loaded or job.loads >= LOADS):
+                self._owner.over(job, self._cause(job, death))
             else:
                 self._owner.returned(job)
         self.reaped.set_result(None)
 
     def _cause(self, job: Job, death: Death) -> ProcessDied | ProcessNotReady:
         how = death.how
-        if not job.is_loaded:
+        if job.task.name not in self.loaded:
             return ProcessNotReady(f"{how} before it had loaded the task{death.too_little(self.memory_limit_mb)}")
         if death.reached(self.memory_limit_mb):
             how = f"{how}: memory limit of {self.memory_limit_mb} MiB reached"
