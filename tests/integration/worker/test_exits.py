@@ -233,6 +233,7 @@ CTRL_C = """
 import signal, sys
 from tasklib import Config, TaskQueue
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests in the background ignores it
 queue = TaskQueue(Config(database_url=sys.argv[1], max_retries=0))
 
 @queue.task
