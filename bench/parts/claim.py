@@ -18,6 +18,7 @@ import psycopg
 
 from bench.report import middle, save, show, spread
 from bench.server import cpu_seconds, durable_server, fresh_schema
+from tasklib.core.clock import DatabaseClock
 from tasklib.core.outcome import Completion
 from tasklib.storage.dialects.postgres import PostgresDialect, translate
 from tasklib.storage.operations.attempts import claim_tasks, complete_tasks
@@ -119,10 +120,12 @@ class Drain:
     instance: UUID = field(default_factory=uuid4)
 
     def run(self, operation: Operation[T]) -> T:
-        return run_blocking(steps(operation, translate), lambda s: execute(self.connection, self.dialect, s))
+        return run_blocking(
+            steps(operation, translate, DatabaseClock()), lambda s: execute(self.connection, self.dialect, s)
+        )
 
     def register(self) -> None:
-        self.run(register_worker(Registration(self.instance, WORKER_ID, "here", 1, 60.0, 1, ()), None))
+        self.run(register_worker(Registration(self.instance, WORKER_ID, "here", 1, 60.0, 1, ())))
 
     def work(self, names: list[str], batch: int) -> int:
         """Claim and complete until nothing is due; returns how many."""
@@ -136,7 +139,6 @@ class Drain:
                     limit=batch,
                     lease_seconds=600.0,
                     held=[],
-                    now=None,
                     keyed=False,
                     limited=False,
                 )
@@ -144,9 +146,7 @@ class Drain:
             if not claimed:
                 return done
             moment = time.monotonic()
-            self.run(
-                complete_tasks([Completion(t.id, t.version, '{"value": null}', moment, moment) for t in claimed], None)
-            )
+            self.run(complete_tasks([Completion(t.id, t.version, '{"value": null}', moment, moment) for t in claimed]))
             done += len(claimed)
 
 

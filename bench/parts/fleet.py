@@ -23,6 +23,7 @@ import psycopg
 from bench.report import show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config
+from tasklib.core.clock import DatabaseClock
 from tasklib.core.outcome import Completion
 from tasklib.storage.dialects.postgres import PostgresDialect, translate
 from tasklib.storage.operations import workers
@@ -66,7 +67,7 @@ class SimulatedWorker:
         self._connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=1)
         await self._connection.execute(SESSION)
         who = workers.Registration(self._instance, f"worker-{self._instance}", "here", 1, 600.0, 1, (NAME,))
-        await self._run(workers.register_worker(who, None))
+        await self._run(workers.register_worker(who))
 
     async def work(self) -> None:
         """Claim whenever there may be something, until cancelled."""
@@ -81,7 +82,6 @@ class SimulatedWorker:
                     limit=AT_ONCE,
                     lease_seconds=60.0,
                     held=[],
-                    now=None,
                     plain=True,
                 )
             )
@@ -92,7 +92,7 @@ class SimulatedWorker:
             if claimed.tasks:
                 moment = time.monotonic()
                 done = [Completion(task.id, task.version, '{"value":null}', moment, moment) for task in claimed.tasks]
-                await self._run(complete_tasks(done, None))
+                await self._run(complete_tasks(done))
                 self._tally.done += len(done)
             if not claimed.contended and (not claimed.tasks or (claimed.exhausted and self._notify_until)):
                 await self._beat()
@@ -106,7 +106,7 @@ class SimulatedWorker:
         now = time.monotonic()
         if now > self._next_beat:
             self._next_beat = now + self._config.heartbeat_interval_seconds
-            await self._run(workers.beat(self._instance, None, None))
+            await self._run(workers.beat(self._instance, None))
         if now > self._next_count:
             self._next_count = now + self._config.worker_timeout_seconds / 3
             await self._run(workers.count_workers(None))
@@ -137,7 +137,7 @@ class SimulatedWorker:
                         return
 
     async def _run(self, operation: Operation[T]) -> T:
-        todo = steps(operation, translate)
+        todo = steps(operation, translate, DatabaseClock())
         return await run_awaiting(todo, lambda s: execute_async(self._connection, self._dialect, s))
 
 

@@ -117,7 +117,7 @@ def fill(url: str, waiting: int, finished: int) -> None:
         connection.execute("VACUUM ANALYZE tasks")
     with TaskQueue(f"{url}?schema={SCHEMA}") as queue:
         for _ in range(TURNS):
-            queue.database.run(lambda: keep_statistics(None, fold_every=timedelta(0)))
+            queue.database.run(lambda: keep_statistics(fold_every=timedelta(0)))
 
 
 def measure(port: int, rounds: int) -> dict[str, tuple[list[float], str]]:

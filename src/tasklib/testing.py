@@ -42,17 +42,17 @@ def isolated(
     submission returns.
     """
     chosen = _default_queue(url) if queue is None else queue
-    before = chosen.config, chosen.clock, chosen.database
+    before = chosen.config, chosen.database
     chosen.config = chosen.config.with_(database_url=url, db_schema=None, retry_jitter=0.0)
-    chosen.clock = moved = clock or ManualClock()
-    chosen._database = connect(chosen.config)  # noqa: SLF001  nobody else may change it
+    moved = clock or ManualClock()
+    chosen._database = connect(chosen.config, moved)  # noqa: SLF001  nobody else may change it
     tasks = TestTasks(chosen, moved)
     try:
         with _inline(chosen, tasks) if inline else _unchanged():
             yield tasks
     finally:
         chosen.database.close()
-        chosen.config, chosen.clock, chosen._database = before  # noqa: SLF001
+        chosen.config, chosen._database = before  # noqa: SLF001
 
 
 class TestTasks:

@@ -176,7 +176,7 @@ def test_the_audit_log_is_read_page_by_page(page: Page, site: Site, queue: TaskQ
         for turn in range(26)
         for verb in ("pause", "resume")
     ]
-    queue.database.run(lambda: write_audit(changes, None))
+    queue.database.run(lambda: write_audit(changes))
     page.goto(f"{site.url}/settings")
     log = page.get_by_role("region", name="Audit log")
     pages = page.get_by_role("navigation", name="Pages of the audit log")

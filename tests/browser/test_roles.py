@@ -35,7 +35,7 @@ def charge(payload: dict[str, int]) -> None:
 
 
 def token_of(site: Site, role: Role) -> str:
-    return site.queue.database.run(lambda: tokens.create_token(str(role), role, now=None)).secret
+    return site.queue.database.run(lambda: tokens.create_token(str(role), role)).secret
 
 
 def sign_in(page: Page, site: Site, role: Role, path: str = "/tasks") -> None:
@@ -159,9 +159,9 @@ def test_a_revoked_token_ends_the_session(browser_page: Page, site: Site) -> Non
     page = browser_page
     sign_in(page, site, Role.VIEWER)
     expect(page.locator("tr[data-row]")).to_have_count(2)
-    for token in site.queue.database.run(lambda: tokens.list_tokens(None)):
+    for token in site.queue.database.run(lambda: tokens.list_tokens()):
         if token.role is Role.VIEWER:
-            site.queue.database.run(lambda token=token: tokens.revoke_token(token.id, None))
+            site.queue.database.run(lambda token=token: tokens.revoke_token(token.id))
     expect(page.get_by_label("Token")).to_be_visible()
 
 

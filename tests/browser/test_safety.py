@@ -77,19 +77,17 @@ def arrange() -> Operation[None]:
     """Schedules, limits, tokens and workers, in one transaction."""
     yield BEGIN
     for name in NAMES:
-        yield from schedules.put_schedule(Plan(name=name, task=name, cron="0 0 1 1 *", kwargs={name: name}), None)
-        yield from pauses.set_rate(name, 5, None)
-        yield from tokens.create_token(name, tokens.Role.VIEWER, now=None)
-        yield from workers.register_worker(
-            Registration(uuid4(), name, name, 1, 600, 1, (name,), {"retention": name}), None
-        )
+        yield from schedules.put_schedule(Plan(name=name, task=name, cron="0 0 1 1 *", kwargs={name: name}))
+        yield from pauses.set_rate(name, 5)
+        yield from tokens.create_token(name, tokens.Role.VIEWER)
+        yield from workers.register_worker(Registration(uuid4(), name, name, 1, 600, 1, (name,), {"retention": name}))
 
 
 def pause_all() -> Operation[None]:
     """Every type, by somebody hostile and for a hostile reason."""
     yield BEGIN
     for name in NAMES:
-        yield from pauses.pause(name, by=name, reason=name, now=None)
+        yield from pauses.pause(name, by=name, reason=name)
 
 
 def new(queue: TaskQueue, name: str) -> NewTask:

@@ -145,8 +145,8 @@ def test_a_release_of_a_retry_said_again_after_a_lost_reply_is_known(queue: Face
     released = worker.take(task_id)
     ending = Ending.release(released.id, released.version)
 
-    assert queue.do(lambda: attempts.end_attempts([ending], queue.now)) == set()
-    assert queue.do(lambda: attempts.end_attempts([ending], queue.now, again=True)) == set()
+    assert queue.do(lambda: attempts.end_attempts([ending])) == set()
+    assert queue.do(lambda: attempts.end_attempts([ending], again=True)) == set()
 
 
 def test_a_batch_leaves_a_retry_that_is_due_at_once_waiting_as_a_retry(queue: Face):

@@ -27,7 +27,7 @@ def fail(queue: Face, worker: Instance, kind: str = "OSError", name: str = "job"
     [task] = worker.claim(names=[name]).tasks
     error = ERROR.format(line=task.seq, kind=kind, host=f"host-{task.seq}")
     ending = Ending.give_up(task.id, task.version, error=error)
-    queue.do(lambda: attempts.end_attempts([ending], queue.now))
+    queue.do(lambda: attempts.end_attempts([ending]))
     return str(task.id)
 
 
@@ -80,7 +80,7 @@ def test_secrets_in_messages_are_hidden_from_front_ends(queue: Face, worker: Ins
     queue.enqueue("job", {"password": "hunter22"})
     [task] = worker.claim().tasks
     ending = Ending.give_up(task.id, task.version, error="ValueError: wrong password hunter22")
-    queue.do(lambda: attempts.end_attempts([ending], queue.now))
+    queue.do(lambda: attempts.end_attempts([ending]))
     [group] = ErrorGroups(queue.plain).all()
     assert group.message.startswith("ValueError: wrong password")
     assert "hunter22" not in group.message

@@ -28,7 +28,7 @@ class Bench:
 
     def worker(self, *names: str, concurrency: int = 1, worker_id: str = "w1", timeout: float = 30) -> Registration:
         who = Registration(uuid4(), worker_id, "host", 1, timeout, concurrency, names)
-        self.queue.database.run(lambda: workers.register_worker(who, self.clock.now()))
+        self.queue.database.run(lambda: workers.register_worker(who))
         return who
 
     def claim(self, who: Registration, limit: int = 1) -> list[ClaimedTask]:
@@ -40,7 +40,6 @@ class Bench:
                 limit=limit,
                 lease_seconds=600,
                 held=[],
-                now=self.clock.now(),
             )
         ).tasks
 
@@ -86,7 +85,7 @@ def test_a_task_that_waits_for_its_retry(bench: Bench) -> None:
     task_id = bench.queue.enqueue("crawl")
     [claimed] = bench.claim(who)
     ending = Ending.retry_later(claimed.id, claimed.version, delay=90, error="Traceback\nIOError: no route")
-    bench.queue.database.run(lambda: attempts.end_attempts([ending], bench.clock.now()))
+    bench.queue.database.run(lambda: attempts.end_attempts([ending]))
     [reason] = bench.queue.explain(task_id).reasons
     assert reason.code == "retry"
     assert "retry 1 of 2 at 2026-11-15T12:01:30+00:00, in 90 s" in reason.text
@@ -216,7 +215,7 @@ def test_finished_tasks(bench: Bench) -> None:
     done, stopped = bench.queue.enqueue("crawl"), bench.queue.enqueue("crawl", delay_seconds=5)
     [claimed] = bench.claim(who)
     completion = Completion(claimed.id, claimed.version, '{"value":1}', 0, 0)
-    bench.queue.database.run(lambda: attempts.complete_tasks([completion], bench.clock.now()))
+    bench.queue.database.run(lambda: attempts.complete_tasks([completion]))
     bench.queue.cancel(stopped)
     assert (bench.codes(done), bench.codes(stopped)) == (["completed"], ["cancelled"])
 
@@ -227,7 +226,7 @@ def test_tasks_that_failed_or_were_buried(bench: Bench) -> None:
     for task in bench.claim(who, limit=2):
         if task.id == str(failed):
             ending = Ending.give_up(task.id, task.version, error="Traceback\nIOError: no route")
-            bench.queue.database.run(lambda ending=ending: attempts.end_attempts([ending], bench.clock.now()))
+            bench.queue.database.run(lambda ending=ending: attempts.end_attempts([ending]))
     bench.clock.advance(31)
     bench.queue.recover_stale_tasks()
     for task_id, code, moment, told in [

@@ -105,7 +105,7 @@ def test_in_a_batch_only_the_stale_ones_are_refused(queue: Face, worker: Instanc
     worker.complete(tasks[1])
 
     endings = [Ending.give_up(task.id, task.version, error="E: e") for task in tasks]
-    refused = queue.do(lambda: attempts.end_attempts(endings, queue.now))
+    refused = queue.do(lambda: attempts.end_attempts(endings))
 
     assert refused == {tasks[1].id}
     assert [queue.read(each).state.value for each in ids] == ["failed", "completed", "failed"]

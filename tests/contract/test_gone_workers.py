@@ -18,11 +18,11 @@ from tests.fixtures.waiting import eventually
 
 
 def recover_from(queue: Face, gone: Instance) -> int:
-    return queue.do(lambda: workers.recover_from(gone.instance, queue.plain.config.backoff, queue.now))
+    return queue.do(lambda: workers.recover_from(gone.instance, queue.plain.config.backoff))
 
 
 def release_held(queue: Face, gone: Instance) -> int:
-    return queue.do(lambda: workers.release_held(gone.instance, queue.now))
+    return queue.do(lambda: workers.release_held(gone.instance))
 
 
 def test_recovering_from_one_instance_does_not_wait_for_its_heartbeat(queue: Face, worker: Instance):
@@ -54,7 +54,7 @@ def test_what_was_held_and_not_running_loses_no_attempt(queue: Face, worker: Ins
     suspect, *_ = worker.claim(3).tasks
     backoff = queue.plain.config.backoff
 
-    taken = queue.do(lambda: workers.recover_from(worker.instance, backoff, queue.now, suspects={suspect.seq}))
+    taken = queue.do(lambda: workers.recover_from(worker.instance, backoff, suspects={suspect.seq}))
 
     assert taken == 3
     tasks = [queue.read(task_id) for task_id in ids]
@@ -91,7 +91,7 @@ def test_leases_can_be_renewed_in_the_place_of_their_holder(queue: Face, worker:
     worker.complete(one)
     queue.advance(50)
 
-    assert queue.do(lambda: workers.renew_held(worker.instance, 60, queue.now)) == 2
+    assert queue.do(lambda: workers.renew_held(worker.instance, 60)) == 2
 
     assert {queue.read(i).locked_until for i in ids[1:]} == {queue.now + timedelta(seconds=60)}
     assert queue.read(ids[0]).locked_until is None
@@ -126,7 +126,6 @@ def test_a_claim_that_is_under_way_is_waited_for_and_taken_back_too(queue: Face,
             limit=1,
             lease_seconds=60,
             held=[],
-            now=queue.now,
             keyed=False,
             limited=False,
         )
@@ -134,9 +133,7 @@ def test_a_claim_that_is_under_way_is_waited_for_and_taken_back_too(queue: Face,
     recovered: list[int] = []
     recovery = threading.Thread(
         target=lambda: recovered.append(
-            queue.plain.database.run(
-                lambda: workers.recover_from(worker.instance, queue.plain.config.backoff, queue.now)
-            )
+            queue.plain.database.run(lambda: workers.recover_from(worker.instance, queue.plain.config.backoff))
         )
     )
     with psycopg.connect(libpq_url(queue.url), row_factory=dict_row) as server:

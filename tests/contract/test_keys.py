@@ -40,7 +40,7 @@ def keys(claimed: Claimed) -> list[str | None]:
 
 def end(bench: Bench, claimed: Claimed, make: Any) -> None:
     endings = [make(task.id, task.version) for task in claimed.tasks]
-    bench.database.run(lambda: attempts.end_attempts(endings, bench.clock.now()))
+    bench.database.run(lambda: attempts.end_attempts(endings))
 
 
 def test_one_task_of_a_key_runs_at_once_and_the_next_when_it_ends(bench: Bench) -> None:
@@ -357,8 +357,8 @@ def test_a_worker_stopped_in_the_middle_of_its_turn_keeps_nothing(postgres_url: 
     submit(bench, "ada", 1)
 
     def turn() -> Operation[Turn]:
-        yield from take_limits(["mail"], bench.clock.now())
-        return (yield from take_turn(["mail"], {}, 1, bench.clock.now()))
+        yield from take_limits(["mail"])
+        return (yield from take_turn(["mail"], {}, 1))
 
     with bench.database.transaction() as stopped:
         assert stopped.run(turn).keys == ("ada",)

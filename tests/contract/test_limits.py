@@ -31,7 +31,7 @@ class Bench:
 
     def worker(self) -> Registration:
         who = Registration(uuid4(), "w", "host", 1, 30, 100, ("mail", "crawl"))
-        self.database.run(lambda: workers.register_worker(who, self.clock.now()))
+        self.database.run(lambda: workers.register_worker(who))
         return who
 
     def claim(self, who: Registration, limit: int = 100, names: tuple[str, ...] = ("mail", "crawl")) -> Claimed:
@@ -45,7 +45,6 @@ class Bench:
                 limit=limit,
                 lease_seconds=600,
                 held=[(tasks[task_id].seq, version) for task_id, version in held],
-                now=self.clock.now(),
             )
         )
 
@@ -54,7 +53,7 @@ class Bench:
 
     def complete(self, claimed: Claimed) -> None:
         done = [Completion(task.id, task.version, '{"value":null}', 0, 0) for task in claimed.tasks]
-        self.database.run(lambda: attempts.complete_tasks(done, self.clock.now()))
+        self.database.run(lambda: attempts.complete_tasks(done))
 
     def fill(self, **names: int) -> None:
         for name, count in names.items():

@@ -28,7 +28,7 @@ def fold(queue: Face, times: int = 4) -> None:
     """Count on; on PostgreSQL it takes some turns until all who could add rows before a position have ended."""
     for _ in range(times):
         queue.advance(5)
-        queue.do(lambda: statistics.keep_statistics(queue.plain.clock.now()))
+        queue.do(lambda: statistics.keep_statistics())
 
 
 def really(queue: Face) -> Counter[tuple[str, str]]:
@@ -161,7 +161,7 @@ def test_the_depth_of_the_queue_is_noted_once_a_minute(queue: Face) -> None:
 
 def add(queue: Face, name: str, count: int, *, run: float, outcome: str = "completed") -> None:
     done = Done(name, outcome, count, {}, {bucket_of(run): count})
-    queue.do(lambda: statistics.add_metrics([done], queue.now))
+    queue.do(lambda: statistics.add_metrics([done]))
 
 
 def read(queue: Face, *, step: int = MINUTE, name: str | None = None) -> list[Work]:
@@ -172,7 +172,7 @@ def read(queue: Face, *, step: int = MINUTE, name: str | None = None) -> list[Wo
 def tidy(queue: Face) -> None:
     """Keep the books as if it had been long ago."""
     queue.sql("UPDATE tasklib_stats_position SET merged_at = NULL, counted_at = NULL")
-    queue.do(lambda: statistics.keep_statistics(queue.now))
+    queue.do(lambda: statistics.keep_statistics())
 
 
 def rows(queue: Face) -> int:

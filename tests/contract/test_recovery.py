@@ -166,14 +166,14 @@ def test_a_sign_of_life_after_the_look_keeps_the_task(queue: Face):
     renewed = renewing.take(ids[1], lease=60)
     queue.advance(61)
     renewing.beat()
-    silent = [s for s in queue.do(lambda: workers.look_for_silent(queue.now, lease_patience=0)) if s.is_overdue]
+    silent = [s for s in queue.do(lambda: workers.look_for_silent(lease_patience=0)) if s.is_overdue]
     assert {s.key for s in silent} == {str(beating.instance), str(ids[1])}
 
     queue.advance(61)
     beating.beat()
     renewing.renew(renewed)
 
-    recovery = queue.do(lambda: workers.recover_silent(silent, queue.plain.config.backoff, queue.now))
+    recovery = queue.do(lambda: workers.recover_silent(silent, queue.plain.config.backoff))
     assert recovery.tasks == 0
     assert {queue.read(task_id).state for task_id in ids} == {"running"}
     assert beating.beat()

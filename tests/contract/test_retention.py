@@ -17,7 +17,7 @@ def sweep(queue: Face, rules: str) -> int:
     """Go through the whole table once; returns how many were removed."""
     deleted, more = 0, True
     while more:
-        swept = queue.do(lambda: retention.sweep_tasks(parse_retention(rules), 60, queue.now))
+        swept = queue.do(lambda: retention.sweep_tasks(parse_retention(rules), 60))
         assert swept is not None
         deleted, more = deleted + swept.deleted, swept.more
     return deleted
@@ -57,7 +57,7 @@ def test_a_large_table_is_gone_through_page_by_page(queue: Face, monkeypatch: py
         queue.task_in(Phase.COMPLETED)
     queue.advance(2 * DAY)
     queue.enqueue("job")
-    first = queue.do(lambda: retention.sweep_tasks(parse_retention("completed=1d"), 60, queue.now))
+    first = queue.do(lambda: retention.sweep_tasks(parse_retention("completed=1d"), 60))
     assert (first.deleted, first.more) == (3, True)
     assert sweep(queue, "completed=1d") == 5
     assert queue.count() == 1
@@ -66,9 +66,9 @@ def test_a_large_table_is_gone_through_page_by_page(queue: Face, monkeypatch: py
 def test_while_one_has_the_turn_nobody_else_does_it(queue: Face) -> None:
     queue.task_in(Phase.COMPLETED)
     queue.advance(2 * DAY)
-    chore = {"name": "retention", "seconds": 60.0, "now": queue.now}
+    chore = {"name": "retention", "seconds": 60.0}
     assert queue.do(lambda: take(chore))
-    assert queue.do(lambda: retention.sweep_tasks(parse_retention("completed=1d"), 60, queue.now)) is None
+    assert queue.do(lambda: retention.sweep_tasks(parse_retention("completed=1d"), 60)) is None
     queue.advance(61)
     assert sweep(queue, "completed=1d") == 1
 

@@ -34,7 +34,7 @@ def declare(queue: TaskQueue) -> None:
     """What a worker does with the schedules of its code when it starts."""
     queue.database.run(
         lambda: schedules.declare_schedules(
-            queue.declared_schedules, queue.registry.names(), queue.clock.now() or START, queue.clock.now()
+            queue.declared_schedules, queue.registry.names(), queue.clock.now() or START
         )
     )
 
@@ -234,9 +234,7 @@ class Release:
     def started_at(self, second: int) -> None:
         at = START + timedelta(seconds=second)
         known = ["report", "other"]
-        self.queue.database.run(
-            lambda: schedules.declare_schedules(self.plans, known, at, self.queue.clock.now() or START)
-        )
+        self.queue.database.run(lambda: schedules.declare_schedules(self.plans, known, at))
 
     def intervals(self) -> dict[str, float | None]:
         return {schedule.name: schedule.plan.every for schedule in self.queue.schedules()}

@@ -32,11 +32,11 @@ def claim(queue: Face, task: Task) -> None:
 
 def complete(queue: Face, task: Task) -> None:
     done = Completion(str(task.id), task.version, encode_result("late"), 0.0, 0.0)
-    _require(not queue.do(lambda: attempts.complete_tasks([done], queue.now)))
+    _require(not queue.do(lambda: attempts.complete_tasks([done])))
 
 
 def end(queue: Face, ending: Ending) -> None:
-    _require(not queue.do(lambda: attempts.end_attempts([ending], queue.now)))
+    _require(not queue.do(lambda: attempts.end_attempts([ending])))
 
 
 def cancel(queue: Face, task: Task) -> None:

@@ -152,10 +152,10 @@ def test_recoverers_at_the_same_moment_take_each_task_once(queue: Face, worker: 
     worker.claim(50)
     queue.advance(worker.timeout_seconds + 1)
     plain, backoff = queue.plain, queue.plain.config.backoff
-    seen = queue.do(lambda: workers.look_for_silent(queue.now))
+    seen = queue.do(lambda: workers.look_for_silent())
 
     def recover(_: int) -> int:
-        return plain.database.run(lambda: workers.recover_silent(seen, backoff, plain.clock.now())).tasks
+        return plain.database.run(lambda: workers.recover_silent(seen, backoff)).tasks
 
     with ThreadPoolExecutor(8) as threads:
         assert sum(threads.map(recover, range(8))) == 50

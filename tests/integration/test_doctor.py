@@ -245,5 +245,5 @@ def doctor_says(program: str, url: str) -> tuple[int, list[dict[str, str]]]:
 
 @Both
 def test_keeping_the_books_leaves_nothing_to_find(queue: Face) -> None:
-    queue.do(lambda: statistics.keep_statistics(queue.now))
+    queue.do(lambda: statistics.keep_statistics())
     assert codes(queue) == set()

@@ -107,7 +107,7 @@ def test_a_batch_commits_and_rolls_back_with_the_caller(scene: Scene) -> None:
     scene.caller.begin()
     scene.submit(*[a_task() for _ in range(3)])
     batch = TaskBatch(a_task(id=first_of_many(uuid4()), timeout_seconds=30), '[{"n": 1}, {"n": "%s"}]', 2)
-    scene.caller.run(scene.database, lambda: submit_batch(batch, None))
+    scene.caller.run(scene.database, lambda: submit_batch(batch))
     assert scene.stored() == []
     scene.caller.commit()
     assert len(scene.stored()) == 5
@@ -183,7 +183,7 @@ def test_every_operation_gives_the_same_rows_on_the_callers_connection(scene: Sc
     caller, database = scene.caller, scene.database
 
     def read() -> Any:
-        return list_tasks(TaskFilter(name="mail", tags={"a": 1}, ids=(task_id,)), None, limit=5)
+        return list_tasks(TaskFilter(name="mail", tags={"a": 1}, ids=(task_id,)), limit=5)
 
     found = caller.run(database, read)
     caller.rollback()
@@ -193,7 +193,7 @@ def test_every_operation_gives_the_same_rows_on_the_callers_connection(scene: Sc
 
 def test_a_blocking_connection_serves_an_awaiting_call(postgres: Database, newest_postgres_url: str) -> None:
     with psycopg.connect(callers.plain(newest_postgres_url)) as connection:
-        asyncio.run(postgres.arun_on(connection, lambda: submit_tasks([a_task()], None)))
+        asyncio.run(postgres.arun_on(connection, lambda: submit_tasks([a_task()])))
 
     assert len(stored_in(postgres)) == 1
 
@@ -202,7 +202,7 @@ def test_a_session_inside_run_sync_serves_a_blocking_call(postgres: Database, ne
     async def program() -> None:
         engine = sqlalchemy_async.create_async_engine(callers.sqlalchemy_url(newest_postgres_url, "asyncpg"))
         async with sqlalchemy_async.AsyncSession(engine) as session, session.begin():
-            await session.run_sync(lambda s: postgres.run_on(s, lambda: submit_tasks([a_task()], None)))
+            await session.run_sync(lambda s: postgres.run_on(s, lambda: submit_tasks([a_task()])))
         await engine.dispose()
 
     asyncio.run(program())
@@ -211,7 +211,7 @@ def test_a_session_inside_run_sync_serves_a_blocking_call(postgres: Database, ne
 
 def test_autocommit_keeps_a_batch_at_once(postgres: Database, newest_postgres_url: str) -> None:
     with psycopg.connect(callers.plain(newest_postgres_url), autocommit=True) as connection:
-        postgres.run_on(connection, lambda: submit_tasks([a_task(), a_task()], None))
+        postgres.run_on(connection, lambda: submit_tasks([a_task(), a_task()]))
         assert len(stored_in(postgres)) == 2
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
@@ -219,7 +219,7 @@ def test_autocommit_keeps_a_batch_at_once(postgres: Database, newest_postgres_ur
 def test_autocommit_keeps_a_batch_at_once_with_asyncpg(postgres: Database, newest_postgres_url: str) -> None:
     async def program() -> None:
         connection = await asyncpg.connect(callers.plain(newest_postgres_url))
-        await postgres.arun_on(connection, lambda: submit_tasks([a_task(), a_task()], None))
+        await postgres.arun_on(connection, lambda: submit_tasks([a_task(), a_task()]))
         await connection.close()
 
     asyncio.run(program())
@@ -232,7 +232,7 @@ def test_autocommit_keeps_a_batch_at_once_with_sqlalchemy(database_url: str) -> 
     driver = "pysqlite" if database.dialect == "sqlite" else "psycopg"
     engine = sqlalchemy.create_engine(callers.sqlalchemy_url(database_url, driver), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        database.run_on(connection, lambda: submit_tasks([a_task(), a_task()], None))
+        database.run_on(connection, lambda: submit_tasks([a_task(), a_task()]))
     engine.dispose()
 
     assert len(stored_in(database)) == 2
@@ -243,7 +243,7 @@ def test_autocommit_keeps_a_batch_at_once_with_sqlalchemy(database_url: str) -> 
 def test_autocommit_keeps_a_batch_at_once_with_django(database_url: str) -> None:
     database = migrated(database_url)
     with callers.django_database(database_url):
-        database.run_on(django.db.connection, lambda: submit_tasks([a_task(), a_task()], None))
+        database.run_on(django.db.connection, lambda: submit_tasks([a_task(), a_task()]))
 
     assert len(stored_in(database)) == 2
     database.close()
@@ -251,8 +251,8 @@ def test_autocommit_keeps_a_batch_at_once_with_django(database_url: str) -> None
 
 def test_sqlite_without_transactions_is_left_without_one(sqlite: Database, sqlite_url: str) -> None:
     connection = sqlite3.connect(callers.path_of(sqlite_url), isolation_level=None)
-    sqlite.run_on(connection, lambda: submit_tasks([a_task(), a_task()], None))
-    sqlite.run_on(connection, lambda: submit_tasks([a_task()], None))
+    sqlite.run_on(connection, lambda: submit_tasks([a_task(), a_task()]))
+    sqlite.run_on(connection, lambda: submit_tasks([a_task()]))
 
     assert not connection.in_transaction
     assert len(stored_in(sqlite)) == 3
@@ -264,7 +264,7 @@ def test_a_refused_batch_leaves_sqlite_without_a_transaction(sqlite: Database, s
     connection = sqlite3.connect(callers.path_of(sqlite_url), isolation_level=None)
 
     with pytest.raises(UniqueConflict):
-        sqlite.run_on(connection, lambda: submit_tasks(twice, None))
+        sqlite.run_on(connection, lambda: submit_tasks(twice))
 
     assert not connection.in_transaction
     assert stored_in(sqlite) == []
@@ -275,7 +275,7 @@ def test_a_refused_batch_leaves_sqlite_without_a_transaction(sqlite: Database, s
 @pytest.mark.parametrize("autocommit", [False, True])
 def test_sqlite_with_pythons_new_transactions(sqlite: Database, sqlite_url: str, autocommit: bool) -> None:
     connection = sqlite3.connect(callers.path_of(sqlite_url), autocommit=autocommit)  # type: ignore[call-arg]
-    sqlite.run_on(connection, lambda: submit_tasks([a_task(), a_task()], None))
+    sqlite.run_on(connection, lambda: submit_tasks([a_task(), a_task()]))
 
     assert len(stored_in(sqlite)) == (2 if autocommit else 0)
     connection.close()
@@ -286,7 +286,7 @@ def test_the_callers_rows_may_look_as_they_like(postgres: Database, newest_postg
     url = callers.plain(newest_postgres_url)
     with psycopg.connect(url, row_factory=scalar_row, cursor_factory=psycopg.RawCursor) as connection:
         new = a_task(unique_key="k")
-        answers = [postgres.run_on(connection, lambda: submit_tasks([new], None))[0] for _ in range(2)]
+        answers = [postgres.run_on(connection, lambda: submit_tasks([new]))[0] for _ in range(2)]
 
         assert answers == [new.id, new.id]
         assert connection.row_factory is scalar_row
@@ -298,7 +298,7 @@ def test_the_callers_sqlite_rows_may_look_as_they_like(sqlite: Database, sqlite_
     connection.text_factory = bytes
     first, second = a_task(unique_key="k"), a_task(unique_key="k")
 
-    answers = [sqlite.run_on(connection, lambda new=new: submit_tasks([new], None))[0] for new in (first, second)]
+    answers = [sqlite.run_on(connection, lambda new=new: submit_tasks([new]))[0] for new in (first, second)]
 
     assert answers == [first.id, first.id]
     assert connection.text_factory is bytes
@@ -309,7 +309,7 @@ def test_the_callers_aiosqlite_rows_may_look_as_they_like(sqlite: Database, sqli
     async def program() -> None:
         async with aiosqlite.connect(callers.path_of(sqlite_url)) as connection:
             connection.row_factory = lambda cursor, row: None
-            await sqlite.arun_on(connection, lambda: submit_tasks([a_task()], None))
+            await sqlite.arun_on(connection, lambda: submit_tasks([a_task()]))
             await connection.commit()
 
     asyncio.run(program())
@@ -321,7 +321,7 @@ def test_the_callers_asyncpg_codecs_do_not_matter(postgres: Database, newest_pos
         connection = await asyncpg.connect(callers.plain(newest_postgres_url))
         for kind in ("jsonb", "uuid", "timestamptz"):
             await connection.set_type_codec(kind, schema="pg_catalog", encoder=repr, decoder=str)
-        await postgres.arun_on(connection, lambda: submit_tasks([a_task(kwargs={"n": 1})], None))
+        await postgres.arun_on(connection, lambda: submit_tasks([a_task(kwargs={"n": 1})]))
         await connection.close()
 
     asyncio.run(program())
@@ -331,7 +331,7 @@ def test_the_callers_asyncpg_codecs_do_not_matter(postgres: Database, newest_pos
 def test_django_logs_our_statements_as_its_own(sqlite: Database, sqlite_url: str) -> None:
     with callers.django_database(sqlite_url):
         django.db.connection.force_debug_cursor = True
-        sqlite.run_on(django.db.connection, lambda: submit_tasks([a_task()], None))
+        sqlite.run_on(django.db.connection, lambda: submit_tasks([a_task()]))
         logged = django.db.connection.queries
 
     assert "INSERT INTO tasks" in logged[-1]["sql"]
@@ -355,10 +355,10 @@ def test_a_connection_cut_by_the_server_is_unavailable(postgres: Database, newes
 def test_a_writer_beside_the_queue_makes_its_batches_busy_too(sqlite_url: str) -> None:
     database = migrated(Config(sqlite_url, busy_timeout_seconds=0.05))
     beside = sqlite3.connect(callers.path_of(sqlite_url))
-    database.run_on(beside, lambda: submit_tasks([a_task()], None))
+    database.run_on(beside, lambda: submit_tasks([a_task()]))
 
     with pytest.raises(DatabaseBusy, match="another program is writing"):
-        database.run(lambda: submit_tasks([a_task(), a_task()], None))
+        database.run(lambda: submit_tasks([a_task(), a_task()]))
 
     beside.close()
     database.close()
@@ -373,9 +373,9 @@ def test_a_first_use_inside_a_transaction_says_what_is_in_the_way(sqlite_url: st
     beside.execute("INSERT INTO app VALUES (1)")
 
     with pytest.raises(DatabaseBusy, match="run `tasklib migrate`, or use the queue once before"):
-        database.run_on(beside, lambda: submit_tasks([a_task()], None))
+        database.run_on(beside, lambda: submit_tasks([a_task()]))
     beside.commit()
-    database.run_on(beside, lambda: submit_tasks([a_task()], None))
+    database.run_on(beside, lambda: submit_tasks([a_task()]))
     beside.commit()
 
     assert len(stored_in(database)) == 1
@@ -403,13 +403,13 @@ def hide_tables(url: str) -> None:
 
 def submit_beside(scene: Scene, new: NewTask) -> list[TaskId]:
     """Submit through the queue itself, committed at once."""
-    return scene.database.run(lambda: submit_tasks([new], None))
+    return scene.database.run(lambda: submit_tasks([new]))
 
 
 def claim(database: Database) -> list[UUID]:
     """What a worker that knows the tasks would start now."""
     who = Registration(uuid4(), "w1", "here", 1, timeout_seconds=30, concurrency=1, names=("mail",))
-    database.run(lambda: register_worker(who, None))
+    database.run(lambda: register_worker(who))
     lease = {"instance": who.instance, "worker_id": who.worker_id, "names": who.names, "lease_seconds": 60}
-    claimed = database.run(lambda: claim_tasks(**lease, limit=10, held=(), now=None))
+    claimed = database.run(lambda: claim_tasks(**lease, limit=10, held=()))
     return [UUID(task.id) for task in claimed.tasks]

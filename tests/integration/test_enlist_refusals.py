@@ -41,14 +41,14 @@ def test_what_is_no_connection_is_named_with_what_would_be_one(sqlite: Database,
     kind = f"{type(thing).__module__}.{type(thing).__qualname__}"
 
     with pytest.raises(ConfigurationError, match=rf"{kind}; it takes a psycopg .* sqlite3"):
-        sqlite.run_on(thing, lambda: submit_tasks([a_task()], None))
+        sqlite.run_on(thing, lambda: submit_tasks([a_task()]))
 
 
 def test_an_engine_is_no_connection(sqlite: Database, sqlite_url: str) -> None:
     engine = sqlalchemy.create_engine(callers.sqlalchemy_url(sqlite_url, "pysqlite"))
 
     with pytest.raises(ConfigurationError, match=r"Engine; it takes .* SQLAlchemy Connection, Session"):
-        sqlite.run_on(engine, lambda: submit_tasks([a_task()], None))
+        sqlite.run_on(engine, lambda: submit_tasks([a_task()]))
 
 
 @pytest.mark.parametrize("kind", [name for name in callers.POSTGRES if "async" in name])
@@ -57,13 +57,13 @@ def test_an_asynchronous_connection_asks_for_an_awaiting_call(
 ) -> None:
     with callers.POSTGRES[kind](newest_postgres_url) as caller:
         with pytest.raises(ConfigurationError, match=r"asynchronous.*asubmit\(\)"):
-            postgres.run_on(caller.connection, lambda: submit_tasks([a_task()], None))
+            postgres.run_on(caller.connection, lambda: submit_tasks([a_task()]))
 
 
 def test_a_django_connection_asks_for_a_blocking_call(sqlite: Database, sqlite_url: str) -> None:
     with callers.django_database(sqlite_url):
         with pytest.raises(ConfigurationError, match=r"call submit\(\), .* sync_to_async"):
-            asyncio.run(sqlite.arun_on(django.db.connection, lambda: submit_tasks([a_task()], None)))
+            asyncio.run(sqlite.arun_on(django.db.connection, lambda: submit_tasks([a_task()])))
 
 
 @pytest.mark.parametrize("kind", callers.SQLITE)
@@ -88,12 +88,12 @@ def test_an_unknown_driver_of_sqlalchemy_is_named(sqlite: Database) -> None:
     engine = sqlalchemy.create_engine("sqlite+pysqlcipher://", module=sqlite3)
 
     with pytest.raises(ConfigurationError, match=r"sqlite\+pysqlcipher; it knows postgresql\+psycopg, .*aiosqlite"):
-        sqlite.run_on(sqlalchemy.orm.Session(engine), lambda: submit_tasks([a_task()], None))
+        sqlite.run_on(sqlalchemy.orm.Session(engine), lambda: submit_tasks([a_task()]))
 
 
 def test_a_session_without_an_engine_says_what_to_pass(postgres: Database) -> None:
     with pytest.raises(ConfigurationError, match=r"pass session\.connection\(bind_arguments="):
-        postgres.run_on(sqlalchemy.orm.Session(), lambda: submit_tasks([a_task()], None))
+        postgres.run_on(sqlalchemy.orm.Session(), lambda: submit_tasks([a_task()]))
 
 
 @pytest.mark.parametrize("kind", [name for name in callers.POSTGRES if name.endswith(("psycopg", "connection"))])
@@ -119,7 +119,7 @@ def test_a_connection_given_back_to_its_pool_is_closed(postgres: Database, newes
         async with asyncpg.create_pool(callers.plain(newest_postgres_url), min_size=1) as pool:
             async with pool.acquire() as connection:
                 pass
-            await postgres.arun_on(connection, lambda: submit_tasks([a_task()], None))
+            await postgres.arun_on(connection, lambda: submit_tasks([a_task()]))
 
     with pytest.raises(ConfigurationError, match="is closed; pass an open one"):
         asyncio.run(program())

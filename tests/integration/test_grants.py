@@ -216,7 +216,7 @@ def test_an_admin_acts_and_makes_tokens(database_url: str, role: str) -> None:
         queue.add_schedule("s", task="job", every=60)
         queue.run_schedule("s")
         queue.remove_schedule("s")
-        made: Any = queue.database.run(lambda: tokens.create_token("ada", tokens.Role.VIEWER, now=None))
+        made: Any = queue.database.run(lambda: tokens.create_token("ada", tokens.Role.VIEWER))
         assert made.secret
     asyncio.run(serve(as_role(database_url, role)))
     where = ["--database-url", as_role(database_url, role)]

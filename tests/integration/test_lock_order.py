@@ -40,15 +40,15 @@ def run_together(queue: Face) -> None:
         return random.sample([(task.id, task.version) for task in tasks], ROWS)
 
     def renew() -> None:
-        queue.do(lambda: attempts.renew_leases(shuffled(), lease_seconds=60, now=queue.now))
+        queue.do(lambda: attempts.renew_leases(shuffled(), lease_seconds=60))
 
     def report() -> None:
         reports = [(*held, 0.5, None) for held in shuffled()]
-        queue.do(lambda: attempts.report_progress(reports, queue.now))
+        queue.do(lambda: attempts.report_progress(reports))
 
     def end() -> None:
         endings = [Ending.retry_later(*held, delay=0, error="E: e") for held in shuffled()]
-        queue.do(lambda: attempts.end_attempts(endings, queue.now))
+        queue.do(lambda: attempts.end_attempts(endings))
 
     def work(act: Callable[[], object]) -> None:
         start.wait(30)

@@ -42,7 +42,7 @@ def walk(queue: Face, which: TaskFilter, **options: Any) -> tuple[Walk, int]:
 
     def watched() -> Operation[Walk]:
         nonlocal looked
-        inner = walk_tasks(which, queue.now, **options)
+        inner = walk_tasks(which, **options)
         statement: Statement = next(inner)
         try:
             while True:
@@ -127,7 +127,7 @@ def fold(queue: Face) -> None:
 
     def has_caught_up() -> bool:
         queue.advance(5)
-        queue.do(lambda: statistics.keep_statistics(queue.now))
+        queue.do(lambda: statistics.keep_statistics())
         (row,) = queue.sql("SELECT seq, (SELECT max(seq) FROM tasks) AS newest FROM tasklib_stats_position")
         return bool(row["seq"] == row["newest"])
 
@@ -147,7 +147,7 @@ def test_what_cannot_hold_a_match_by_name_or_time_is_left_out(queue: Face) -> No
         (TaskFilter(states=("completed",), created_before=hour_ago, name="done"), 40),
     ):
         page, looked = walk(queue, which, limit=100, bounds=SURVEY)
-        assert page.tasks == queue.do(lambda which=which: list_tasks(which, queue.now, limit=100))
+        assert page.tasks == queue.do(lambda which=which: list_tasks(which, limit=100))
         assert (looked, page.stopped) <= (most, None), which
 
 
@@ -182,7 +182,7 @@ def test_failures_are_looked_through_some_at_a_time(queue: Face, judged: bool, m
         found += [task.seq for task in page.tasks]
         below = page.tasks[-1].seq if len(page.tasks) == 4 else page.stopped
         pages += 1
-    assert found == [task.seq for task in queue.do(lambda: list_tasks(which, queue.now, limit=100))]
+    assert found == [task.seq for task in queue.do(lambda: list_tasks(which, limit=100))]
     assert len(found) == 13
     assert pages >= 40 // 8
 

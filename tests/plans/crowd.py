@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tasklib.storage.statement import Operation, Statement
+
 TYPES = 500
 SPREAD = 4 * TYPES
 DUE = 2_000
@@ -35,6 +37,11 @@ class Kind:
         second = moment.replace(tzinfo=None).isoformat(" ", "seconds")
         ended = self.state == "completed"
         return {**asdict(self), "second": second, "ended": ended, "types": TYPES, "spread": SPREAD}
+
+
+def one_statement(statement: Statement) -> Operation[None]:
+    """A statement as an operation, which the driver gives its `now`."""
+    yield statement
 
 
 KINDS = {

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg import ClientCursor
 
+from tasklib.core.clock import DatabaseClock
 from tasklib.storage.dialects.postgres import PostgresDialect, translate
 from tasklib.storage.operations.attempts import Position, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
@@ -20,7 +21,7 @@ from tasklib.storage.postgres.session import SESSION
 from tasklib.storage.run import run_blocking, steps
 from tasklib.storage.statement import PARAMETER, Operation, Statement, T
 from tests.fixtures.backends import libpq_url
-from tests.plans.crowd import KINDS, POSTGRES
+from tests.plans.crowd import KINDS, POSTGRES, one_statement
 
 EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, WAL, TIMING OFF, FORMAT JSON) "
 
@@ -102,11 +103,13 @@ class PostgresTable:
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation as the library does."""
-        return run_blocking(steps(operation, translate), lambda s: execute(self.connection, self.dialect, s))
+        return run_blocking(
+            steps(operation, translate, DatabaseClock()), lambda s: execute(self.connection, self.dialect, s)
+        )
 
     def register(self) -> UUID:
         instance = uuid4()
-        self.run(register_worker(Registration(instance, "worker-1", "here", 1, 30.0, 10, ()), None))
+        self.run(register_worker(Registration(instance, "worker-1", "here", 1, 30.0, 10, ())))
         return instance
 
     def fill(self, kind: str, rows: int) -> None:
@@ -122,7 +125,6 @@ class PostgresTable:
             limit=limit,
             lease_seconds=60.0,
             held=[],
-            now=None,
             plain=plain and not keyed,
             after=after,
             keyed=keyed,
@@ -140,7 +142,8 @@ class PostgresTable:
 
     def explain(self, make: Statement | Callable[[], Operation[Any]]) -> Plan:
         """Run the (first) statement as the driver runs it, planned once or anew by the same rule; and undo it."""
-        statement = make if isinstance(make, Statement) else next(steps(make(), translate))
+        operation = one_statement(make) if isinstance(make, Statement) else make()
+        statement = next(steps(operation, translate, DatabaseClock()))
         cursor = ClientCursor(self.connection)
         with self.undone():
             if self.dialect.statements[statement.name].custom_plan:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from tasklib.core.clock import DatabaseClock
 from tasklib.storage.dialects.sqlite import bind, execute, parts, translate
 from tasklib.storage.operations.attempts import claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.run import run_blocking, steps
 from tasklib.storage.sqlite import database, schema
 from tasklib.storage.statement import Operation, Statement, T, load_sql
-from tests.plans.crowd import KINDS, SQLITE
+from tests.plans.crowd import KINDS, SQLITE, one_statement
 
 
 class SqliteTable:
@@ -31,11 +32,11 @@ class SqliteTable:
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation as the library does."""
-        return run_blocking(steps(operation, translate), self._execute)
+        return run_blocking(steps(operation, translate, DatabaseClock()), self._execute)
 
     def register(self) -> UUID:
         instance = uuid4()
-        self.run(register_worker(Registration(instance, "worker-1", "here", 1, 30.0, 10, ()), None))
+        self.run(register_worker(Registration(instance, "worker-1", "here", 1, 30.0, 10, ())))
         return instance
 
     def fill(self, kind: str, rows: int) -> None:
@@ -52,7 +53,6 @@ class SqliteTable:
             limit=limit,
             lease_seconds=60.0,
             held=[],
-            now=None,
             keyed=keyed,
             limited=keyed,
         )
@@ -71,7 +71,8 @@ class SqliteTable:
 
         Every row visited takes some, whether it is used or not, and their number is the same in every run.
         """
-        statement = make if isinstance(make, Statement) else next(steps(make(), translate))
+        operation = one_statement(make) if isinstance(make, Statement) else make()
+        statement = next(steps(operation, translate, DatabaseClock()))
         bound = bind(statement.params)
         taken = 0
 

@@ -66,8 +66,8 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     """Every statement with the parameters of an ordinary moment; those of a batch take a hundred rows."""
     clock = time.monotonic()
     ids = [UUID(task_id) for task_id in waiting]
-    everything = lists.filter_params(TaskFilter(), None) | {"width": 1000}
-    completed = lists.filter_params(TaskFilter(states=("completed",)), None)
+    everything = lists.filter_params(TaskFilter()) | {"width": 1000}
+    completed = lists.filter_params(TaskFilter(states=("completed",)))
     completed |= {"width": 1000, "limit": BATCH, "offset": 0}
     keys = [{"id": str(task_id), "name": "type.0", "unique_key": f"key-{task_id}"} for task_id in ids]
     new = [
@@ -78,52 +78,50 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     recorded = dumps([{"id": one[0], "version": one[1], "state": "completed", "outcome": None} for one in held])
     return {
         "complete_tasks": lambda: attempts.complete_tasks(
-            [Completion(task_id, version, '{"value": 1}', clock, clock) for task_id, version in held], None
+            [Completion(task_id, version, '{"value": 1}', clock, clock) for task_id, version in held]
         ),
         "end_attempts": lambda: attempts.end_attempts(
-            [Ending.retry_later(task_id, version, delay=5.0, error="no") for task_id, version in held], None
+            [Ending.retry_later(task_id, version, delay=5.0, error="no") for task_id, version in held]
         ),
-        "renew_leases": lambda: attempts.renew_leases(held, lease_seconds=60.0, now=None),
-        "renew_held": lambda: workers.renew_held(instance, 60.0, None),
+        "renew_leases": lambda: attempts.renew_leases(held, lease_seconds=60.0),
+        "renew_held": lambda: workers.renew_held(instance, 60.0),
         "find_cancel_requests": lambda: attempts.find_cancel_requests(held),
-        "report_progress": lambda: attempts.report_progress([(*one, 0.5, "half") for one in held], None),
-        "append_log": lambda: attempts.append_log({one: [LogLine(1, 0.1, "INFO", "line")] for one in held}, None),
+        "report_progress": lambda: attempts.report_progress([(*one, 0.5, "half") for one in held]),
+        "append_log": lambda: attempts.append_log({one: [LogLine(1, 0.1, "INFO", "line")] for one in held}),
         "list_held": lambda: workers.list_held(instance),
         "count_held_of": Statement("count_held_of", {"name": "type.0"}),
-        "list_timed": Statement("list_timed", {"now": None}),
+        "list_timed": Statement("list_timed"),
         "find_recorded": Statement("find_recorded", {"batch": recorded}),
         "list_running": Statement("list_running", {"name": "", "limit": 10}),
-        "list_workers": lambda: workers.list_workers(None),
+        "list_workers": lambda: workers.list_workers(),
         "find_held_by": Statement("find_held_by", {"dead": dumps([str(instance)])}),
-        "look_at_workers": Statement("look_at_workers", {"now": None}),
-        "find_expired_held": Statement("find_expired_held", {"now": None}),
+        "look_at_workers": Statement("look_at_workers"),
+        "find_expired_held": Statement("find_expired_held"),
         "lock_lost": Statement("lock_lost", {"lost": lost}),
-        "insert_task": lambda: tasks.submit_tasks([replace(new[-1], unique_key=None)], None),
-        "insert_tasks": lambda: tasks.submit_tasks(new[:1], None),
-        "insert_batch": lambda: tasks.submit_batch(TaskBatch(first, dumps([{}] * BATCH), BATCH), None),
+        "insert_task": lambda: tasks.submit_tasks([replace(new[-1], unique_key=None)]),
+        "insert_tasks": lambda: tasks.submit_tasks(new[:1]),
+        "insert_batch": lambda: tasks.submit_batch(TaskBatch(first, dumps([{}] * BATCH), BATCH)),
         "find_live_keys": Statement("find_live_keys", {"keys": dumps(keys)}),
-        "replace_task": Statement("replace_task", {"batch": dumps([tasks._columns(new[0])]), "now": None}),
+        "replace_task": Statement("replace_task", {"batch": dumps([tasks._columns(new[0])])}),
         "get_task": lambda: tasks.get_task(ids[0]),
         "find_ids": lambda: tasks.find_ids(readings(f"{waiting[0][:35]}..{waiting[0][-1]}")[0]),
         "watch_task": lambda: tasks.watch_task(ids[0]),
-        "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"]), "now": None}),
-        "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting), "now": None}),
-        "set_priorities": Statement("set_priorities", {"ids": dumps(waiting), "priority": 0, "now": None}),
+        "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"])}),
+        "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting)}),
+        "set_priorities": Statement("set_priorities", {"ids": dumps(waiting), "priority": 0}),
         "delete_tasks": Statement("delete_tasks", {"ids": dumps(waiting)}),
         "redrive_tasks": Statement(
-            "redrive_tasks", {"batch": dumps([{"id": task_id, "delay": 1.0} for task_id in waiting]), "now": None}
+            "redrive_tasks", {"batch": dumps([{"id": task_id, "delay": 1.0} for task_id in waiting])}
         ),
-        "count_ahead": Statement(
-            "count_ahead", {"id": waiting[-1], "names": dumps(["type.0"]), "limit": BATCH, "now": None}
-        ),
+        "count_ahead": Statement("count_ahead", {"id": waiting[-1], "names": dumps(["type.0"]), "limit": BATCH}),
         "count_ahead_in_key": Statement(
-            "count_ahead_in_key", {"id": waiting[-1], "names": dumps(["type.0"]), "limit": BATCH, "now": None}
+            "count_ahead_in_key", {"id": waiting[-1], "names": dumps(["type.0"]), "limit": BATCH}
         ),
         "last_position": Statement("last_position"),
-        "list_tasks": lambda: lists.list_tasks(TaskFilter(), None, limit=BATCH),
-        "list_tasks, next page": lambda: lists.list_tasks(TaskFilter(), None, limit=BATCH, before=ROWS),
-        "list_trouble": lambda: lists.list_tasks(TaskFilter(states=("failed",)), None, limit=BATCH),
-        "search_trouble": lambda: lists.list_tasks(TaskFilter(states=("failed",), search="no"), None, limit=BATCH),
+        "list_tasks": lambda: lists.list_tasks(TaskFilter(), limit=BATCH),
+        "list_tasks, next page": lambda: lists.list_tasks(TaskFilter(), limit=BATCH, before=ROWS),
+        "list_trouble": lambda: lists.list_tasks(TaskFilter(states=("failed",)), limit=BATCH),
+        "search_trouble": lambda: lists.list_tasks(TaskFilter(states=("failed",), search="no"), limit=BATCH),
         "list_held_tasks": Statement("list_held_tasks", {**everything, "limit": BATCH, "offset": 0, "before": None}),
         # Of what waits none is completed: the walk reads it all, as far as it was told to look.
         "walk_tasks": Statement("walk_tasks", {**completed, "before": 4 * ROWS, "floor": 4 * ROWS - WALKED}),
@@ -135,7 +133,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "forget_blocks": Statement("forget_blocks", {"block_size": 10_000}),
         "measure_span": Statement("measure_span"),
         "measure_size": Statement("measure_size"),
-        "export_tasks": Statement("export_tasks", {"after": 0, "limit": BATCH, "now": None}),
+        "export_tasks": Statement("export_tasks", {"after": 0, "limit": BATCH}),
         "pick_matching": Statement("pick_matching", {**everything, "after": 0, "until": 10**9, "limit": BATCH}),
         "lock_matching": Statement("lock_matching", {**everything, "picked": dumps(waiting)}),
         "cleanup_tasks": Statement(
@@ -156,7 +154,6 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
                 "after": 0,
                 "limit": BATCH,
                 "shortest": 60.0,
-                "now": None,
             },
         ),
         "claim_plain": lambda: attempts.claim_tasks(
@@ -166,7 +163,6 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             limit=BATCH,
             lease_seconds=60.0,
             held=[],
-            now=None,
             plain=True,
         ),
         "claim_next": lambda: attempts.claim_tasks(
@@ -176,18 +172,15 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             limit=BATCH,
             lease_seconds=60.0,
             held=[],
-            now=None,
             plain=True,
             after=[Position(names(1)[0], 0, "-infinity", 0)],
         ),
-        "spread_hints": Statement("spread_hints", {"now": None}),
-        "find_keyed": Statement(
-            "find_keyed", {"keys": dumps(["key"]), "names": dumps(names(1)), "share": BATCH, "now": None}
-        ),
-        "settle_hints": Statement("settle_hints", {"keys": dumps(["key"]), "now": None}),
+        "spread_hints": Statement("spread_hints"),
+        "find_keyed": Statement("find_keyed", {"keys": dumps(["key"]), "names": dumps(names(1)), "share": BATCH}),
+        "settle_hints": Statement("settle_hints", {"keys": dumps(["key"])}),
         "hint_waiting": Statement("hint_waiting", {"key": ""}),
         "list_slots": Statement("list_slots", {"key": "key", "scope": "", "limit": BATCH}),
-        "read_statistics_turn": Statement("read_statistics_turn", {"now": None}),
+        "read_statistics_turn": Statement("read_statistics_turn"),
         "count_running": Statement("count_running"),
         "claim_tasks": lambda: attempts.claim_tasks(
             instance=instance,
@@ -196,13 +189,12 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             limit=BATCH,
             lease_seconds=60.0,
             held=[],
-            now=None,
             keyed=False,
             limited=False,
         ),
-        "take_limits": Statement("take_limits", {"names": dumps(names(2)), "now": None}),
-        "spend_tokens": Statement("spend_tokens", {"seqs": dumps([1, 2, 3]), "now": None}),
-        "find_hints": Statement("find_hints", {"names": dumps(names(2)), "now": None}),
+        "take_limits": Statement("take_limits", {"names": dumps(names(2))}),
+        "spend_tokens": Statement("spend_tokens", {"seqs": dumps([1, 2, 3])}),
+        "find_hints": Statement("find_hints", {"names": dumps(names(2))}),
     }
 
 

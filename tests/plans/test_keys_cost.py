@@ -85,7 +85,7 @@ def assert_explained(table: PostgresTable) -> None:
     )
     with table.undone():
         before = table.value(PAGES)
-        seen = table.run(gather_evidence(last, None))
+        seen = table.run(gather_evidence(last))
         pages = table.value(PAGES) - before
     assert (seen.ahead, seen.key) == (MAX_AHEAD + 1, KeySeen("big", 1, seen.key.holders if seen.key else ()))
     assert pages <= 3 * MAX_AHEAD

@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from tasklib import Config
-from tasklib.core.clock import DatabaseClock
 from tasklib.errors import DatabaseUnavailable
 from tasklib.worker.execution.running_table import RunningTable
 from tasklib.worker.supervisor.channel import Channel
@@ -85,7 +84,7 @@ def owner(deaths: list[str]) -> Owner:
 
 @pytest.fixture
 def heartbeat(database: BeatenDatabase, owner: Owner) -> Iterator[Heartbeat]:
-    beating = Heartbeat(database, DatabaseClock(), CONFIG, uuid4(), owner)  # type: ignore[arg-type]
+    beating = Heartbeat(database, CONFIG, uuid4(), owner)  # type: ignore[arg-type]
     beating.start()
     yield beating
     beating.stop()
@@ -108,7 +107,6 @@ class Supervised:
         self.heartbeat = ProxiedHeartbeat(
             supervisor,
             database,  # type: ignore[arg-type]
-            DatabaseClock(),
             CONFIG,
             self.instance,
             owner,

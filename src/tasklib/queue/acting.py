@@ -32,21 +32,21 @@ class ActsOnTasks(QueueBase):
     @operation
     def retry(self, task_id: Id) -> Operation[Task]:
         """Start a failed, cancelled, buried or completed task anew, from zero attempts."""
-        return (yield from actions.retry_task(require_id(task_id), self.clock.now()))
+        return (yield from actions.retry_task(require_id(task_id)))
 
     aretry = retry.as_async
 
     @operation
     def cancel(self, task_id: Id) -> Operation[Task]:
         """Cancel a waiting task at once, or ask the worker of a running one to stop it."""
-        return (yield from actions.cancel_task(require_id(task_id), self.clock.now()))
+        return (yield from actions.cancel_task(require_id(task_id)))
 
     acancel = cancel.as_async
 
     @operation
     def set_priority(self, task_id: Id, priority: int) -> Operation[Task]:
         """Change the priority of a waiting task; for a running one it counts from its next attempt on."""
-        return (yield from actions.set_priority(require_id(task_id), check_priority(priority), self.clock.now()))
+        return (yield from actions.set_priority(require_id(task_id), check_priority(priority)))
 
     aset_priority = set_priority.as_async
 
@@ -119,10 +119,9 @@ class ActsOnTasks(QueueBase):
     def _act_on_matching(
         self, action: Action, which: TaskFilter, dry_run: bool, priority: int | None = None
     ) -> Operation[int]:
-        now = self.clock.now()
         if dry_run:
-            return (yield from actions.count_matching(action, which, now))
-        return (yield from actions.act_on_matching(action, which, now, priority=priority))
+            return (yield from actions.count_matching(action, which))
+        return (yield from actions.act_on_matching(action, which, priority=priority))
 
     @operation
     def errors(self, name: str | None = None, *, limit: int = 100) -> Operation[Sequence[ErrorGroup]]:
@@ -140,10 +139,10 @@ class ActsOnTasks(QueueBase):
         if rate is not None and not is_rate(rate, above=0):
             raise ConfigurationError(f"a rate is a number of tasks per second above 0, or None, got {rate!r}")
         found = group if isinstance(group, ErrorGroup) else (yield from self._group(group))
-        which, now = errors.dead_letters(found.name, found.fingerprint or ""), self.clock.now()
+        which = errors.dead_letters(found.name, found.fingerprint or "")
         if dry_run:
-            return (yield from actions.count_matching(Action.RETRY, which, now))
-        return (yield from errors.redrive(which, rate, now))
+            return (yield from actions.count_matching(Action.RETRY, which))
+        return (yield from errors.redrive(which, rate))
 
     aredrive = redrive.as_async
 
@@ -166,7 +165,7 @@ class ActsOnTasks(QueueBase):
         if isinstance(older_than, datetime):
             moment = require_aware(older_than, "older_than")
         else:
-            moment = yield from start_of_age(timedelta(seconds=seconds_of(older_than)), self.clock.now())
+            moment = yield from start_of_age(timedelta(seconds=seconds_of(older_than)))
         return (yield from actions.cleanup_tasks(moment, states, name))
 
     acleanup = cleanup.as_async

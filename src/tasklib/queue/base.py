@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
 
 from tasklib.core.calls.middleware import ErrorHook, Middleware
-from tasklib.core.clock import Clock, DatabaseClock
+from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.core.schedule import Plan
 from tasklib.definition import Registry
@@ -28,7 +28,6 @@ class QueueBase:
     ) -> None:
         self.config = Config.of(database)
         self.registry = Registry() if registry is None else registry  # one without tasks yet is empty, so false
-        self.clock: Clock = clock or DatabaseClock()
         self.secret_places = SecretPlaces(self.registry)
         self.startup_hooks: list[Hook] = []
         self.shutdown_hooks: list[Hook] = []
@@ -37,12 +36,21 @@ class QueueBase:
         self.header_sources: list[HeaderSource] = []
         self.declared_schedules: list[Plan] = []
         self._before_close: list[Callable[[], Awaitable[None]]] = []
-        self._database = guarded(connect(self.config), self.config, given=database is not None)
+        self._database = guarded(connect(self.config, clock), self.config, given=database is not None)
 
     @property
     def database(self) -> Database:
         """Where the tasks are stored."""
         return self._database
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is for the tasks: the database's clock, or one that a test sets."""
+        return self._database.clock
+
+    @clock.setter
+    def clock(self, clock: Clock) -> None:
+        self._database.clock = clock
 
     def __repr__(self) -> str:
         return f"<TaskQueue {self.config!r}>"

@@ -21,7 +21,7 @@ class ControlsTasks(QueueBase):
     @operation
     def pause(self, name: str | None = None, *, by: str | None = None, reason: str | None = None) -> Operation[None]:
         """Stop starting tasks, of one name or of all, on every worker; running ones finish.  Holds until `resume`."""
-        yield from pauses.pause(name, by=by, reason=reason, now=self.clock.now())
+        yield from pauses.pause(name, by=by, reason=reason)
 
     apause = pause.as_async
 
@@ -56,14 +56,14 @@ class ControlsTasks(QueueBase):
             )
         if burst is not None and not (is_rate(burst) and burst >= 1 and tasks_per_second):
             raise ConfigurationError(f"a burst is a number of tasks, 1 or more, beside a rate limit, got {burst!r}")
-        yield from pauses.set_rate(name, float(tasks_per_second) or None, self.clock.now(), burst=burst)
+        yield from pauses.set_rate(name, float(tasks_per_second) or None, burst=burst)
 
     aset_rate_limit = set_rate_limit.as_async
 
     @operation
     def get_rate_limit(self, name: str | None = None) -> Operation[float]:
         """The rate limit of one name, or the one over all; 0 if there is none."""
-        limits = yield from pauses.list_limits(self.clock.now())
+        limits = yield from pauses.list_limits()
         return next((limit.rate for limit in limits if limit.name == name and limit.rate), 0.0)
 
     aget_rate_limit = get_rate_limit.as_async
@@ -78,7 +78,7 @@ class ControlsTasks(QueueBase):
     @operation
     def limits(self) -> Operation[Sequence[Limit]]:
         """The limits in force across all workers."""
-        return (yield from pauses.list_limits(self.clock.now()))
+        return (yield from pauses.list_limits())
 
     alimits = limits.as_async
 

@@ -45,7 +45,7 @@ class ReadsTasks(QueueBase):
         which = task_filter(state, name, filters)
         position = None if before is None else before.seq
         limit, offset = check_whole("limit", limit), check_whole("offset", offset)
-        return (yield from lists.list_tasks(which, self.clock.now(), limit=limit, offset=offset, before=position))
+        return (yield from lists.list_tasks(which, limit=limit, offset=offset, before=position))
 
     alist = list.as_async
 
@@ -54,14 +54,14 @@ class ReadsTasks(QueueBase):
         self, *, state: str | Iterable[str] | None = None, name: str | None = None, **filters: Unpack[Filters]
     ) -> Operation[int]:
         """How many tasks match the filters."""
-        return (yield from lists.count_tasks(task_filter(state, name, filters), self.clock.now()))
+        return (yield from lists.count_tasks(task_filter(state, name, filters)))
 
     acount = count.as_async
 
     @operation
     def stats(self) -> Operation[QueueStats]:
         """How many tasks stand where, in all and by name."""
-        return (yield from statistics.count_tasks_by_state(self.clock.now()))
+        return (yield from statistics.count_tasks_by_state())
 
     astats = stats.as_async
 
@@ -77,14 +77,14 @@ class ReadsTasks(QueueBase):
     @operation
     def workers(self) -> Operation[Sequence[WorkerInfo]]:
         """Every known worker instance, the one with the latest heartbeat first."""
-        return (yield from workers.list_workers(self.clock.now()))
+        return (yield from workers.list_workers())
 
     aworkers = workers.as_async
 
     @operation
     def explain(self, task_id: Id) -> Operation[Explanation]:
         """Why the task is not running: every reason with its evidence and remedy, the one that binds first in front."""
-        found = explain_evidence((yield from gather_evidence(require_id(task_id), self.clock.now())))
+        found = explain_evidence((yield from gather_evidence(require_id(task_id))))
         yield from self.secret_places.learn()
         return Redactor(self.config.redact_keys, self.secret_places.of).explanation(found)
 

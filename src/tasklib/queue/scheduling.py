@@ -72,7 +72,7 @@ class KeepsSchedules(SubmitsTasks):
         given: dict[str, Any] = {**decided, "kwargs": new.kwargs, "secrets": marked_paths(new.headers) or None}
         plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, **given)
         SubmitOptions().with_(**plan.options)
-        return (yield from schedules.put_schedule(plan, self.clock.now()))
+        return (yield from schedules.put_schedule(plan))
 
     aadd_schedule = add_schedule.as_async
 
@@ -100,28 +100,28 @@ class KeepsSchedules(SubmitsTasks):
     @operation
     def pause_schedule(self, name: str, *, by: str | None = None) -> Operation[bool]:
         """Let no more ticks of a schedule run; False if there is none of that name."""
-        return (yield from schedules.pause_schedule(name, by, self.clock.now()))
+        return (yield from schedules.pause_schedule(name, by))
 
     apause_schedule = pause_schedule.as_async
 
     @operation
     def resume_schedule(self, name: str) -> Operation[bool]:
         """Let a schedule run again, from its next tick on; False if there is none of that name."""
-        return (yield from schedules.resume_schedule(name, self.clock.now()))
+        return (yield from schedules.resume_schedule(name))
 
     aresume_schedule = resume_schedule.as_async
 
     @operation
     def run_schedule(self, name: str) -> Operation[TaskId | None]:
         """Make a task of the schedule at once, beside its ticks; None if there is none of that name."""
-        return (yield from schedules.run_now(name, self.scheduled_task, self.clock.now()))
+        return (yield from schedules.run_now(name, self.scheduled_task))
 
     arun_schedule = run_schedule.as_async
 
     @operation
     def fire_schedules(self) -> Operation[int]:
         """Make the tasks of every tick that has come; workers do this by themselves.  Returns how many were made."""
-        return (yield from schedules.fire_schedules(self.scheduled_task, self.clock.now()))
+        return (yield from schedules.fire_schedules(self.scheduled_task))
 
     afire_schedules = fire_schedules.as_async
 

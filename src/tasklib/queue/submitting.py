@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from typing import Any, Final, Unpack, overload
 
 from tasklib.core.calls.context import TaskContext, current_context
-from tasklib.core.clock import Clock
 from tasklib.core.codec import plain
 from tasklib.core.redaction import SECRETS_HEADER
 from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch, TaskId, TaskIds
@@ -103,7 +102,7 @@ class SubmitsTasks(QueueBase):
         """Store rows made by `new_task`: on the caller's connection, or in a transactional task, in its transaction."""
         refuse_while_loading("a task is submitted")
         connection = self._joined(connection)
-        submit = partial(_submission, new, self.clock)
+        submit = partial(_submission, new)
         return self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
 
     @overload
@@ -117,7 +116,7 @@ class SubmitsTasks(QueueBase):
         refuse_while_loading("a task is submitted")
         require_asyncio()
         connection = self._joined(connection)
-        submit = partial(_submission, new, self.clock)
+        submit = partial(_submission, new)
         if connection is None:
             return await self.database.arun(submit)
         return await self.database.arun_on(connection, submit)
@@ -156,10 +155,10 @@ class SubmitsTasks(QueueBase):
         return new_task(name, kwargs, options, task, max_retries=max_retries, timeout=timeout)
 
 
-def _submission(new: Chunk, clock: Clock) -> Operation[Stored]:
+def _submission(new: Chunk) -> Operation[Stored]:
     if isinstance(new, TaskBatch):
-        return tasks.submit_batch(new, clock.now())
-    return tasks.submit_tasks(new, clock.now())
+        return tasks.submit_batch(new)
+    return tasks.submit_tasks(new)
 
 
 def _attempts(value: Any) -> int:

@@ -109,11 +109,13 @@ class _Guarded:
     """A database that asks before each use."""
 
     def __init__(self, database: Database, config: Config) -> None:
-        self._database = database
-        self._config = config
+        self.__dict__.update(_database=database, _config=config)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._database, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if guard is not None and name not in ("close", "aclose", "dialect"):
+        if guard is not None and name not in ("close", "aclose", "dialect", "clock"):
             guard.refuse(self._config)
         return getattr(self._database, name)
 

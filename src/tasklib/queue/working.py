@@ -50,7 +50,7 @@ class RunsTasks(QueueBase):
         worker for a full `worker_timeout_seconds`, so that an outage or a step of that clock makes nobody look dead.
         Do not call this right after one.
         """
-        recovery = yield from workers.recover_stale(self.config.backoff, self.clock.now())
+        recovery = yield from workers.recover_stale(self.config.backoff)
         return recovery.tasks
 
     arecover_stale_tasks = recover_stale_tasks.as_async

@@ -45,7 +45,7 @@ class Administration(ServicePart):
     @operation
     def now(self) -> Operation[datetime]:
         """What time it is for the database: ages are told by the clock by which they came about."""
-        return (yield from read_clock(self.queue.clock.now()))
+        return (yield from read_clock())
 
     anow = now.as_async
 
@@ -86,11 +86,11 @@ def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None])
     seen = copied = after = 0
     unreadable: list[str] = []
     while True:
-        found = old.database.run(lambda after=after: copy.export_tasks(after, None))  # type: ignore[misc]
+        found = old.database.run(lambda after=after: copy.export_tasks(after))  # type: ignore[misc]
         if found.last == after:
             return seen, copied, unreadable
         unreadable += found.unreadable
-        copied += new.database.run(lambda rows=found.rows: copy.import_tasks(rows, None))  # type: ignore[misc]
+        copied += new.database.run(lambda rows=found.rows: copy.import_tasks(rows))  # type: ignore[misc]
         seen, after = seen + len(found.rows), found.last
         progress(seen)
 

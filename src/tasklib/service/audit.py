@@ -26,6 +26,6 @@ class AuditLog(ServicePart):
     @single_try
     def write(self, entry: AuditEntry) -> Operation[None]:
         """Add an entry for what changes nothing that is stored, such as signing in or being refused."""
-        yield from audit.write_audit([self.redacted(entry)], self.queue.clock.now())
+        yield from audit.write_audit([self.redacted(entry)])
 
     awrite = write.as_async

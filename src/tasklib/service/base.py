@@ -44,7 +44,7 @@ class ServicePart:
             more = {} if added is None or result is BEGUN else added(result)
             return None if more is None else self.redacted(replace(audit, detail={**audit.detail, **more}))
 
-        return (yield from recorded(work, entry_of, self.queue.clock.now()))
+        return (yield from recorded(work, entry_of))
 
     def redacted(self, entry: AuditEntry) -> AuditEntry:
         """The entry with nothing secret in its detail, and without what was not given."""

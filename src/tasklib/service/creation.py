@@ -169,7 +169,7 @@ class Creation(ServicePart):
             return {"made": stored.made, "tasks": shown, "changed": dict(stored.changed)}
 
         # A key has no space in it, so that no caller can write another one's.
-        doing = do_once(f"{sender.identity} {key}", fingerprint, work, self.queue.clock.now())
+        doing = do_once(f"{sender.identity} {key}", fingerprint, work)
         once = yield from self.audited(doing, audit, _changed_once)
         if once.answer is None:
             return None
@@ -203,13 +203,12 @@ class Creation(ServicePart):
     @operation
     def _store(self, new: Sequence[NewTask]) -> Operation[list[TaskId]]:
         """The tasks with their entries, which for those with a unique key are known only when they are stored."""
-        now = self.queue.clock.now()
         entries = [self._entries[task.id] for task in new if task.unique_key is None]
         keyed = [(at, task) for at, task in enumerate(new) if task.unique_key is not None]
         if keyed:
             yield BEGIN
         ids = yield from tasks.submit_tasks(
-            new, now, created_at=self._created_at, entries=entries_text(entries) if entries else None
+            new, created_at=self._created_at, entries=entries_text(entries) if entries else None
         )
         late = [
             replace(
@@ -219,7 +218,7 @@ class Creation(ServicePart):
             if (changed := _changed([task], [ids[at]]))
         ]
         if late:
-            yield from write_audit(late, now)
+            yield from write_audit(late)
         return ids
 
     _astore = _store.as_async
@@ -227,7 +226,7 @@ class Creation(ServicePart):
     def _store_all(self, new: Sequence[NewTask], sender: Sender) -> Operation[Stored]:
         yield BEGIN  # what may not be told of is found after the rest was stored
         try:
-            ids = yield from tasks.submit_tasks(new, self.queue.clock.now())
+            ids = yield from tasks.submit_tasks(new)
         except UniqueConflict as conflict:
             raise sender.shown(conflict) from conflict
         found = yield from self._find(new, ids, sender)
@@ -245,7 +244,7 @@ class Creation(ServicePart):
             stored = {} if one is None else {one.id: one}
         else:
             which = TaskFilter(ids=tuple(each.id for each in ids))
-            found = yield from lists.list_tasks(which, self.queue.clock.now(), limit=len(ids))
+            found = yield from lists.list_tasks(which, limit=len(ids))
             stored = {task.id: task for task in found}
         answers: list[StoredTask] = []
         for task, task_id in zip(new, ids, strict=True):

@@ -59,7 +59,7 @@ class ErrorGroups(ServicePart):
     @operation
     def by_hour(self) -> Operation[Mapping[str, list[int]]]:
         """How often each group happened in each of the last HOURS hours, the oldest first, by the group's id."""
-        return (yield from count_errors_by_hour(self.queue.clock.now()))
+        return (yield from count_errors_by_hour())
 
     aby_hour = by_hour.as_async
 

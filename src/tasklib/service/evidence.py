@@ -52,20 +52,20 @@ class Evidence(ServicePart):
     @operation
     def look(self) -> Operation[Seen]:
         """See everything as it is, through one connection."""
-        now, dialect = self.queue.clock.now(), self.database.dialect
-        clock = yield from read_clock(now)
+        dialect = self.database.dialect
+        clock = yield from read_clock()
         before = time.time()
         server = (yield Statement("look_at_server"))[0] if dialect == "postgres" else None
         local = (before + time.time()) / 2
         used = {row["name"] for row in (yield Statement("look_at_parts"))}
         return Seen(
             now=clock,
-            waiting=(yield Statement("look_at_waiting", {"now": now})),
-            workers=(yield from workers.list_workers(now)),
+            waiting=(yield Statement("look_at_waiting")),
+            workers=(yield from workers.list_workers()),
             pauses=(yield from pauses.list_pauses()),
-            limits=(yield from pauses.list_limits(now)),
+            limits=(yield from pauses.list_limits()),
             schedules=(yield from schedules.list_schedules()),
-            orphans=(yield Statement("look_for_orphans", {"now": now}))[0]["count"],
+            orphans=(yield Statement("look_for_orphans"))[0]["count"],
             missing=[part for part in parts(dialect) if part.name not in used],
             server=server,
             local_clock=local,

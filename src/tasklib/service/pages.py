@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -58,8 +57,7 @@ class TaskPages(ServicePart):
         """A page of matching tasks; `before` is the id at which the page before said to go on."""
         position = None if before is None else (yield from required(before)).seq
         yield from self.queue.secret_places.learn()
-        now = self.queue.clock.now()
-        found = yield from lists.list_tasks(which, now, limit=limit + 1, before=position, width=lists.LISTED_WIDTH)
+        found = yield from lists.list_tasks(which, limit=limit + 1, before=position, width=lists.LISTED_WIDTH)
         shown = tuple(map(self._shown, found[:limit]))
         return Page(shown, shown[-1].id if shown and len(found) > limit else None)
 
@@ -96,15 +94,15 @@ class TaskPages(ServicePart):
         `stats` know how many there are, or that they are few enough to be counted; where none are, nobody looks far.
         """
         yield from self.queue.secret_places.learn()
-        now, judged = self.queue.clock.now(), self.is_judged(which)
+        judged = self.is_judged(which)
         known = None if stats is None else count_in(stats, which)
         bounds, keep = (JUDGED, self._keep(which)) if judged else (NEAR if known == 0 else PAGE, None)
-        walk = yield from walk_tasks(which, now, limit=limit + 1, start=start, bounds=bounds, keep=keep)
+        walk = yield from walk_tasks(which, limit=limit + 1, start=start, bounds=bounds, keep=keep)
         shown = tuple(map(self._shown, walk.tasks[:limit]))
         following = None if walk.stopped is None or known == 0 else Start(walk.stopped, walk.owed)
         if len(walk.tasks) > limit:
             following = Start(shown[-1].seq)
-        total = (yield from self._count(which, stats, now)) if counted and known is None else known
+        total = (yield from self._count(which, stats)) if counted and known is None else known
         return Listing(shown, total if counted else None, following)
 
     alisting = listing.as_async
@@ -115,8 +113,8 @@ class TaskPages(ServicePart):
 
         Where a million wait there is no completed one, and a list need not look there.  `limit` is the longest page.
         """
-        which, now = TaskFilter(states=tuple(states)), self.queue.clock.now()
-        return (yield from walk_tasks(which, now, limit=limit, bounds=SURVEY)).gap
+        which = TaskFilter(states=tuple(states))
+        return (yield from walk_tasks(which, limit=limit, bounds=SURVEY)).gap
 
     alongest_gap = longest_gap.as_async
 
@@ -131,9 +129,9 @@ class TaskPages(ServicePart):
     def each_shown(self, which: TaskFilter, act: Callable[[tuple[UUID, ...], int], Operation[int]]) -> Operation[int]:
         """Act on the tasks that match by what is shown of them, some at a time, told the sum so far; the sum of all."""
         yield from self.queue.secret_places.learn()
-        total, start, now = 0, NEWEST, self.queue.clock.now()
+        total, start = 0, NEWEST
         while True:
-            walk = yield from walk_tasks(which, now, limit=STEP, start=start, bounds=WHOLE, keep=self._keep(which))
+            walk = yield from walk_tasks(which, limit=STEP, start=start, bounds=WHOLE, keep=self._keep(which))
             if walk.tasks:
                 total += yield from act(tuple(each.id for each in walk.tasks), total)
             below = walk.tasks[-1].seq if len(walk.tasks) == STEP else walk.stopped
@@ -148,15 +146,15 @@ class TaskPages(ServicePart):
     def _keep(self, which: TaskFilter) -> Keep:
         return lambda task: self.redactor.shows(task, which)
 
-    def _count(self, which: TaskFilter, stats: QueueStats | None, now: datetime | None) -> Operation[int | None]:
+    def _count(self, which: TaskFilter, stats: QueueStats | None) -> Operation[int | None]:
         """How many match, if that is found out quickly."""
         rows = 0 if stats is None else stats.total
         if self.is_judged(which):
             if rows > FEW_JUDGED:
                 return None
-            return len((yield from walk_tasks(which, now, limit=rows + 1, bounds=WHOLE, keep=self._keep(which))).tasks)
+            return len((yield from walk_tasks(which, limit=rows + 1, bounds=WHOLE, keep=self._keep(which))).tasks)
         if rows <= lists.FEW_ROWS:
-            return (yield from lists.count_tasks(which, now))
+            return (yield from lists.count_tasks(which))
         if stats is not None and lists.is_covered(which) and stats.failed + stats.buried <= FEW_FAILURES:
             return (yield from lists.count_failures(which))
         return None

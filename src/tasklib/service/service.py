@@ -73,7 +73,7 @@ class QueueService(TaskPages):
     ) -> Operation[Task]:
         """Do it to one task: the task as it is then, or a deleted one as it was."""
         yield from self.queue.secret_places.learn()
-        work = _act_on_one(action, require_id(task_id), priority, self.queue.clock.now())
+        work = _act_on_one(action, require_id(task_id), priority)
         return self.redactor.task((yield from self.audited(work, audit)))
 
     aact = act.as_async
@@ -81,7 +81,7 @@ class QueueService(TaskPages):
     @operation
     def explain(self, task_id: Id) -> Operation[Explanation]:
         """Why the task is not running, with no secret in the evidence."""
-        found = explain_evidence((yield from gather_evidence(require_id(task_id), self.queue.clock.now())))
+        found = explain_evidence((yield from gather_evidence(require_id(task_id))))
         yield from self.queue.secret_places.learn()
         return replace(self.redactor.explanation(found), task=self.redactor.task(found.task))
 
@@ -109,7 +109,7 @@ class QueueService(TaskPages):
             concurrency_key=task.concurrency_key,
         )
         new = with_secrets(new, marked)
-        work = tasks.submit_once(new, self.queue.clock.now())
+        work = tasks.submit_once(new)
         return (yield from self.audited(work, audit, lambda made: {"id": str(made.id)}))
 
     aresubmit = resubmit.as_async
@@ -126,15 +126,15 @@ class QueueService(TaskPages):
         audit: AuditEntry | None = None,
     ) -> Operation[int]:
         """Do it to every matching task in a state that allows it; how many it was, or with `dry_run` would be."""
-        chosen, now = replace(which, states=states_for(action, which.states)), self.queue.clock.now()
+        chosen = replace(which, states=states_for(action, which.states))
         if action is Action.PRIORITIZE:
             priority = _given(priority)
 
         def act(chosen: TaskFilter, before: int = 0) -> Operation[int]:
             if dry_run:
-                return (yield from actions.count_matching(action, chosen, now))
+                return (yield from actions.count_matching(action, chosen))
             said = _progress_from(on_progress, before)
-            return (yield from actions.act_on_matching(action, chosen, now, priority=priority, on_progress=said))
+            return (yield from actions.act_on_matching(action, chosen, priority=priority, on_progress=said))
 
         if self.is_judged(chosen):
             work = self.each_shown(chosen, lambda ids, before: act(replace(chosen, ids=ids), before))
@@ -156,11 +156,10 @@ class QueueService(TaskPages):
         audit: AuditEntry | None = None,
     ) -> Operation[int]:
         """Remove tasks that ended before a moment, or that long ago; how many it was, or with `dry_run` would be."""
-        now = self.queue.clock.now()
-        moment = yield from start_of_age(older_than, now)
+        moment = yield from start_of_age(older_than)
         if dry_run:
             which = TaskFilter(states=states_for(Action.DELETE, states), name=name, completed_before=moment)
-            return (yield from lists.count_tasks(which, now))
+            return (yield from lists.count_tasks(which))
         work = actions.cleanup_tasks(moment, states, name, on_progress)
         return (yield from self.audited(work, audit, lambda deleted: {"deleted": deleted}))
 
@@ -182,14 +181,14 @@ def as_data(value: Any) -> Any:
     return value
 
 
-def _act_on_one(action: Action, task_id: UUID, priority: int | None, now: datetime | None) -> Operation[Task]:
+def _act_on_one(action: Action, task_id: UUID, priority: int | None) -> Operation[Task]:
     match action:
         case Action.RETRY:
-            return (yield from actions.retry_task(task_id, now))
+            return (yield from actions.retry_task(task_id))
         case Action.CANCEL:
-            return (yield from actions.cancel_task(task_id, now))
+            return (yield from actions.cancel_task(task_id))
         case Action.PRIORITIZE:
-            return (yield from actions.set_priority(task_id, _given(priority), now))
+            return (yield from actions.set_priority(task_id, _given(priority)))
         case Action.DELETE:
             return (yield from actions.delete_task(task_id))
 

@@ -62,10 +62,9 @@ class Statistics(ServicePart):
     @operation
     def overview(self, stats: QueueStats | None = None) -> Operation[Overview]:
         """How many tasks stand where, what is paused, and how many workers are there."""
-        now = self.queue.clock.now()
-        stats = stats or (yield from statistics.count_tasks_by_state(now))
+        stats = stats or (yield from statistics.count_tasks_by_state())
         paused = yield from pauses.list_pauses()
-        known = yield from workers.list_workers(now)
+        known = yield from workers.list_workers()
         return Overview(stats, tuple(paused), sum(worker.alive for worker in known))
 
     aoverview = overview.as_async
@@ -73,9 +72,8 @@ class Statistics(ServicePart):
     @operation
     def types(self, stats: QueueStats | None = None) -> Operation[tuple[TypeInfo, ...]]:
         """Every kind of task that is stored or that a worker knows, by name."""
-        now = self.queue.clock.now()
-        stats = stats or (yield from statistics.count_tasks_by_state(now))
-        known = yield from workers.list_workers(now)
+        stats = stats or (yield from statistics.count_tasks_by_state())
+        known = yield from workers.list_workers()
         found = yield from pauses.list_pauses()
         workers_of = Counter(name for worker in known if worker.alive for name in set(worker.names))
         paused = {pause.name for pause in found}
@@ -87,7 +85,7 @@ class Statistics(ServicePart):
     @operation
     def series(self, *, seconds: int, step: int, name: str | None = None) -> Operation[Series]:
         """What was done and how deep the queue was, step by step, in the last so many seconds; nothing is left out."""
-        clock = yield from statistics.read_time(self.queue.clock.now())
+        clock = yield from statistics.read_time()
         until = clock // step * step + step
         since = until - max(1, -(-seconds // step)) * step
         done = yield from statistics.read_work(since=since, until=until, step=step, name=name)
@@ -101,7 +99,7 @@ class Statistics(ServicePart):
     @operation
     def work_by_type(self, *, seconds: int) -> Operation[tuple[Work, ...]]:
         """What was done of each kind of task in the last so many seconds, by name."""
-        clock = yield from statistics.read_time(self.queue.clock.now())
+        clock = yield from statistics.read_time()
         since = (clock - seconds) // 60 * 60
         # One step for the whole time: no moment is a multiple of more.
         found = yield from statistics.read_work(since=since, until=clock + 60, step=_WHOLE, by_name=True)
@@ -112,14 +110,14 @@ class Statistics(ServicePart):
     @operation
     def oldest_waiting(self) -> Operation[Oldest | None]:
         """The task that has been due the longest, paused and limited ones included; None if none is due."""
-        return (yield from statistics.find_oldest_waiting(self.queue.clock.now()))
+        return (yield from statistics.find_oldest_waiting())
 
     aoldest_waiting = oldest_waiting.as_async
 
     @operation
     def keep(self, *, fold_every: timedelta = statistics.FOLD_EVERY) -> Operation[None]:
         """Take a turn in keeping counts and charts small and quick to read; does nothing while others do."""
-        yield from statistics.keep_statistics(self.queue.clock.now(), fold_every=fold_every)
+        yield from statistics.keep_statistics(fold_every=fold_every)
 
     akeep = keep.as_async
 

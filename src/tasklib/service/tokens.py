@@ -34,7 +34,7 @@ class Tokens(ServicePart):
         audit: AuditEntry | None = None,
     ) -> Operation[NewToken]:
         """Make a token, good until a moment, or for so long by the database's clock."""
-        work = tokens.create_token(name, role, expires_at=expires_at, now=self.queue.clock.now())
+        work = tokens.create_token(name, role, expires_at=expires_at)
         return (yield from self.audited(work, audit, lambda made: {"id": str(made.token.id)}))
 
     acreate = create.as_async
@@ -42,14 +42,14 @@ class Tokens(ServicePart):
     @operation
     def all(self) -> Operation[Sequence[Token]]:
         """Every token, the newest first, also those that are refused by now."""
-        return (yield from tokens.list_tokens(self.queue.clock.now()))
+        return (yield from tokens.list_tokens())
 
     aall = all.as_async
 
     @operation
     def use(self, secret: str) -> Operation[Token | None]:
         """The valid token with this secret, or None; notes that it was used."""
-        return (yield from tokens.use_token(tokens.hashed(secret), self.queue.clock.now()))
+        return (yield from tokens.use_token(tokens.hashed(secret)))
 
     ause = use.as_async
 
@@ -66,14 +66,14 @@ class Tokens(ServicePart):
 
         Returns those it was.
         """
-        return (yield from tokens.revoke_tokens(which, self.queue.clock.now()))
+        return (yield from tokens.revoke_tokens(which))
 
     arevoke_named = revoke_named.as_async
 
     @operation
     def revoke(self, token_id: UUID, *, audit: AuditEntry | None = None) -> Operation[Token | None]:
         """Refuse the token of this id from now on; None if there is none, or it was revoked before."""
-        work = tokens.revoke_token(token_id, self.queue.clock.now())
+        work = tokens.revoke_token(token_id)
         return (yield from self.audited(work, audit, lambda revoked: None if revoked is None else {}))
 
     arevoke = revoke.as_async

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
+from tasklib.core.clock import Clock
 from tasklib.storage.statement import Operation, T
 
 Listener = Callable[[str], None]
@@ -33,6 +34,8 @@ class Database(Protocol):
     """One database, usable from any thread and any event loop."""
 
     dialect: str
+    clock: Clock
+    """Where statements take `now` from."""
 
     def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation, blocking.  A repeatable one is tried again after a deadlock or a broken connection."""

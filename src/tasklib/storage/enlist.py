@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tasklib.core.clock import Clock
 from tasklib.errors import ConfigurationError, SchemaMissing
 from tasklib.storage.dialects import sqlite
 from tasklib.storage.run import run_awaiting, steps
@@ -34,7 +35,7 @@ _ACCEPTED: Final = (
 )
 
 
-def enlist(connection: Any, dialect: PostgresDialect | sqlite.SqliteDialect) -> Enlisted:
+def enlist(connection: Any, dialect: PostgresDialect | sqlite.SqliteDialect, clock: Clock) -> Enlisted:
     """The caller's connection, ready to run operations; one that cannot is a ConfigurationError saying why."""
     link = _link(connection)
     wanted = "sqlite" if isinstance(dialect, sqlite.SqliteDialect) else "postgresql"
@@ -45,15 +46,16 @@ def enlist(connection: Any, dialect: PostgresDialect | sqlite.SqliteDialect) -> 
         )
     if link.closed:
         raise ConfigurationError(f"the connection given ({_name(connection)}) is closed; pass an open one")
-    return Enlisted(link, dialect)
+    return Enlisted(link, dialect, clock)
 
 
 class Enlisted:
     """A connection that belongs to the caller."""
 
-    def __init__(self, link: _Link, dialect: PostgresDialect | sqlite.SqliteDialect) -> None:
+    def __init__(self, link: _Link, dialect: PostgresDialect | sqlite.SqliteDialect, clock: Clock) -> None:
         self._link = link
         self._dialect = dialect
+        self._clock = clock
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in the caller's transaction, on a blocking connection."""
@@ -67,7 +69,7 @@ class Enlisted:
 
     async def arun(self, operation: Operation[T]) -> T:
         """Run an operation in the caller's transaction; a blocking connection blocks the event loop meanwhile."""
-        return await run_awaiting(steps(operation, _translate), self._execute)
+        return await run_awaiting(steps(operation, _translate, self._clock), self._execute)
 
     async def _execute(self, statement: Statement) -> Sequence[Row]:
         rows: Sequence[Row] = ()

@@ -6,19 +6,26 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from tasklib.core.clock import Clock
 from tasklib.storage.statement import BEGIN, COMMIT, MEMORY, ROLLBACK, Operation, Row, Statement, T
 
 Steps = Generator[Statement, Sequence[Row], T]
 
 
 def steps(
-    operation: Operation[T], translate: Callable[[Exception], Exception], memory: dict[str, Any] | None = None
+    operation: Operation[T],
+    translate: Callable[[Exception], Exception],
+    clock: Clock,
+    memory: dict[str, Any] | None = None,
 ) -> Steps[T]:
     """The statements to send for an operation, with BEGIN, COMMIT and ROLLBACK where they belong.
+
+    Every statement gets the same `now` from the clock; None stands for the time when the database runs it.
 
     Database errors thrown in here reach the operation as ours, so that it can act on them.  The `memory` is that of all
     tries of one call; None where there is one try.
     """
+    now = clock.now()
     opened = False
     noted = {} if memory is None else memory
     try:
@@ -29,7 +36,7 @@ def steps(
                 if statement is MEMORY:
                     rows = (noted,)
                 elif statement is not BEGIN and statement is not COMMIT and statement is not ROLLBACK:
-                    rows = yield statement
+                    rows = yield Statement(statement.name, {**statement.params, "now": now})
                 elif opened is not (statement is BEGIN):
                     yield statement
                     opened = statement is BEGIN

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from tasklib.core.calls.own_tasks import keep_running, own_task
-from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
 from tasklib.core.retention import parse_retention
@@ -60,9 +59,7 @@ class Supervision(Protocol):
 
     running: RunningTable
 
-    def heartbeat(
-        self, database: Database, clock: Clock, config: Config, instance: UUID, owner: HeartbeatOwner
-    ) -> Heartbeat:
+    def heartbeat(self, database: Database, config: Config, instance: UUID, owner: HeartbeatOwner) -> Heartbeat:
         """The heartbeat of an instance, sent where tasks cannot delay it."""
         ...
 
@@ -196,7 +193,7 @@ class Worker:
     async def _register(self) -> Heartbeat:
         """Become a new instance, known to others from now on; its registration is its first heartbeat."""
         make = Heartbeat if self._supervisor is None else self._supervisor.heartbeat
-        heartbeat = make(self._database, self._queue.clock, self._queue.config, uuid4(), self)
+        heartbeat = make(self._database, self._queue.config, uuid4(), self)
         names = self._registered_names = self._selection.names()
         registration = Registration(
             instance=heartbeat.instance,
@@ -209,8 +206,8 @@ class Worker:
             info=self.worker_info(),
         )
         declared = {each.name: each.options.declared_limits for each in self._queue.registry}
-        await self._database.arun(lambda: pauses.declare_limits(declared, self._queue.clock.now()))
-        await self._database.arun(lambda: workers.register_worker(registration, self._queue.clock.now()))
+        await self._database.arun(lambda: pauses.declare_limits(declared))
+        await self._database.arun(lambda: workers.register_worker(registration))
         log.info("worker %s started, %d names known", self.worker_id, len(names))
         if not names:
             chosen = f", or of those it knows none matches only={self._settings.only!r}" if self._settings.only else ""
@@ -238,11 +235,11 @@ class Worker:
 
     def _services(self, scheduler: Scheduler) -> list[Service]:
         """The services of a worker that runs until it is stopped, not for one batch only."""
-        config, clock = self._queue.config, self._queue.clock
+        config = self._queue.config
         interval = max(1.0, config.heartbeat_interval_seconds)
-        metrics = MetricsService(self._database, clock, self._runner.metrics, interval_seconds=interval)
+        metrics = MetricsService(self._database, self._runner.metrics, interval_seconds=interval)
         rules = parse_retention(config.retention)
-        return [metrics, scheduler, *([RetentionService(self._database, clock, rules)] if rules else [])]
+        return [metrics, scheduler, *([RetentionService(self._database, rules)] if rules else [])]
 
     async def _until_available(self, step: Callable[[], Awaitable[T]]) -> T | None:
         """The result of the step, repeated while the database is away; None if the worker is stopped meanwhile."""
@@ -290,7 +287,7 @@ class Worker:
                 self._runner.finisher.give_up()
         await instance.stop()
         if signed_off:
-            await self._or_log(lambda: flush(self._database, self._queue.clock, self._runner.metrics))
+            await self._or_log(lambda: flush(self._database, self._runner.metrics))
             await self._or_log(lambda: self._database.arun(lambda: workers.forget_worker(instance.id)))
         log.info("worker %s stopped", self.worker_id)
 

@@ -22,7 +22,7 @@ def register(queue: TaskQueue, *names: str) -> str:
     who = Registration(
         instance=uuid4(), worker_id="w-1", host="box", pid=7, timeout_seconds=30, concurrency=4, names=names
     )
-    queue.database.run(lambda: workers.register_worker(who, queue.clock.now()))
+    queue.database.run(lambda: workers.register_worker(who))
     return who.worker_id
 
 

@@ -66,7 +66,7 @@ def evil_queue(queue: TaskQueue, database_url: str) -> TaskQueue:
     who = Registration(
         instance=uuid4(), worker_id=text, host=text, pid=1, timeout_seconds=30, concurrency=1, names=(text,)
     )
-    queue.database.run(lambda: workers.register_worker(who, queue.clock.now()))
+    queue.database.run(lambda: workers.register_worker(who))
     queue.pause("fail", by=text, reason=text)
     insert_raw(database_url, text)
     return queue

@@ -45,7 +45,7 @@ def test_a_clock_that_is_wrong_here_changes_nothing(database_url: str) -> None:
 
     with TaskQueue(database_url) as queue:
         who = Registration(uuid4(), "w", "host", 1, 600.0, 1, ("job",))
-        queue.database.run(lambda: workers.register_worker(who, None))
+        queue.database.run(lambda: workers.register_worker(who))
         queue.enqueue("job")
         secret = run("token", "create", "short", "--expires", "1h")
         assert secret.startswith("tl_")

@@ -59,7 +59,7 @@ STORED = ("tasks", "tasklib_controls", "tasklib_key_limits", "tasklib_schedules"
 @pytest.fixture
 def client(queue: Face) -> Iterator[Client]:
     """An administrator's."""
-    made = queue.do(lambda: tokens.create_token("ada", Role.ADMIN, now=queue.now))
+    made = queue.do(lambda: tokens.create_token("ada", Role.ADMIN))
     client = Client(queue, queue.plain.asgi(auth="tokens"), Authorization=f"Bearer {made.secret}")
     yield client
     client.close()
@@ -86,7 +86,7 @@ class Changes:
                 name = f"{what}-{next(self._numbers)}"  # a claim must find this one
                 return self._queue.task_in(Phase(what), name, payload={"note": "shown"}).id
             case "token":
-                made = self._queue.do(lambda: tokens.create_token("bob", Role.VIEWER, now=self._queue.now))
+                made = self._queue.do(lambda: tokens.create_token("bob", Role.VIEWER))
                 return made.token.id
             case _:
                 assert self["failed"]
@@ -168,7 +168,7 @@ def entries_of(client: Client) -> list[dict[str, Any]]:
 
 
 def test_who_was_refused_is_in_the_log(queue: Face, client: Client) -> None:
-    made = queue.do(lambda: tokens.create_token("eve", Role.VIEWER, now=queue.now))
+    made = queue.do(lambda: tokens.create_token("eve", Role.VIEWER))
     eve = {"Authorization": f"Bearer {made.secret}"}
     task = queue.enqueue("job")
 
@@ -207,7 +207,7 @@ def test_refusals_cannot_fill_the_log(queue: Face, client: Client) -> None:
     for number in range(100):
         client.post(f"/api/tasks/{number}/cancel", headers={"Authorization": "Bearer x"})
     assert len(entries_of(client)) == 60
-    made = queue.do(lambda: tokens.create_token("eve", Role.VIEWER, now=queue.now))
+    made = queue.do(lambda: tokens.create_token("eve", Role.VIEWER))
     assert client.post("/api/tasks/%00/cancel", headers={"Authorization": f"Bearer {made.secret}"}).status_code == 403
     assert entries_of(client)[-1]["actor"] == "eve"
 
@@ -235,7 +235,7 @@ def test_the_log_names_the_task_that_was_changed(queue: Face, client: Client, he
 
 
 def test_what_workers_did_is_in_the_log(queue: Face, client: Client) -> None:
-    made = queue.do(lambda: tokens.create_token("js", Role.WORKER, now=queue.now))
+    made = queue.do(lambda: tokens.create_token("js", Role.WORKER))
     worker = {"Authorization": f"Bearer {made.secret}"}
     for _ in range(4):
         queue.enqueue("job")

@@ -134,7 +134,7 @@ def populate(url: str, role: Role) -> tuple[dict[str, list[str]], str]:
         ids.append(str(queue.task_in(lifecycle.Phase.PENDING).id))
         queue.add_schedule("nightly", task="job", cron="0 3 * * *")
         queue.add_schedule("often", task="job", every=1000)
-        made = queue.do(lambda: tokens.create_token("ada", role, now=None))
+        made = queue.do(lambda: tokens.create_token("ada", role))
     return {"task_id": ids, "name": ["nightly", "often"]}, made.secret
 
 

@@ -103,7 +103,7 @@ def test_after_a_cut_connection_it_goes_on_with_what_holds_now(database_url: str
 
 def test_listening_needs_a_token_once_there_is_one(database_url: str, tmp_path: Path) -> None:
     with TaskQueue(Config(database_url=database_url)) as queue:
-        queue.database.run(lambda: tokens.create_token("ada", tokens.Role.PRODUCER, now=None))
+        queue.database.run(lambda: tokens.create_token("ada", tokens.Role.PRODUCER))
     with Server(database_url, tmp_path) as server:
         assert httpx.get(f"{server.url}/api/events").status_code == 401
 

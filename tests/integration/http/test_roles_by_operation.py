@@ -28,7 +28,7 @@ def enter(queue: Face) -> Iterator[Enter]:
             queue.plain.config = queue.plain.config.with_(**settings)
         if not apps:
             apps.append(queue.plain.asgi(auth="tokens"))
-        made = queue.do(lambda: tokens.create_token(name, Role(role), now=queue.now))
+        made = queue.do(lambda: tokens.create_token(name, Role(role)))
         clients.append(Client(queue, apps[0], Authorization=f"Bearer {made.secret}"))
         return clients[-1]
 

@@ -190,7 +190,7 @@ def test_deeply_nested_requests_are_refused(http: Client) -> None:
 def test_over_https_the_cookie_is_bound_to_the_host(queue: Face) -> None:
     from tasklib.storage.operations.access import tokens
 
-    made = queue.do(lambda: tokens.create_token("ada", tokens.Role.ADMIN, now=None))
+    made = queue.do(lambda: tokens.create_token("ada", tokens.Role.ADMIN))
     client = Client(queue, queue.plain.asgi(auth="tokens"), base_url="https://localhost")
     entered = client.post("/api/session", headers={"Authorization": f"Bearer {made.secret}"})
     cookie = entered.headers["set-cookie"]

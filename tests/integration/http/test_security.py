@@ -37,7 +37,7 @@ EXAMPLES = {
 
 
 def make_token(queue: Face, role: Role = Role.ADMIN, **options: Any) -> str:
-    made = queue.do(lambda: tokens.create_token("ada", role, **options, now=queue.now))
+    made = queue.do(lambda: tokens.create_token("ada", role, **options))
     return made.secret
 
 
@@ -144,7 +144,7 @@ def test_a_revoked_token_is_refused_within_a_second(queue: Face) -> None:
     secret = make_token(queue)
     with client_of(queue, "tokens", Authorization=f"Bearer {secret}") as client:
         assert client.get("/api/tasks").status_code == 200
-        assert queue.do(lambda: tokens.revoke_tokens("ada", queue.now))
+        assert queue.do(lambda: tokens.revoke_tokens("ada"))
         eventually(lambda: client.get("/api/tasks").status_code == 401)
 
 
@@ -162,7 +162,7 @@ def test_the_use_of_a_token_is_noted(queue: Face) -> None:
     with client_of(queue, "tokens", Authorization=f"Bearer {secret}") as client:
         client.get("/api/tasks")
 
-    (token,) = queue.do(lambda: tokens.list_tokens(queue.now))
+    (token,) = queue.do(lambda: tokens.list_tokens())
     assert token.last_used_at == queue.now
 
 

@@ -54,7 +54,7 @@ def test_series_and_summary_by_type(queue: Face, http: Client) -> None:
 def test_the_depth_is_shown_where_somebody_looked(queue: Face, http: Client) -> None:
     queue.enqueue("job")
     queue.enqueue("job", delay_seconds=60)
-    queue.do(lambda: statistics.keep_statistics(queue.now))
+    queue.do(lambda: statistics.keep_statistics())
 
     points = http.get("/api/metrics/series").json()["points"]
     assert points[-1]["depth"] == {"due": 1, "delayed": 1, "retrying": 0, "running": 0}

@@ -27,7 +27,7 @@ def queue(database_url: str) -> Iterator[TaskQueue]:
 
 
 def bearer(queue: TaskQueue, name: str, role: str = "viewer") -> dict[str, str]:
-    made = queue.database.run(lambda: tokens.create_token(name, tokens.Role(role), now=None))
+    made = queue.database.run(lambda: tokens.create_token(name, tokens.Role(role)))
     return {"Authorization": f"Bearer {made.secret}"}
 
 

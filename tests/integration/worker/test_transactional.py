@@ -511,7 +511,7 @@ def test_an_attempt_that_lost_its_claim_before_it_began_is_undone(bank: Bank) ->
 def claim_by_hand(queue: TaskQueue) -> ClaimedTask:
     """The one task that is due, claimed by a worker that does nothing else."""
     who = Registration(uuid4(), "by hand", "host", 1, 30.0, 1, ("job",))
-    queue.database.run(lambda: register_worker(who, None))
+    queue.database.run(lambda: register_worker(who))
     claimed = queue.database.run(
         lambda: claim_tasks(
             instance=who.instance,
@@ -520,7 +520,6 @@ def claim_by_hand(queue: TaskQueue) -> ClaimedTask:
             limit=1,
             lease_seconds=600,
             held=[],
-            now=None,
         )
     )
     [task] = claimed.tasks

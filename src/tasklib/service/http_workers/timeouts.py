@@ -72,6 +72,6 @@ class TimeoutService(ServicePart):
 
     @operation
     def _end_overtime(self) -> Operation[Overrun]:
-        return (yield from http_workers.end_overtime(self.queue.config.backoff, self.queue.clock.now()))
+        return (yield from http_workers.end_overtime(self.queue.config.backoff))
 
     _aend_overtime = _end_overtime.as_async

@@ -33,7 +33,7 @@ class Upkeep(ServicePart):
         loop = asyncio.get_running_loop()
         if self._watching is not loop:
             self._watching = loop
-            self._recovery = Recovery(self.database, self.queue.config, self.queue.clock)
+            self._recovery = Recovery(self.database, self.queue.config)
             self._recovery.start()
 
     async def care(self) -> None:
@@ -43,7 +43,7 @@ class Upkeep(ServicePart):
             return
         self._next = time.monotonic() + CARE_SECONDS
         await self.queue.afire_schedules()
-        await flush(self.database, self.queue.clock, self._metrics)
+        await flush(self.database, self._metrics)
         await self._statistics.akeep()
 
     async def stop(self) -> None:

@@ -52,7 +52,7 @@ class HttpWorkers(ServicePart):
     @operation
     def register(self, who: Registration, *, audit: AuditEntry | None = None) -> Operation[None]:
         """Make a worker known; TooManyWorkers if its owner has MAX_OWNED others."""
-        yield from self.audited(http_workers.register_for(who, self.queue.clock.now()), audit)
+        yield from self.audited(http_workers.register_for(who), audit)
 
     aregister = register.as_async
 
@@ -85,7 +85,7 @@ class HttpWorkers(ServicePart):
     @operation
     def stop_worker(self, who: Remote, *, audit: AuditEntry | None = None) -> Operation[int | None]:
         """Forget a worker and give back what it holds, no attempt spent; None if it is not known."""
-        work = http_workers.stop_for(who, self.queue.clock.now())
+        work = http_workers.stop_for(who)
         return (yield from self.audited(work, audit, lambda n: None if n is None else {"released": n}))
 
     astop_worker = stop_worker.as_async
@@ -123,8 +123,7 @@ class HttpWorkers(ServicePart):
     @operation
     def report(self, task_id: UUID, version: int, owner: str, progress: float, message: str | None) -> Operation[None]:
         """Keep how far the attempt has come, from 0 to 1."""
-        now = self.queue.clock.now()
-        yield from http_workers.report_for(task_id, version, owner, progress, message, now)
+        yield from http_workers.report_for(task_id, version, owner, progress, message)
 
     areport = report.as_async
 
@@ -178,7 +177,6 @@ class HttpWorkers(ServicePart):
                 who,
                 limit=limit,
                 lease_seconds=config.lock_timeout_seconds,
-                now=self.queue.clock.now(),
                 taken=taken,
                 retries=Retries(self.queue.registry.retries(), config.max_retries),
             )
@@ -197,14 +195,14 @@ class HttpWorkers(ServicePart):
 
     @operation
     def _give_back_once(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
-        yield from http_workers.give_back_for(instance, taken, self.queue.clock.now())
+        yield from http_workers.give_back_for(instance, taken)
 
     _agive_back_once = _give_back_once.as_async
 
     @operation
     def _beat(self, who: Remote) -> Operation[Holding | None]:
         lease = self.queue.config.lock_timeout_seconds
-        return (yield from http_workers.beat_for(who, lease, self.queue.clock.now()))
+        return (yield from http_workers.beat_for(who, lease))
 
     _abeat = _beat.as_async
 
@@ -212,8 +210,8 @@ class HttpWorkers(ServicePart):
     def _complete(
         self, task_id: UUID, version: int, result: str, owner: str, audit: AuditEntry | None
     ) -> Operation[Ended | None]:
-        now, backoff = self.queue.clock.now(), self.queue.config.backoff
-        work = http_workers.complete_for(task_id, version, result, owner, backoff=backoff, now=now)
+        backoff = self.queue.config.backoff
+        work = http_workers.complete_for(task_id, version, result, owner, backoff=backoff)
         return (yield from self.audited(work, audit, _if_ended))
 
     _acomplete = _complete.as_async
@@ -241,7 +239,6 @@ class HttpWorkers(ServicePart):
             retry=retry,
             delay=delay,
             backoff=self.queue.config.backoff,
-            now=self.queue.clock.now(),
         )
         return (yield from self.audited(work, audit, _if_ended_with_state))
 
@@ -249,7 +246,7 @@ class HttpWorkers(ServicePart):
 
     @operation
     def _end(self, ending: Ending, owner: str, audit: AuditEntry | None) -> Operation[Ended]:
-        return (yield from self.audited(http_workers.end_for(ending, owner, self.queue.clock.now()), audit, _if_ended))
+        return (yield from self.audited(http_workers.end_for(ending, owner), audit, _if_ended))
 
     _aend = _end.as_async
 

@@ -30,9 +30,9 @@ the task was before it."""
 _RETRYABLE: Final = dumps(sorted({str(phase.state) for phase in ACTIONS[Action.RETRY].possible}))
 
 _STATEMENTS: Final[Mapping[Action, tuple[str, tuple[str, ...]]]] = {
-    Action.RETRY: ("retry_tasks", ("ids", "states", "now")),
-    Action.CANCEL: ("cancel_tasks", ("ids", "now")),
-    Action.PRIORITIZE: ("set_priorities", ("ids", "priority", "now")),
+    Action.RETRY: ("retry_tasks", ("ids", "states")),
+    Action.CANCEL: ("cancel_tasks", ("ids",)),
+    Action.PRIORITIZE: ("set_priorities", ("ids", "priority")),
     Action.DELETE: ("delete_tasks", ("ids",)),
 }
 """Which statement does it to many tasks, with which parameters."""
@@ -45,7 +45,7 @@ _COUNTED_BY: Final[Mapping[Action, str]] = {
 }
 
 
-def retry_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
+def retry_task(task_id: UUID) -> Operation[Task]:
     """Start the task anew from zero attempts."""
     yield BEGIN
     memory = yield from recall()
@@ -59,7 +59,7 @@ def retry_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
         holder = yield from _live_holder(task)
         if holder is not None:
             raise UniqueConflict(task.name, task.unique_key, holder)
-    changed = yield Statement("retry_tasks", {"ids": _ids([task_id]), "states": dumps([str(task.state)]), "now": now})
+    changed = yield Statement("retry_tasks", {"ids": _ids([task_id]), "states": dumps([str(task.state)])})
     if not changed:
         raise (yield from _refusal(task_id, Action.RETRY))
     yield Statement("wake_workers")
@@ -68,7 +68,7 @@ def retry_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
     return answer
 
 
-def cancel_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
+def cancel_task(task_id: UUID) -> Operation[Task]:
     """Cancel a waiting task at once, or ask the worker of a running one to stop."""
     yield BEGIN
     memory = yield from recall()
@@ -77,7 +77,7 @@ def cancel_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
         if task is not None and (task.state is TaskState.CANCELLED or task.cancel_requested_at is not None):
             memory[DONE_BEFORE] = True
             return task
-    changed = yield Statement("cancel_tasks", {"ids": _ids([task_id]), "now": now})
+    changed = yield Statement("cancel_tasks", {"ids": _ids([task_id])})
     if not changed:
         raise (yield from _refusal(task_id, Action.CANCEL))
     answer = yield from _reread(task_id)
@@ -85,10 +85,10 @@ def cancel_task(task_id: UUID, now: datetime | None) -> Operation[Task]:
     return answer
 
 
-def set_priority(task_id: UUID, priority: int, now: datetime | None) -> Operation[Task]:
+def set_priority(task_id: UUID, priority: int) -> Operation[Task]:
     """Give a task that has not ended another place among those that wait."""
     yield BEGIN
-    if not (yield Statement("set_priorities", {"ids": _ids([task_id]), "priority": priority, "now": now})):
+    if not (yield Statement("set_priorities", {"ids": _ids([task_id]), "priority": priority})):
         raise (yield from _refusal(task_id, Action.PRIORITIZE))
     return (yield from _reread(task_id))
 
@@ -111,7 +111,6 @@ def delete_task(task_id: UUID) -> Operation[Task]:
 def act_on_matching(
     action: Action,
     which: TaskFilter,
-    now: datetime | None,
     *,
     priority: int | None = None,
     on_progress: OnProgress | None = None,
@@ -124,20 +123,20 @@ def act_on_matching(
     def act(rows: Sequence[Row]) -> Operation[int]:
         retry = action is Action.RETRY
         ids = (yield from without_taken_keys(rows)) if retry else [uuid(row["id"]) for row in rows]
-        given = {"ids": _ids(ids), "now": now, "priority": priority, "states": _RETRYABLE}
+        given = {"ids": _ids(ids), "priority": priority, "states": _RETRYABLE}
         changed = yield Statement(statement, {key: given[key] for key in parameters})
         if retry:
             yield Statement("wake_workers")
         return len(changed)
 
     statement, parameters = _STATEMENTS[action]
-    return (yield from in_steps(replace(which, states=states_for(action, which.states)), now, act, on_progress))
+    return (yield from in_steps(replace(which, states=states_for(action, which.states)), act, on_progress))
 
 
-def count_matching(action: Action, which: TaskFilter, now: datetime | None) -> Operation[int]:
+def count_matching(action: Action, which: TaskFilter) -> Operation[int]:
     """How many tasks `act_on_matching` would change now."""
     wanted = replace(which, states=states_for(action, which.states))
-    count: int = (yield Statement(_COUNTED_BY[action], filter_params(wanted, now)))[0]["count"]
+    count: int = (yield Statement(_COUNTED_BY[action], filter_params(wanted)))[0]["count"]
     return count
 
 
@@ -168,7 +167,6 @@ def cleanup_tasks(
 
 def in_steps(
     which: TaskFilter,
-    now: datetime | None,
     act: Callable[[Sequence[Row]], Operation[int]],
     on_progress: OnProgress | None = None,
 ) -> Operation[int]:
@@ -177,7 +175,7 @@ def in_steps(
     until = (yield Statement("last_position"))[0]["seq"]
     while True:
         yield BEGIN
-        wanted = filter_params(which, now)
+        wanted = filter_params(which)
         page = yield Statement("pick_matching", {**wanted, "after": after, "until": until, "limit": STEP})
         if page:
             picked = _ids([uuid(row["id"]) for row in page])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -72,7 +71,6 @@ def claim_tasks(
     limit: int,
     lease_seconds: float,
     held: Sequence[tuple[int, int]],
-    now: datetime | None,
     generation: int = 0,
     caps: Mapping[str, int] | None = None,
     plain: bool = False,
@@ -101,7 +99,6 @@ def claim_tasks(
         "held_versions": dumps([version for _, version in held]),
         "retries": dumps(dict(retries.by_name)),
         "default_retries": retries.default,
-        "now": now,
     }
     if plain and not caps:
         claimed = yield from _claim_plainly(params, after)
@@ -110,7 +107,7 @@ def claim_tasks(
     return (yield from _claim_under_limits(params, known, caps or {}, keyed=keyed, limited=limited))
 
 
-def complete_tasks(done: Sequence[Completion], now: datetime | None, *, again: bool = False) -> Operation[set[str]]:
+def complete_tasks(done: Sequence[Completion], *, again: bool = False) -> Operation[set[str]]:
     """End attempts in success; returns the ids whose claim had been lost, which changed nothing.
 
     Said `again` because the reply was lost, an attempt that is completed already was completed by this.
@@ -124,7 +121,7 @@ def complete_tasks(done: Sequence[Completion], now: datetime | None, *, again: b
         f"{'' if d.progress is None else _last_report(*d.progress)}}}"
         for d in sorted(done, key=lambda d: d.task_id)
     )
-    rows = yield Statement("complete_tasks", {"batch": f"[{batch}]", "now": now})
+    rows = yield Statement("complete_tasks", {"batch": f"[{batch}]"})
     # Fewer rows are sent and read when each has many ids.
     refused = {d.task_id for d in done}.difference(*(row["ids"].split(",") for row in rows if row["ids"]))
     if refused and again:
@@ -132,7 +129,7 @@ def complete_tasks(done: Sequence[Completion], now: datetime | None, *, again: b
     return refused
 
 
-def end_attempts(endings: Sequence[Ending], now: datetime | None, *, again: bool = False) -> Operation[set[str]]:
+def end_attempts(endings: Sequence[Ending], *, again: bool = False) -> Operation[set[str]]:
     """End attempts in any other way; returns the ids whose claim had been lost, which changed nothing.
 
     Said `again` because the reply was lost, an attempt that has ended in just this way was ended by this.
@@ -140,7 +137,7 @@ def end_attempts(endings: Sequence[Ending], now: datetime | None, *, again: bool
     again = yield from _said_again(again)
     moment = time.monotonic()
     batch = [_ending(ending, moment) for ending in sorted(endings, key=lambda e: e.task_id)]
-    rows = yield Statement("end_attempts", {"batch": dumps(batch), "now": now})
+    rows = yield Statement("end_attempts", {"batch": dumps(batch)})
     refused = _refused((e.task_id for e in endings), rows)
     if refused and again:
         refused -= yield from _find_recorded(ended_as(e) for e in endings)
@@ -157,14 +154,12 @@ def is_recorded(task_id: str, version: int, state: str, outcome: str | None) -> 
     return bool((yield from _find_recorded([(task_id, version, state, outcome)])))
 
 
-def renew_leases(
-    held: Iterable[tuple[str, int]], *, lease_seconds: float, now: datetime | None
-) -> Operation[tuple[set[str], set[str]]]:
+def renew_leases(held: Iterable[tuple[str, int]], *, lease_seconds: float) -> Operation[tuple[set[str], set[str]]]:
     """Move leases forward; returns the ids no longer ours, and those a person asked to cancel."""
     attempts = sorted(held)
     if not attempts:
         return set(), set()
-    rows = yield Statement("renew_leases", {"held": _held(attempts), "lease": lease_seconds, "now": now})
+    rows = yield Statement("renew_leases", {"held": _held(attempts), "lease": lease_seconds})
     cancelled = {str(row["id"]) for row in rows if row["cancel_requested_at"] is not None}
     return _refused((task_id for task_id, _ in attempts), rows), cancelled
 
@@ -176,16 +171,16 @@ def find_cancel_requests(held: Iterable[tuple[str, int]]) -> Operation[tuple[set
     return lost, {str(row["id"]) for row in rows} - lost
 
 
-def report_progress(reports: Iterable[tuple[str, int, float, str | None]], now: datetime | None) -> Operation[None]:
+def report_progress(reports: Iterable[tuple[str, int, float, str | None]]) -> Operation[None]:
     """Keep the latest progress of running attempts."""
     batch = [
         {"id": task_id, "version": version, "progress": fraction, "message": message}
         for task_id, version, fraction, message in sorted(reports, key=lambda r: r[0])
     ]
-    yield Statement("report_progress", {"batch": dumps(batch), "now": now})
+    yield Statement("report_progress", {"batch": dumps(batch)})
 
 
-def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]], now: datetime | None) -> Operation[None]:
+def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]]) -> Operation[None]:
     """Keep the latest lines that running attempts, given by id and version, have logged."""
     batch = [
         {
@@ -197,7 +192,7 @@ def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]], now: datetime
         }
         for (task_id, version), logged in sorted(lines.items())
     ]
-    yield Statement("append_log", {"batch": dumps(batch), "now": now})
+    yield Statement("append_log", {"batch": dumps(batch)})
 
 
 def _last_report(fraction: float, message: str | None) -> str:
@@ -224,22 +219,21 @@ def _claim_under_limits(
     params: Mapping[str, Any], known: Sequence[str], caps: Mapping[str, int], *, keyed: bool, limited: bool
 ) -> Operation[Claimed]:
     """Claim where limits or concurrency keys may hold: each decides before the claim, in one transaction with it."""
-    now = params["now"]
     limits, turn = NO_LIMITS, NOBODYS_TURN
     if keyed or limited:
         yield BEGIN
-        limits = yield from take_limits(known, now)
+        limits = yield from take_limits(known)
     room, most = limits.room(params["limit"], caps)
     if keyed:
-        turn = yield from take_turn(known, most, room, now)
+        turn = yield from take_turn(known, most, room)
     decided = {"limit": room, "caps": dumps(most), "limits": limits.names, "keyed": dumps(list(turn.seqs))}
     (row,) = yield Statement("claim_tasks", {**params, **decided})
     tasks, broken = _claimed(row, room, params["lease"])
     taken = [*(task.seq for task in tasks), *(each.seq for each in broken)]
-    yield from spend_tokens(limits, taken, now)
-    settled = yield from settle_turn(turn, taken, now)
-    hinted, next_hint_in = (yield from find_hints(known, now)) if row["hints"] else (False, None)
-    yield from _fail(broken, now)
+    yield from spend_tokens(limits, taken)
+    settled = yield from settle_turn(turn, taken)
+    hinted, next_hint_in = (yield from find_hints(known)) if row["hints"] else (False, None)
+    yield from _fail(broken)
     more = turn.elsewhere or (hinted and (settled or not keyed))
     waits = [wait for wait in (row["next_due_in"], limits.next_in, next_hint_in) if wait is not None]
     return Claimed(
@@ -271,7 +265,7 @@ def _claim_plainly(params: Mapping[str, Any], after: Sequence[Position]) -> Oper
 
 def _plainly(row: Row, params: Mapping[str, Any]) -> Operation[Claimed]:
     tasks, broken = _claimed(row, params["limit"], params["lease"])
-    yield from _fail(broken, params["now"])
+    yield from _fail(broken)
     full = len(tasks) + len(broken) == params["limit"]
     last = [Position(**place) for place in loads(row["last"])] if full and row["last"] else ()
     return Claimed(tasks, registered=row["registered"], plain=True, last=last, exhausted=not full)
@@ -284,11 +278,11 @@ def _claimed(row: Row, limit: int, lease_seconds: float) -> tuple[list[ClaimedTa
     return tasks, broken
 
 
-def _fail(broken: Sequence[BrokenTask], now: datetime | None) -> Operation[None]:
+def _fail(broken: Sequence[BrokenTask]) -> Operation[None]:
     """End tasks for good that were claimed and cannot be read; each alone."""
     if broken:
         endings = [Ending.give_up(each.id, each.version, error=UNREADABLE.format(each.reason)) for each in broken]
-        yield from end_attempts(endings, now)
+        yield from end_attempts(endings)
 
 
 def _held(held: Iterable[tuple[str, int]]) -> str:

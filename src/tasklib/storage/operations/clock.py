@@ -8,13 +8,13 @@ from tasklib.storage.rows import moment
 from tasklib.storage.statement import Operation, Statement
 
 
-def read_clock(now: datetime | None) -> Operation[datetime]:
+def read_clock() -> Operation[datetime]:
     """What time it is for the database."""
-    clock = moment((yield Statement("read_clock", {"now": now}))[0]["now"])
+    clock = moment((yield Statement("read_clock"))[0]["now"])
     assert clock is not None
     return clock
 
 
-def start_of_age(age: datetime | timedelta, now: datetime | None) -> Operation[datetime]:
+def start_of_age(age: datetime | timedelta) -> Operation[datetime]:
     """The moment before which something is old: as given, or so long ago."""
-    return age if isinstance(age, datetime) else (yield from read_clock(now)) - age
+    return age if isinstance(age, datetime) else (yield from read_clock()) - age

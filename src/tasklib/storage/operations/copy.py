@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from tasklib.core.codec import dumps, loads
@@ -34,9 +33,9 @@ class Exported:
     """The ids of those that cannot be read, and so not be copied."""
 
 
-def export_tasks(after: int, now: datetime | None) -> Operation[Exported]:
+def export_tasks(after: int) -> Operation[Exported]:
     """The next tasks after a position; those that run are taken as waiting, their attempt not spent."""
-    rows = yield Statement("export_tasks", {"after": after, "limit": STEP, "now": now})
+    rows = yield Statement("export_tasks", {"after": after, "limit": STEP})
     found = Exported([], rows[-1]["seq"] if rows else after)
     for row in rows:
         try:
@@ -46,9 +45,9 @@ def export_tasks(after: int, now: datetime | None) -> Operation[Exported]:
     return found
 
 
-def import_tasks(rows: Sequence[dict[str, Any]], now: datetime | None) -> Operation[int]:
+def import_tasks(rows: Sequence[dict[str, Any]]) -> Operation[int]:
     """Store tasks as they stood elsewhere; those whose id is there already are left as they are.  How many were new."""
-    return len((yield Statement("import_tasks", {"batch": dumps(list(rows)), "now": now})))
+    return len((yield Statement("import_tasks", {"batch": dumps(list(rows))})))
 
 
 def _exported(row: Row) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from tasklib.core.codec import dumps
 from tasklib.core.task import ErrorGroup, TaskFilter, TaskState
@@ -38,7 +37,7 @@ def list_errors(name: str | None, limit: int) -> Operation[list[ErrorGroup]]:
     ]
 
 
-def redrive(which: TaskFilter, rate: float | None, now: datetime | None) -> Operation[int]:
+def redrive(which: TaskFilter, rate: float | None) -> Operation[int]:
     """Start every matching task anew that failed for good; they come due one after the other, `rate` in a second.
 
     Without a rate all at once.  One whose unique key is taken again is passed over.
@@ -50,12 +49,12 @@ def redrive(which: TaskFilter, rate: float | None, now: datetime | None) -> Oper
         ids = yield from without_taken_keys(rows)
         delays = {str(task_id): (restarted + n) / rate if rate else 0.0 for n, task_id in enumerate(ids)}
         batch = dumps([{"id": task_id, "delay": delay} for task_id, delay in sorted(delays.items())])
-        changed = yield Statement("redrive_tasks", {"batch": batch, "now": now})
+        changed = yield Statement("redrive_tasks", {"batch": batch})
         yield Statement("wake_workers")
         restarted += len(changed)
         return len(changed)
 
-    return (yield from in_steps(which, now, restart))
+    return (yield from in_steps(which, restart))
 
 
 def dead_letters(name: str | None = None, fingerprint: str | None = None) -> TaskFilter:
@@ -68,10 +67,10 @@ def group_id(name: str, fingerprint: str | None) -> str:
     return hashlib.sha256(f"{name}\n{fingerprint or ''}".encode()).hexdigest()[:12]
 
 
-def count_errors_by_hour(now: datetime | None) -> Operation[Mapping[str, list[int]]]:
+def count_errors_by_hour() -> Operation[Mapping[str, list[int]]]:
     """How often each group of errors happened in each of the last 24 hours, the oldest first, by the group's id."""
     found: dict[str, list[int]] = {}
-    for row in (yield Statement("count_errors_by_hour", {"now": now})):
+    for row in (yield Statement("count_errors_by_hour")):
         counts = found.setdefault(group_id(row["name"], row["fingerprint"]), [0] * HOURS)
         counts[HOURS - 1 - min(row["hour"], HOURS - 1)] += row["count"]
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from uuid import UUID
 
 from tasklib.core.codec import dumps
@@ -19,13 +18,13 @@ from tasklib.storage.rows import uuid
 from tasklib.storage.statement import Operation, Statement
 
 
-def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
+def gather_evidence(task_id: UUID) -> Operation[Evidence]:
     """Everything that can keep the task from running."""
-    clock = yield from read_clock(now)
+    clock = yield from read_clock()
     task = yield from get_task(task_id)
     if task is None:
         raise TaskNotFound(task_id)
-    workers = yield from list_workers(now)
+    workers = yield from list_workers()
     paused = yield from list_pauses()
     pauses = [
         PauseSeen(pause.name, pause.since, pause.by, pause.reason)
@@ -33,7 +32,7 @@ def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
         if pause.name is None or pause.name == task.name
     ]
     limits: list[LimitSeen] = []
-    for limit in (yield from list_limits(now)):
+    for limit in (yield from list_limits()):
         if limit.name is None or limit.name == task.name:
             holders = yield from _holders(limit)
             limits.append(LimitSeen(limit.name, limit.rate, limit.tokens, limit.max_running, holders))
@@ -42,7 +41,7 @@ def gather_evidence(task_id: UUID, now: datetime | None) -> Operation[Evidence]:
         able = [worker for worker in workers if worker.alive and task.name in worker.names]
         known = {name for worker in able for name in worker.names} - {pause.name for pause in paused}
         names = sorted(known | {task.name})
-        counting = {"id": str(task_id), "names": dumps(names), "limit": MAX_AHEAD + 1, "now": now}
+        counting = {"id": str(task_id), "names": dumps(names), "limit": MAX_AHEAD + 1}
         ahead = (yield Statement("count_ahead_in_key" if task.concurrency_key else "count_ahead", counting))[0]["count"]
     key = (yield from _key_of(task.concurrency_key, task.name)) if task.concurrency_key else None
     running: dict[UUID, int] = {}

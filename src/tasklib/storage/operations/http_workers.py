@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -79,13 +78,13 @@ class Overrun:
     next_in: float | None
 
 
-def register_for(who: workers.Registration, now: datetime | None) -> Operation[None]:
+def register_for(who: workers.Registration) -> Operation[None]:
     """Make an instance known, unless its owner has MAX_OWNED others: nobody can fill the table."""
     yield BEGIN
     asked = {"owner": who.owner, "instance": str(who.instance)}
     if (yield Statement("count_owned_workers", asked))[0]["found"] >= MAX_OWNED:
         raise TooManyWorkers
-    yield from workers.register_worker(who, now)
+    yield from workers.register_worker(who)
 
 
 def find_worker(who: Remote) -> Operation[Known | None]:
@@ -103,7 +102,6 @@ def claim_for(
     *,
     limit: int,
     lease_seconds: float,
-    now: datetime | None,
     taken: list[tuple[str, int]],
     retries: Retries = NO_RETRIES,
 ) -> Operation[tuple[Known, Claimed] | None]:
@@ -135,41 +133,38 @@ def claim_for(
         held=positions,
         generation=own[0]["generation"],
         retries=retries,
-        now=now,
     )
     taken += [(task.id, task.version) for task in claimed.tasks]
     return worker, claimed
 
 
-def give_back_for(instance: UUID, taken: Sequence[tuple[str, int]], now: datetime | None) -> Operation[None]:
+def give_back_for(instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
     """Give back what a claim took whose answer was lost, if it was committed at all; one that still is under way is
     waited for."""
     yield BEGIN
     yield Statement("lock_claims", {"dead": dumps([str(instance)])})
-    yield from attempts.end_attempts([Ending.release(task_id, version) for task_id, version in taken], now)
+    yield from attempts.end_attempts([Ending.release(task_id, version) for task_id, version in taken])
     yield Statement("wake_workers")
 
 
-def beat_for(who: Remote, lease_seconds: float, now: datetime | None) -> Operation[Holding | None]:
+def beat_for(who: Remote, lease_seconds: float) -> Operation[Holding | None]:
     """Say that an instance is alive and move its leases forward; None if it was declared dead."""
-    if (yield from find_worker(who)) is None or not (yield from workers.beat(who.instance, None, now)):
+    if (yield from find_worker(who)) is None or not (yield from workers.beat(who.instance, None)):
         return None
-    yield from workers.renew_held(who.instance, lease_seconds, now)
+    yield from workers.renew_held(who.instance, lease_seconds)
     held = yield from workers.list_held(who.instance)
     _, cancel = yield from attempts.find_cancel_requests(held)
     return Holding(held, cancel)
 
 
-def stop_for(who: Remote, now: datetime | None) -> Operation[int | None]:
+def stop_for(who: Remote) -> Operation[int | None]:
     """Forget an instance and give back what it holds, so many tasks; None if it is not known any more."""
     if (yield from find_worker(who)) is None:
         return None
-    return (yield from workers.release_held(who.instance, now))
+    return (yield from workers.release_held(who.instance))
 
 
-def complete_for(
-    task_id: UUID, version: int, result: str, owner: str, *, backoff: Backoff, now: datetime | None
-) -> Operation[Ended | None]:
+def complete_for(task_id: UUID, version: int, result: str, owner: str, *, backoff: Backoff) -> Operation[Ended | None]:
     """End an attempt in success; its result is JSON text already.  None: it was out of time, and has failed by that."""
     yield BEGIN
     task = yield from _find(task_id)
@@ -180,26 +175,26 @@ def complete_for(
             return Ended(task, now=False)
         raise ClaimLost(task_id, version, task.state)
     yield from _require_owner(task, owner)
-    clock, moment = (yield from read_clock(now)), time.monotonic()
+    clock, moment = (yield from read_clock()), time.monotonic()
     elapsed = (clock - (task.started_at or clock)).total_seconds()
     if task.timeout_seconds is not None and elapsed > task.timeout_seconds:
-        yield from attempts.end_attempts([_out_of_time(task, backoff)], now)
+        yield from attempts.end_attempts([_out_of_time(task, backoff)])
         return None
     done = completed(task, result, moment - elapsed, moment)
-    return (yield from _ended(task_id, version, (yield from attempts.complete_tasks([done], now))))
+    return (yield from _ended(task_id, version, (yield from attempts.complete_tasks([done]))))
 
 
-def end_overtime(backoff: Backoff, now: datetime | None) -> Operation[Overrun]:
+def end_overtime(backoff: Backoff) -> Operation[Overrun]:
     """End the attempts of workers over HTTP that have run past their timeouts."""
     yield BEGIN
-    rows = yield Statement("list_timed", {"now": now})
+    rows = yield Statement("list_timed")
     over = {str(row["id"]): row["version"] for row in rows if row["seconds"] <= 0}
     endings: list[Ending] = []
     for task_id, version in over.items():
         task = yield from get_task(UUID(task_id))
         if task is not None and _is_current(task, version):
             endings.append(_out_of_time(task, backoff))
-    refused = (yield from attempts.end_attempts(endings, now)) if endings else set[str]()
+    refused = (yield from attempts.end_attempts(endings)) if endings else set[str]()
     ended: list[Task] = []
     for ending in endings:
         task = None if ending.task_id in refused else (yield from get_task(UUID(ending.task_id)))
@@ -221,43 +216,40 @@ def fail_for(
     retry: bool,
     delay: float | None,
     backoff: Backoff,
-    now: datetime | None,
 ) -> Operation[Ended]:
     """End an attempt in failure: another one follows by the retry policy, unless none is left or none is wanted."""
     yield BEGIN
     task = yield from _find(task_id)
     # After the end the row no longer says what was left then; both ways to fail show in the same way.
     ending = replace(decide(task, Reported(error, retry, delay), backoff), version=version)
-    return (yield from _end(task, ending, owner, now))
+    return (yield from _end(task, ending, owner))
 
 
-def end_for(ending: Ending, owner: str, now: datetime | None) -> Operation[Ended]:
+def end_for(ending: Ending, owner: str) -> Operation[Ended]:
     """End an attempt in another way: cancelled as asked, or given back."""
     yield BEGIN
-    ended = yield from _end((yield from _find(UUID(ending.task_id))), ending, owner, now)
+    ended = yield from _end((yield from _find(UUID(ending.task_id))), ending, owner)
     yield Statement("wake_workers")
     return ended
 
 
-def report_for(
-    task_id: UUID, version: int, owner: str, fraction: float, message: str | None, now: datetime | None
-) -> Operation[None]:
+def report_for(task_id: UUID, version: int, owner: str, fraction: float, message: str | None) -> Operation[None]:
     """Keep how far an attempt has come."""
     task = yield from _find(task_id)
     if not _is_current(task, version):
         raise ClaimLost(task_id, version, task.state)
     yield from _require_owner(task, owner)
-    yield from attempts.report_progress([(str(task_id), version, fraction, message)], now)
+    yield from attempts.report_progress([(str(task_id), version, fraction, message)])
 
 
-def _end(task: Task, ending: Ending, owner: str, now: datetime | None) -> Operation[Ended]:
+def _end(task: Task, ending: Ending, owner: str) -> Operation[Ended]:
     if not _is_current(task, ending.version):
         same_error = ending.error is None or task.error == bounded(ending.error, ERROR_CHARACTERS)
         if same_error and (yield from attempts.is_recorded(*attempts.ended_as(ending))):
             return Ended(task, now=False)
         raise ClaimLost(task.id, ending.version, task.state)
     yield from _require_owner(task, owner)
-    refused = yield from attempts.end_attempts([ending], now)
+    refused = yield from attempts.end_attempts([ending])
     return (yield from _ended(task.id, ending.version, refused))
 
 

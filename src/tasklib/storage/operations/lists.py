@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from tasklib.core.codec import dumps
@@ -24,7 +23,6 @@ _TROUBLES = frozenset({"failed", "cancelled", "buried"})
 
 def list_tasks(
     which: TaskFilter,
-    now: datetime | None,
     *,
     limit: int,
     offset: int = 0,
@@ -37,7 +35,7 @@ def list_tasks(
     None from below `floor`, which only those take that `find_floor` finds one for.  Of what may be long no more than
     `width` characters are read.
     """
-    params = filter_params(which, now) | {"limit": limit, "offset": offset, "before": before, "width": width}
+    params = filter_params(which) | {"limit": limit, "offset": offset, "before": before, "width": width}
     between = {"before": NEVER if before is None else before, "floor": floor or 0}
     states = _states(which)
     if states and states <= _TROUBLES:
@@ -79,9 +77,9 @@ def is_small() -> Operation[bool]:
     return bool((yield Statement("measure_size"))[0]["count"] <= FEW_ROWS)
 
 
-def count_tasks(which: TaskFilter, now: datetime | None) -> Operation[int]:
+def count_tasks(which: TaskFilter) -> Operation[int]:
     """How many tasks match."""
-    rows = yield Statement("count_tasks", filter_params(which, now))
+    rows = yield Statement("count_tasks", filter_params(which))
     count: int = rows[0]["count"]
     return count
 
@@ -94,9 +92,9 @@ def count_failures(which: TaskFilter) -> Operation[int]:
     return int((yield Statement("count_failures", params))[0]["count"])
 
 
-def count_by_state(now: datetime | None) -> Operation[QueueStats]:
+def count_by_state() -> Operation[QueueStats]:
     """How many tasks stand where, in all and by name."""
-    rows = yield Statement("count_by_state", {"now": now})
+    rows = yield Statement("count_by_state")
     by_name: dict[str, dict[str, int]] = {}
     totals = dict.fromkeys([*TaskState, "delayed", "retrying"], 0)
     for row in rows:
@@ -108,7 +106,7 @@ def count_by_state(now: datetime | None) -> Operation[QueueStats]:
     return QueueStats(**{str(key): count for key, count in totals.items()}, by_name=by_name)
 
 
-def filter_params(which: TaskFilter, now: datetime | None) -> dict[str, Any]:
+def filter_params(which: TaskFilter) -> dict[str, Any]:
     """The parameters of the `matches` fragment."""
     states = [str(s) for s in which.states if s not in ("delayed", "retrying")]
     return {
@@ -125,7 +123,6 @@ def filter_params(which: TaskFilter, now: datetime | None) -> dict[str, Any]:
         "created_after": which.created_after,
         "created_before": which.created_before,
         "completed_before": which.completed_before,
-        "now": now,
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from tasklib.core.codec import dumps
 from tasklib.core.retention import Rule
@@ -23,7 +22,7 @@ class Swept:
     """False at the end of what can be old enough: the next look begins at the oldest row again."""
 
 
-def sweep_tasks(rules: Sequence[Rule], turn_seconds: float, now: datetime | None) -> Operation[Swept | None]:
+def sweep_tasks(rules: Sequence[Rule], turn_seconds: float) -> Operation[Swept | None]:
     """Remove what is old enough among the next rows; None if it is another worker's turn.
 
     Rows are looked at in the order of their insertion, from where the last look ended.  That needs no index on the time
@@ -33,12 +32,12 @@ def sweep_tasks(rules: Sequence[Rule], turn_seconds: float, now: datetime | None
     if not dated:
         return None
     yield BEGIN
-    turn = yield Statement("take_chore", {"name": "retention", "seconds": turn_seconds, "now": now})
+    turn = yield Statement("take_chore", {"name": "retention", "seconds": turn_seconds})
     if not turn:
         return None
     listed = [{"name": rule.name, "state": str(rule.state), "seconds": rule.seconds} for rule in rules]
     shortest = min(rule.seconds for rule in dated if rule.seconds is not None)
-    looked = {"rules": dumps(listed), "after": turn[0]["position"], "limit": PAGE, "shortest": shortest, "now": now}
+    looked = {"rules": dumps(listed), "after": turn[0]["position"], "limit": PAGE, "shortest": shortest}
     row = (yield Statement("sweep_tasks", looked))[0]
     more = row["looked"] == PAGE and not row["fresh"]
     yield Statement("note_chore", {"name": "retention", "position": row["last"] if more else 0})

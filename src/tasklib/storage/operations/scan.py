@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final
 
 from tasklib.core.task import Task, TaskFilter
@@ -90,7 +89,6 @@ class Walk:
 
 def walk_tasks(
     which: TaskFilter,
-    now: datetime | None,
     *,
     limit: int,
     start: Start = NEWEST,
@@ -101,10 +99,10 @@ def walk_tasks(
 
     With `keep`, what that refuses is no match, and nothing in the answer tells that it was there.
     """
-    params = filter_params(which, now) | {"width": _width(keep)}
+    params = filter_params(which) | {"width": _width(keep)}
     walk = Walk(owed=start.offset)
     if is_indexed(which):
-        yield from _read_index(which, now, walk, limit, start, keep)
+        yield from _read_index(which, walk, limit, start, keep)
         return walk
     span = (yield Statement("measure_span"))[0]
     if span["first"] is None:
@@ -189,9 +187,7 @@ def _look(
     return met
 
 
-def _read_index(
-    which: TaskFilter, now: datetime | None, walk: Walk, limit: int, start: Start, keep: Keep | None
-) -> Operation[None]:
+def _read_index(which: TaskFilter, walk: Walk, limit: int, start: Start, keep: Keep | None) -> Operation[None]:
     """Add the matches that an index finds, among the newest that it holds."""
     # How many are passed over by an offset that nobody judges is not told: those look as far as they must.
     every = which.name is None and which.fingerprint is None and "retrying" not in which.states and is_covered(which)
@@ -200,13 +196,11 @@ def _read_index(
     below, floor = start.below, walk.stopped
     if keep is None:
         found = yield from list_tasks(
-            which, now, limit=limit, offset=start.offset, before=below, floor=floor, width=_width(keep)
+            which, limit=limit, offset=start.offset, before=below, floor=floor, width=_width(keep)
         )
         walk.owed, walk.tasks = 0, found
         return
-    while len(walk.tasks) < limit and (
-        tasks := (yield from list_tasks(which, now, limit=CHUNK, before=below, floor=floor))
-    ):
+    while len(walk.tasks) < limit and (tasks := (yield from list_tasks(which, limit=CHUNK, before=below, floor=floor))):
         _judge(walk, tasks, limit, keep)
         below = tasks[-1].seq
 

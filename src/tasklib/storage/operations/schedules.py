@@ -26,13 +26,13 @@ HELD_SECONDS: Final = 60.0
 log = logging.getLogger("tasklib.worker")
 
 
-def put_schedule(plan: Plan, now: datetime | None, *, declared_at: datetime | None = None) -> Operation[Schedule]:
+def put_schedule(plan: Plan, *, declared_at: datetime | None = None) -> Operation[Schedule]:
     """Make or change a schedule; a change of its times starts them anew, any other leaves them as they are."""
     yield BEGIN
-    clock = yield from read_clock(now)
+    clock = yield from read_clock()
     first = plan.first_run(clock)
     given = {"name": plan.name, "plan": dumps(_plan_json(plan)), "next_run_at": first, "declared_at": declared_at}
-    yield Statement("put_schedule", {**given, "now": now})
+    yield Statement("put_schedule", given)
     stored = yield from get_schedule(plan.name)
     assert stored is not None
     return stored
@@ -49,9 +49,7 @@ def list_schedules() -> Operation[list[Schedule]]:
     return [_schedule(row) for row in (yield Statement("list_schedules"))]
 
 
-def declare_schedules(
-    plans: Iterable[Plan], known_tasks: Iterable[str], declared_at: datetime, now: datetime | None
-) -> Operation[None]:
+def declare_schedules(plans: Iterable[Plan], known_tasks: Iterable[str], declared_at: datetime) -> Operation[None]:
     """Make the schedules declared in code be what the code says, and forget those it no longer declares.
 
     Only those over tasks known here are forgotten, so that programs with different tasks leave each other alone; and of
@@ -59,7 +57,7 @@ def declare_schedules(
     """
     declared = {plan.name: plan for plan in plans}
     for plan in declared.values():
-        yield from put_schedule(plan, now, declared_at=declared_at)
+        yield from put_schedule(plan, declared_at=declared_at)
         yield COMMIT
     tasks = set(known_tasks)
     for row in (yield Statement("list_schedules")):
@@ -69,18 +67,18 @@ def declare_schedules(
             yield Statement("remove_schedule", {"name": stored.name})
 
 
-def fire_schedules(make: MakeTask, now: datetime | None) -> Operation[int]:
+def fire_schedules(make: MakeTask) -> Operation[int]:
     """Make the tasks of every tick that has come; returns how many.  Safe to do by any number of workers at once."""
     made, more = 0, True
     while more:
         more = False
-        for row in (yield Statement("due_schedules", {"now": now})):
-            fired, left = yield from _fire_alone(_schedule(row), make, required_moment(row["now"]), now)
+        for row in (yield Statement("due_schedules")):
+            fired, left = yield from _fire_alone(_schedule(row), make, required_moment(row["now"]))
             made, more = made + fired, more or left
     return made
 
 
-def run_now(name: str, make: MakeTask, now: datetime | None) -> Operation[TaskId | None]:
+def run_now(name: str, make: MakeTask) -> Operation[TaskId | None]:
     """Make a task of the schedule at once, beside its ticks; None if there is no such schedule."""
     yield BEGIN
     schedule = yield from get_schedule(name)
@@ -89,27 +87,27 @@ def run_now(name: str, make: MakeTask, now: datetime | None) -> Operation[TaskId
     if isinstance(schedule.plan, BrokenPlan):
         raise ConfigurationError(f"schedule {name!r} cannot run: {schedule.error}; change or remove it")
     task = make(schedule.plan)
-    return (yield from submit_once(replace(task, headers={**task.headers, "schedule": name}), now))
+    return (yield from submit_once(replace(task, headers={**task.headers, "schedule": name})))
 
 
-def next_tick(now: datetime | None) -> Operation[float | None]:
+def next_tick() -> Operation[float | None]:
     """Seconds until the next tick of any schedule; None if there is none."""
-    seconds: float | None = (yield Statement("next_tick", {"now": now}))[0]["seconds"]
+    seconds: float | None = (yield Statement("next_tick"))[0]["seconds"]
     return seconds
 
 
-def pause_schedule(name: str, by: str | None, now: datetime | None) -> Operation[bool]:
+def pause_schedule(name: str, by: str | None) -> Operation[bool]:
     """Let no more ticks run; False if there is no such schedule."""
-    return bool((yield Statement("pause_schedule", {"name": name, "by": by, "now": now})))
+    return bool((yield Statement("pause_schedule", {"name": name, "by": by})))
 
 
-def resume_schedule(name: str, now: datetime | None) -> Operation[bool]:
+def resume_schedule(name: str) -> Operation[bool]:
     """Let ticks run again, from the next one on; False if there is no such schedule."""
     yield BEGIN
     schedule = yield from get_schedule(name)
     if schedule is None:
         return False
-    clock = yield from read_clock(now)
+    clock = yield from read_clock()
     following = schedule.next_run_at
     if following is not None and following < clock and not isinstance(schedule.plan, BrokenPlan):
         following = schedule.plan.following(following, clock)
@@ -129,15 +127,13 @@ def remove_schedule(name: str) -> Operation[bool]:
     return removed
 
 
-def _fire_alone(
-    schedule: Schedule, make: MakeTask, clock: datetime, now: datetime | None
-) -> Operation[tuple[int, bool]]:
+def _fire_alone(schedule: Schedule, make: MakeTask, clock: datetime) -> Operation[tuple[int, bool]]:
     """Fire in a transaction of its own; a schedule that cannot is noted with its error, and all others go on."""
     try:
         if isinstance(schedule.plan, BrokenPlan):
             raise ConfigurationError(schedule.error or "")
         yield BEGIN
-        fired = yield from _fire(schedule, make, clock, now)
+        fired = yield from _fire(schedule, make, clock)
         yield COMMIT
         return fired
     except Exception as error:
@@ -151,13 +147,12 @@ def _fire_alone(
             "version": schedule.version,
             "error": reason,
             "seconds": HELD_SECONDS,
-            "now": now,
         }
         yield Statement("hold_schedule", held)
         return 0, False
 
 
-def _fire(schedule: Schedule, make: MakeTask, clock: datetime, now: datetime | None) -> Operation[tuple[int, bool]]:
+def _fire(schedule: Schedule, make: MakeTask, clock: datetime) -> Operation[tuple[int, bool]]:
     """Take the tick by moving the schedule on; only one worker can, because the version must be the one read.
 
     How many tasks it made, and whether more ticks have come than are made up for at once.
@@ -168,7 +163,7 @@ def _fire(schedule: Schedule, make: MakeTask, clock: datetime, now: datetime | N
     moving = {"name": plan.name, "version": schedule.version, "next_run_at": following}
     if not (yield Statement("move_schedule", moving)):
         return 0, False
-    ids = (yield from submit_tasks([_at(make(plan), plan, tick) for tick in ticks], now)) if ticks else []
+    ids = (yield from submit_tasks([_at(make(plan), plan, tick) for tick in ticks])) if ticks else []
     ran = [(tick, task_id) for tick, task_id in zip(ticks, ids, strict=True) if task_id.created]
     if ran:
         tick, task_id = ran[-1]

@@ -7,4 +7,4 @@ from tasklib.storage.statement import Operation, Statement
 
 def drop_schema() -> Operation[None]:
     """Remove the whole schema with everything in it; only for one that the caller has made."""
-    yield Statement("drop_schema", {})
+    yield Statement("drop_schema")

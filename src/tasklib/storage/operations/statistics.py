@@ -73,14 +73,14 @@ class Depth:
     running: int
 
 
-def add_metrics(done: Iterable[Done], now: datetime | None) -> Operation[None]:
+def add_metrics(done: Iterable[Done]) -> Operation[None]:
     """Add what was done since the last time, to the minute that it is now."""
     batch = [
         {"name": d.name, "outcome": d.outcome, "count": d.count, "waits": _keys(d.waits), "runs": _keys(d.runs)}
         for d in done
     ]
     if batch:
-        yield Statement("add_metrics", {"batch": dumps(batch), "now": now})
+        yield Statement("add_metrics", {"batch": dumps(batch)})
 
 
 def read_work(
@@ -102,19 +102,19 @@ def read_depths(*, since: int, until: int, step: int, name: str | None = None) -
     return [Depth(**{key: row[key] for key in Depth.__slots__}) for row in rows]
 
 
-def count_tasks_by_state(now: datetime | None) -> Operation[QueueStats]:
+def count_tasks_by_state() -> Operation[QueueStats]:
     """How many tasks stand where, exactly: few are read one by one, many are counted without reading the finished."""
     if (yield from lists.is_small()):
-        return (yield from lists.count_by_state(now))
-    return _stats((yield Statement("count_quickly", {"now": now})))
+        return (yield from lists.count_by_state())
+    return _stats((yield Statement("count_quickly")))
 
 
-def keep_statistics(now: datetime | None, *, fold_every: timedelta = FOLD_EVERY) -> Operation[bool]:
+def keep_statistics(*, fold_every: timedelta = FOLD_EVERY) -> Operation[bool]:
     """Do, once a minute for the whole fleet, what keeps numbers small; and every few seconds, count on.
 
     Returns False if there was nothing to do, or somebody else is at it.
     """
-    rows = yield Statement("read_statistics_turn", {"now": now})
+    rows = yield Statement("read_statistics_turn")
     if not rows:
         return False
     last = rows[0]
@@ -126,25 +126,25 @@ def keep_statistics(now: datetime | None, *, fold_every: timedelta = FOLD_EVERY)
     yield BEGIN
     if not (yield Statement("lock_statistics")):
         return False
-    behind = yield from _fold(now)
+    behind = yield from _fold()
     if may_keep:
-        yield Statement("keep_statistics", {"now": now})
+        yield Statement("keep_statistics")
         yield from _tidy(int(clock.timestamp()))
-        yield from _note_depth(now)
+        yield from _note_depth()
     while behind > FOLD_ROWS:
         yield COMMIT
         yield BEGIN
         if not (yield Statement("lock_statistics")):
             return False
-        before, behind = behind, (yield from _fold(now))
+        before, behind = behind, (yield from _fold())
         if behind >= before:
             break  # waits for a transaction to end
     return True
 
 
-def read_time(now: datetime | None) -> Operation[int]:
+def read_time() -> Operation[int]:
     """What time it is for the database, in seconds since 1970."""
-    return int((yield from read_clock(now)).timestamp())
+    return int((yield from read_clock()).timestamp())
 
 
 def _is_due(last: Any, clock: datetime, every: timedelta) -> bool:
@@ -153,8 +153,8 @@ def _is_due(last: Any, clock: datetime, every: timedelta) -> bool:
     return before is None or not timedelta(0) <= clock - before < every
 
 
-def _fold(now: datetime | None) -> Operation[int]:
-    asked = {"step": FOLD_ROWS, "block_size": BLOCK_SIZE, "most_names": MOST_NAMES, "now": now}
+def _fold() -> Operation[int]:
+    asked = {"step": FOLD_ROWS, "block_size": BLOCK_SIZE, "most_names": MOST_NAMES}
     return int((yield Statement("fold_totals", asked))[0]["behind"])
 
 
@@ -166,8 +166,8 @@ def _tidy(clock: int) -> Operation[None]:
     yield Statement("forget_blocks", {"block_size": BLOCK_SIZE})
 
 
-def _note_depth(now: datetime | None) -> Operation[None]:
-    stats = yield from count_tasks_by_state(now)
+def _note_depth() -> Operation[None]:
+    stats = yield from count_tasks_by_state()
     batch = []
     for name, counts in stats.by_name.items():
         delayed, retrying = counts.get("delayed", 0), counts.get("retrying", 0)
@@ -177,7 +177,7 @@ def _note_depth(now: datetime | None) -> Operation[None]:
             batch.append({"name": name, "due": due, "delayed": delayed, "retrying": retrying, "running": running})
     # One row even if there is nothing: an empty queue is not the same as nobody having looked.
     batch = batch or [{"name": "", "due": 0, "delayed": 0, "retrying": 0, "running": 0}]
-    yield Statement("add_depths", {"batch": dumps(batch), "now": now})
+    yield Statement("add_depths", {"batch": dumps(batch)})
 
 
 def _work(at: int, name: str, rows: Sequence[Row]) -> Work:
@@ -242,9 +242,9 @@ class Oldest:
     due_at: datetime
 
 
-def find_oldest_waiting(now: datetime | None) -> Operation[Oldest | None]:
+def find_oldest_waiting() -> Operation[Oldest | None]:
     """The task that has been due the longest, or None; costs as much as there are names, not as there are tasks."""
-    rows = yield Statement("find_oldest_waiting", {"now": now})
+    rows = yield Statement("find_oldest_waiting")
     if not rows:
         return None
     due = moment(rows[0]["due_at"])

@@ -21,7 +21,6 @@ RESUBMITS = 5
 
 def submit_tasks(
     new: Sequence[NewTask],
-    now: datetime | None,
     *,
     created_at: dict[UUID, datetime] | None = None,
     entries: str | None = None,
@@ -39,7 +38,7 @@ def submit_tasks(
             entries = None  # written with the tasks, by the try whose reply was lost
         memory["sent"] = True
     if len(new) == 1 and new[0].unique_key is None and entries is None and created_at is None:
-        yield Statement("insert_task", _values(new[0]) | {"now": now})
+        yield Statement("insert_task", _values(new[0]))
         return [TaskId(new[0].id)]
     answers: dict[UUID, TaskId] = {}
     # A single statement is a transaction by itself, unless it may have to be followed by others.
@@ -47,7 +46,7 @@ def submit_tasks(
         yield BEGIN
     waiting = list(new)
     for _ in range(RESUBMITS):
-        params = {"batch": dumps([_columns(n) for n in waiting]), "now": now}
+        params = {"batch": dumps([_columns(n) for n in waiting])}
         if entries is None:
             rows = yield Statement("insert_tasks", params)
         else:
@@ -58,7 +57,7 @@ def submit_tasks(
         if len(rows) == len(waiting):
             break
         inserted = {uuid(row["id"]) for row in rows}
-        waiting = yield from _settle_conflicts([n for n in waiting if n.id not in inserted], answers, now)
+        waiting = yield from _settle_conflicts([n for n in waiting if n.id not in inserted], answers)
         if not waiting:
             break
     else:
@@ -66,25 +65,24 @@ def submit_tasks(
     return [answers.get(n.id) or TaskId(n.id) for n in new]
 
 
-def submit_once(new: NewTask, now: datetime | None) -> Operation[TaskId]:
+def submit_once(new: NewTask) -> Operation[TaskId]:
     """Store one task whose row is made anew by each try of a call, under the id of the first."""
     memory = yield from recall()
     kept = replace(new, id=memory.setdefault("id", new.id))
     if "sent" in memory and (yield from get_task(kept.id)) is not None:
         memory[DONE_BEFORE] = True
         return TaskId(kept.id)
-    task_id = (yield from submit_tasks([kept], now))[0]
+    task_id = (yield from submit_tasks([kept]))[0]
     memory["sent"] = True
     return task_id
 
 
-def submit_batch(batch: TaskBatch, now: datetime | None) -> Operation[TaskIds]:
+def submit_batch(batch: TaskBatch) -> Operation[TaskIds]:
     """Store the tasks of a batch, all or none; done again after a lost reply it stores nothing twice."""
     params = {
         "like": dumps(_columns(batch.like)),
         "ids": str(batch.like.id)[:-POSITION_DIGITS],
         "inputs": batch.inputs,
-        "now": now,
     }
     try:
         yield Statement("insert_batch", params)
@@ -161,9 +159,7 @@ def _columns(new: NewTask) -> dict[str, Any]:
     return columns
 
 
-def _settle_conflicts(
-    refused: Sequence[NewTask], answers: dict[UUID, TaskId], now: datetime | None
-) -> Operation[list[NewTask]]:
+def _settle_conflicts(refused: Sequence[NewTask], answers: dict[UUID, TaskId]) -> Operation[list[NewTask]]:
     """Answer each task that was not inserted by its own policy; returns those whose conflict has gone away."""
     keys = [{"id": str(n.id), "name": n.name, "unique_key": n.unique_key} for n in refused]
     rows = yield Statement("find_live_keys", {"keys": dumps(keys)})
@@ -173,7 +169,7 @@ def _settle_conflicts(
     again: list[NewTask] = []
     for task in refused:
         found = holders.get(task.id)
-        answer = (yield from _settle(task, found, now)) if found else None
+        answer = (yield from _settle(task, found)) if found else None
         if answer is None:
             again.append(task)
         else:
@@ -181,7 +177,7 @@ def _settle_conflicts(
     return again
 
 
-def _settle(task: NewTask, found: Sequence[Row], now: datetime | None) -> Operation[TaskId | None]:
+def _settle(task: NewTask, found: Sequence[Row]) -> Operation[TaskId | None]:
     if any(uuid(row["id"]) == task.id for row in found):
         return TaskId(task.id)
     holder: Mapping[str, Any] = found[0]
@@ -193,7 +189,7 @@ def _settle(task: NewTask, found: Sequence[Row], now: datetime | None) -> Operat
             raise UniqueConflict(task.name, key, existing)
         case "replace":
             try:
-                rows = yield Statement("replace_task", {"batch": dumps([_columns(task)]), "now": now})
+                rows = yield Statement("replace_task", {"batch": dumps([_columns(task)])})
             except PermissionDenied as error:
                 raise PermissionDenied(
                     f"task {existing} has the unique key {key!r} and waits; on_conflict='replace' rewrites it, which "

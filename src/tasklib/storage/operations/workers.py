@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -43,7 +42,7 @@ class Registration:
     """Who registered it over HTTP."""
 
 
-def register_worker(who: Registration, now: datetime | None) -> Operation[None]:
+def register_worker(who: Registration) -> Operation[None]:
     """Make the instance known; it may claim from now on."""
     yield BEGIN
     yield Statement(
@@ -58,15 +57,14 @@ def register_worker(who: Registration, now: datetime | None) -> Operation[None]:
             "names": dumps(list(who.names)),
             "info": dumps(dict(who.info)),
             "owner": who.owner,
-            "now": now,
         },
     )
 
 
-def beat(instance: UUID, info: Mapping[str, Any] | None, now: datetime | None) -> Operation[bool]:
+def beat(instance: UUID, info: Mapping[str, Any] | None) -> Operation[bool]:
     """Say that the instance is alive; False if it was declared dead meanwhile."""
     text = None if info is None else dumps(dict(info))
-    return bool((yield Statement("beat", {"instance": str(instance), "info": text, "now": now})))
+    return bool((yield Statement("beat", {"instance": str(instance), "info": text})))
 
 
 def forget_worker(instance: UUID) -> Operation[None]:
@@ -91,9 +89,9 @@ def wake_workers() -> Operation[None]:
     yield Statement("wake_workers")
 
 
-def list_workers(now: datetime | None) -> Operation[list[WorkerInfo]]:
+def list_workers() -> Operation[list[WorkerInfo]]:
     """Every known instance, the most recently heard first."""
-    rows = yield Statement("list_workers", {"now": now})
+    rows = yield Statement("list_workers")
     return [worker_from_row(row) for row in rows]
 
 
@@ -137,19 +135,19 @@ def find_strays(instance: UUID, known: Collection[tuple[str, int]]) -> Operation
     return Strays(rows[0]["generation"], [pair for pair in held if pair not in known])
 
 
-def renew_held(instance: UUID, lease_seconds: float, now: datetime | None) -> Operation[int]:
+def renew_held(instance: UUID, lease_seconds: float) -> Operation[int]:
     """Move the leases of an instance forward in its place; returns how many."""
-    return len((yield Statement("renew_held", {"instance": str(instance), "lease": lease_seconds, "now": now})))
+    return len((yield Statement("renew_held", {"instance": str(instance), "lease": lease_seconds})))
 
 
-def look_for_silent(now: datetime | None, *, lease_patience: float | None = None) -> Operation[list[Sighting]]:
+def look_for_silent(*, lease_patience: float | None = None) -> Operation[list[Sighting]]:
     """Every worker instance by its heartbeat, and with a patience for leases every held task whose lease has passed."""
-    rows = yield Statement("look_at_workers", {"now": now})
+    rows = yield Statement("look_at_workers")
     seen = [
         Sighting(str(row["instance"]), row["heartbeat"], row["timeout_seconds"], bool(row["overdue"])) for row in rows
     ]
     if lease_patience is not None:
-        rows = yield Statement("find_expired_held", {"now": now})
+        rows = yield Statement("find_expired_held")
         seen += [
             Sighting(str(row["id"]), row["lease"], lease_patience, is_overdue=True, version=row["version"])
             for row in rows
@@ -167,37 +165,35 @@ class Recovery:
     """Where to look for orphans next."""
 
 
-def recover_silent(silent: Sequence[Sighting], backoff: Backoff, now: datetime | None) -> Operation[Recovery]:
+def recover_silent(silent: Sequence[Sighting], backoff: Backoff) -> Operation[Recovery]:
     """Take back the tasks of workers that are silent, and those whose lease has passed, as far as nothing has moved
     since they were seen so: a sign of life that came meanwhile, however late this is done, keeps the task where it is.
     """
     yield BEGIN
-    dead = yield from _lock_dead(silent, now)
+    dead = yield from _lock_dead(silent)
     stale: list[Row] = []
     if dead:
         stale += yield Statement("find_held_by", {"dead": dumps(dead)})
-    recovered = yield from _take_back(stale, backoff, now, leases=[each for each in silent if each.version is not None])
+    recovered = yield from _take_back(stale, backoff, leases=[each for each in silent if each.version is not None])
     yield from _remove(dead)
     return Recovery(recovered)
 
 
-def recover_stale(backoff: Backoff, now: datetime | None) -> Operation[Recovery]:
+def recover_stale(backoff: Backoff) -> Operation[Recovery]:
     """Take back at once what is overdue by the database's clock, and running tasks that no known worker holds.
 
     Reads the whole table, and cannot tell a dead worker from one that an outage or a step of the clock kept silent.
     """
     yield BEGIN
-    seen = yield from look_for_silent(now)
-    dead = yield from _lock_dead([each for each in seen if each.is_overdue], now)
-    stale = yield Statement("find_stale_any", {"dead": dumps(dead), "now": now})
-    recovered = yield from _take_back(stale, backoff, now)
+    seen = yield from look_for_silent()
+    dead = yield from _lock_dead([each for each in seen if each.is_overdue])
+    stale = yield Statement("find_stale_any", {"dead": dumps(dead)})
+    recovered = yield from _take_back(stale, backoff)
     yield from _remove(dead)
     return Recovery(recovered)
 
 
-def recover_from(
-    instance: UUID, backoff: Backoff, now: datetime | None, *, suspects: Collection[int] | None = None
-) -> Operation[int]:
+def recover_from(instance: UUID, backoff: Backoff, *, suspects: Collection[int] | None = None) -> Operation[int]:
     """Take back the tasks of an instance that is known to be gone, without waiting for its heartbeat to be missed.
 
     `suspects` are the numbers (`seq`) of those that were running: the others lose no attempt and are not suspected.
@@ -208,27 +204,27 @@ def recover_from(
     held = yield Statement("find_held_by", dead)
     lost = [row for row in held if suspects is None or row["seq"] in suspects]
     if others := [row for row in held if suspects is not None and row["seq"] not in suspects]:
-        yield from end_attempts([Ending.release(str(row["id"]), row["version"]) for row in others], now)
+        yield from end_attempts([Ending.release(str(row["id"]), row["version"]) for row in others])
         yield Statement("wake_workers")
-    yield from _take_back(lost, backoff, now)
+    yield from _take_back(lost, backoff)
     yield Statement("remove_workers", dead)
     return len(held)
 
 
-def release_held(instance: UUID, now: datetime | None) -> Operation[int]:
+def release_held(instance: UUID) -> Operation[int]:
     """Give back the tasks of an instance that was stopped and is gone: nobody's fault, so no attempt is spent."""
     dead = {"dead": dumps([str(instance)])}
     yield BEGIN
     yield Statement("lock_claims", dead)
     held = yield from list_held(instance)
     if held:
-        yield from end_attempts([Ending.release(task_id, version) for task_id, version in held], now)
+        yield from end_attempts([Ending.release(task_id, version) for task_id, version in held])
         yield Statement("wake_workers")
     yield Statement("remove_workers", dead)
     return len(held)
 
 
-def recover_orphans(backoff: Backoff, now: datetime | None, *, before: int | None = None) -> Operation[Recovery]:
+def recover_orphans(backoff: Backoff, *, before: int | None = None) -> Operation[Recovery]:
     """Take back tasks whose lease has passed and whom no known worker holds, among ORPHAN_ROWS insertions.
 
     Looks at the newest, or at those before a place; the answer says before which place to look next.
@@ -236,8 +232,8 @@ def recover_orphans(backoff: Backoff, now: datetime | None, *, before: int | Non
     yield BEGIN
     until: int = (yield Statement("last_position"))[0]["seq"] if before is None else before
     after = until - ORPHAN_ROWS
-    stale = yield Statement("find_orphans", {"after": after, "until": until, "now": now})
-    recovered = yield from _take_back(stale, backoff, now)
+    stale = yield Statement("find_orphans", {"after": after, "until": until})
+    recovered = yield from _take_back(stale, backoff)
     return Recovery(recovered, before=after if after > 0 else None)
 
 
@@ -246,12 +242,12 @@ def kind(names: Sequence[str]) -> str:
     return sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
-def _lock_dead(silent: Iterable[Sighting], now: datetime | None) -> Operation[list[str]]:
+def _lock_dead(silent: Iterable[Sighting]) -> Operation[list[str]]:
     """The instances among the silent that have given no sign of life since; nobody else looks after them now."""
     seen = [{"instance": each.key, "heartbeat": each.value} for each in silent if each.version is None]
     if not seen:
         return []
-    dead = [str(row["instance"]) for row in (yield Statement("find_dead_workers", {"silent": dumps(seen), "now": now}))]
+    dead = [str(row["instance"]) for row in (yield Statement("find_dead_workers", {"silent": dumps(seen)}))]
     if dead:
         yield Statement("lock_claims", {"dead": dumps(dead)})
     return dead
@@ -262,9 +258,7 @@ def _remove(dead: Sequence[str]) -> Operation[None]:
         yield Statement("remove_workers", {"dead": dumps(dead)})
 
 
-def _take_back(
-    stale: Sequence[Row], backoff: Backoff, now: datetime | None, *, leases: Iterable[Sighting] = ()
-) -> Operation[int]:
+def _take_back(stale: Sequence[Row], backoff: Backoff, *, leases: Iterable[Sighting] = ()) -> Operation[int]:
     """Let lost tasks run again, or end, as their attempts allow; fenced like every other write."""
     lost: dict[str, dict[str, Any]] = {
         each.key: {"id": each.key, "version": each.version, "lease": each.value} for each in leases
@@ -277,7 +271,7 @@ def _take_back(
     endings = [_after_loss(row, backoff) for row in held]
     if not endings:
         return 0
-    refused = yield from end_attempts(endings, now)
+    refused = yield from end_attempts(endings)
     if any(ending.event is Event.LOSE for ending in endings):
         yield Statement("wake_workers")
     return len(endings) - len(refused)

@@ -18,6 +18,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from tasklib.core.calls.own_tasks import own_task, owning_tasks
+from tasklib.core.clock import Clock
 from tasklib.core.config import Config, redact_url
 from tasklib.core.redaction import redact_url_error
 from tasklib.errors import ContextError, DatabaseBusy, DatabaseUnavailable, TaskLibError
@@ -49,8 +50,9 @@ class PostgresDatabase:
 
     dialect = "postgres"
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, clock: Clock) -> None:
         self._config = config
+        self.clock = clock
         self._options = _connection_options(config)
         self._setup = SessionSetup(config)
         self._lock = threading.Lock()
@@ -68,7 +70,7 @@ class PostgresDatabase:
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
                 with Lent(self._blocking_pool(), self._config.connect_timeout_seconds) as connection:
-                    todo = steps(make(), translate, memory)
+                    todo = steps(make(), translate, self.clock, memory)
                     return run_blocking(todo, lambda s: execute(connection, dialect, s))
             except PoolTimeout as error:
                 raise self._explain(error) from error
@@ -90,7 +92,7 @@ class PostgresDatabase:
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
                 async with AsyncLent(await self._loop_pool(), self._config.connect_timeout_seconds) as connection:
-                    todo = steps(make(), translate, memory)
+                    todo = steps(make(), translate, self.clock, memory)
                     return await run_awaiting(todo, lambda s: execute_async(connection, dialect, s))
             except PoolTimeout as error:
                 raise await asyncio.to_thread(self._explain, error) from error
@@ -108,14 +110,14 @@ class PostgresDatabase:
         """Run an operation inside the caller's transaction."""
         from tasklib.storage.enlist import enlist
 
-        return enlist(connection, self._ensure()).run(make())
+        return enlist(connection, self._ensure(), self.clock).run(make())
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside the caller's transaction, awaiting."""
         dialect = await self._ensured()
         from tasklib.storage.enlist import enlist
 
-        return await enlist(connection, dialect).arun(make())
+        return await enlist(connection, dialect, self.clock).arun(make())
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
@@ -132,7 +134,7 @@ class PostgresDatabase:
             stack.enter_context(_translated())
             stack.enter_context(connection.transaction())
             with _kept_open():
-                yield _Transaction(connection, dialect)
+                yield _Transaction(connection, dialect, self.clock)
             _check_can_commit(connection)
 
     @asynccontextmanager
@@ -150,7 +152,7 @@ class PostgresDatabase:
             stack.enter_context(_translated())
             await stack.enter_async_context(connection.transaction())
             with _kept_open():
-                yield _Transaction(connection, dialect)
+                yield _Transaction(connection, dialect, self.clock)
             _check_can_commit(connection)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -294,9 +296,10 @@ class PostgresDatabase:
 class _Transaction:
     """A connection with a transaction open, lent to the user's code."""
 
-    def __init__(self, connection: Any, dialect: PostgresDialect) -> None:
+    def __init__(self, connection: Any, dialect: PostgresDialect, clock: Clock) -> None:
         self.connection = connection
         self._dialect = dialect
+        self._clock = clock
 
     def run(self, make: Callable[[], Operation[T]]) -> T:
         return self._enlisted().run(make())
@@ -307,7 +310,7 @@ class _Transaction:
     def _enlisted(self) -> Enlisted:
         from tasklib.storage.enlist import enlist
 
-        enlisted = enlist(self.connection, self._dialect)
+        enlisted = enlist(self.connection, self._dialect, self._clock)
         match self.connection.info.transaction_status:
             case TransactionStatus.IDLE:
                 raise ContextError(

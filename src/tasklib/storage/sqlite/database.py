@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tasklib.core.calls.context import TaskContext, current_context
+from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.errors import ConfigurationError, DatabaseBusy, DatabaseUnavailable, StorageError
 from tasklib.storage.database import Listener, Transaction
@@ -47,13 +48,14 @@ class SqliteDatabase:
 
     dialect = "sqlite"
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, clock: Clock) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise ConfigurationError(
                 f"this Python links SQLite {sqlite3.sqlite_version}; tasklib needs 3.40 or newer: upgrade Python, "
                 "or use PostgreSQL"
             )
         self._config = config
+        self.clock = clock
         self.path = path_of(config.database_url)
         self.file = FileIdentity(self.path)
         self.gate = WriterLock(
@@ -93,7 +95,7 @@ class SqliteDatabase:
         self._opened_beside()
         from tasklib.storage.enlist import enlist
 
-        return enlist(connection, SqliteDialect()).run(make())
+        return enlist(connection, SqliteDialect(), self.clock).run(make())
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside the caller's transaction, awaiting."""
@@ -103,7 +105,7 @@ class SqliteDatabase:
             await asyncio.to_thread(self._opened_beside)
         from tasklib.storage.enlist import enlist
 
-        return await enlist(connection, SqliteDialect()).arun(make())
+        return await enlist(connection, SqliteDialect(), self.clock).arun(make())
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
@@ -126,7 +128,7 @@ class SqliteDatabase:
         try:
             session.execute_translated(BEGIN)
             with Loan(connection, self._config.busy_timeout_seconds / 2, undo):
-                yield _Transaction(connection)
+                yield _Transaction(connection, self.clock)
             session.execute_translated(COMMIT)
         finally:
             session.close()
@@ -213,7 +215,7 @@ class SqliteDatabase:
     def _run(self, make: Callable[[], Operation[T]], is_lent_here: bool) -> T:
         session = Session(self, self._opened(), is_lent_here)
         try:
-            return run_blocking(steps(make(), translate), session.execute)
+            return run_blocking(steps(make(), translate, self.clock), session.execute)
         finally:
             session.close()
 
@@ -371,13 +373,14 @@ class SqliteDatabase:
 class _Transaction:
     """A connection with a transaction open, lent to the user's code."""
 
-    def __init__(self, connection: LentConnection) -> None:
+    def __init__(self, connection: LentConnection, clock: Clock) -> None:
         self.connection = connection
+        self._clock = clock
 
     def run(self, make: Callable[[], Operation[T]]) -> T:
         from tasklib.storage.enlist import enlist
 
-        return enlist(self.connection, SqliteDialect()).run(make())
+        return enlist(self.connection, SqliteDialect(), self._clock).run(make())
 
     async def arun(self, make: Callable[[], Operation[T]]) -> T:
         return self.run(make)

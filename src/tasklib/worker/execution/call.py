@@ -17,7 +17,6 @@ from tasklib.core.calls.base_exceptions import carry, carrying
 from tasklib.core.calls.context import TaskContext, activate
 from tasklib.core.calls.middleware import Middleware, wrap, wrap_async
 from tasklib.core.calls.own_tasks import own_task
-from tasklib.core.clock import Clock
 from tasklib.core.codec import encode_result
 from tasklib.core.outcome import completed
 from tasklib.definition import Definition
@@ -53,11 +52,6 @@ class CallEnvironment(Protocol):
     @property
     def middleware(self) -> Sequence[Middleware]:
         """What is called around each function."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """Its now is the time of a completion."""
         ...
 
 
@@ -113,7 +107,7 @@ class Caller:
         """The last statement of the transaction: fenced, so that effects of an attempt that was lost are undone."""
         text = encode_result(result, limit=self._max_result_bytes)
         done = completed(task, text, started, time.monotonic(), context.reported)
-        if (yield from complete_tasks([done], self._queue.clock.now())):
+        if (yield from complete_tasks([done])):
             raise ClaimLost(task.task("").id, task.version)
 
 

@@ -63,7 +63,7 @@ class Runner:
         self.size = ClaimSize(worker.concurrency, worker.prefetch, worker.batch_size)
         self.notes = Notes()
         self.metrics = Metrics()
-        self.finisher = Finisher(queue.database, queue.clock, self.metrics, control)
+        self.finisher = Finisher(queue.database, self.metrics, control)
         self.stuck: set[asyncio.Future[Any]] = set()
         """Work that was abandoned and has not ended: threads in native code, coroutines that swallow a cancellation."""
         self._max_stuck = worker.max_stuck_threads

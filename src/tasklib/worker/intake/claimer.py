@@ -39,7 +39,6 @@ class Claimer:
     def __init__(self, instance: Instance, runner: Runner, selection: TaskSelection, wakeups: Wakeups) -> None:
         self._instance = instance
         self._database = instance.database
-        self._now = instance.clock.now
         self._control = instance.control
         self._runner = runner
         self._held = runner.held
@@ -146,7 +145,6 @@ class Claimer:
                 retries=selection.retries(),
                 lease_seconds=selection.lease_seconds,
                 held=held,
-                now=self._now(),
             ),
             # A claim whose answer was lost may have claimed: it is not sent again, its tasks are found and given back.
             repeatable=False,

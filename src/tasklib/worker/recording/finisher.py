@@ -9,7 +9,6 @@ from contextlib import suppress
 from itertools import chain
 
 from tasklib.core.calls.own_tasks import own_task
-from tasklib.core.clock import Clock
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
 from tasklib.core.retry import OUTAGE_PAUSE
@@ -31,9 +30,8 @@ log = logging.getLogger("tasklib.worker")
 class Finisher:
     """Writes endings while the worker goes on; what arrives during one write shares the next."""
 
-    def __init__(self, database: Database, clock: Clock, metrics: Metrics, control: WorkerControl) -> None:
+    def __init__(self, database: Database, metrics: Metrics, control: WorkerControl) -> None:
         self._database = database
-        self._now = clock.now
         self._metrics = metrics
         self._control = control
         self._ends: list[tuple[ClaimedTask | None, Completion | Ending]] = []
@@ -102,7 +100,7 @@ class Finisher:
         """Write what was logged last; it is worth one try, the endings are worth as many as it takes."""
         lines, self._lines = self._lines, {}
         try:
-            await self._database.arun(lambda: attempts.append_log(lines, self._now()))
+            await self._database.arun(lambda: attempts.append_log(lines))
         except TaskLibError as error:
             log.warning("the last log lines of %d tasks are lost: %s", len(lines), error)
 
@@ -150,7 +148,7 @@ class Finisher:
         """Write the batch; returns the ids of those that were no longer ours."""
         refused: set[str] = set()
         if completions := [ended for _, ended in batch if isinstance(ended, Completion)]:
-            refused |= await self._database.arun(lambda: attempts.complete_tasks(completions, self._now(), again=again))
+            refused |= await self._database.arun(lambda: attempts.complete_tasks(completions, again=again))
         if endings := [ended for _, ended in batch if isinstance(ended, Ending)]:
-            refused |= await self._database.arun(lambda: attempts.end_attempts(endings, self._now(), again=again))
+            refused |= await self._database.arun(lambda: attempts.end_attempts(endings, again=again))
         return refused

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from urllib.parse import quote
 from uuid import UUID
 
-from tasklib.core.clock import DatabaseClock
 from tasklib.core.config import Config
 from tasklib.errors import TaskLibError
 from tasklib.storage import connect
@@ -131,14 +130,14 @@ class HeartbeatProxy:
     def recover(self) -> None:
         """Let what it ran be run again, as a failed attempt, and what it only held at no cost.  Blocks."""
         self._take_back(
-            lambda instance, config: workers.recover_from(instance, config.backoff, None, suspects=self._running),
+            lambda instance, config: workers.recover_from(instance, config.backoff, suspects=self._running),
             "took back %d tasks of worker process instance %s",
         )
 
     def release(self) -> None:
         """The process was ended because everything stops: give back what it ran, at no cost.  Blocks."""
         self._take_back(
-            lambda instance, _: workers.release_held(instance, None), "gave back %d tasks of worker process instance %s"
+            lambda instance, _: workers.release_held(instance), "gave back %d tasks of worker process instance %s"
         )
 
     def _take_back(self, operation: Callable[[UUID, Config], Operation[int]], text: str) -> None:
@@ -165,7 +164,7 @@ class _ProxyHeartbeat(Heartbeat):
     """Sends heartbeats for an instance of another process, and reports each to that process."""
 
     def __init__(self, proxy: HeartbeatProxy, config: Config, database: Database, instance: UUID) -> None:
-        super().__init__(database, DatabaseClock(), config, instance, proxy)
+        super().__init__(database, config, instance, proxy)
         self._proxy = proxy
         self._lease = config.lock_timeout_seconds
         self._thread = threading.Thread(target=self._run, name=f"tasklib-heartbeat-{instance}", daemon=True)
@@ -184,7 +183,7 @@ class _ProxyHeartbeat(Heartbeat):
         super()._beat()
         if self._proxy.silence > RENEW:
             try:
-                self._database.run(lambda: workers.renew_held(self.instance, self._lease, None))
+                self._database.run(lambda: workers.renew_held(self.instance, self._lease))
             except TaskLibError as error:
                 log.warning("cannot renew the leases of a worker process whose event loop is blocked: %s", error)
 

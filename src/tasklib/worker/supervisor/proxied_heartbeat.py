@@ -7,7 +7,6 @@ import time
 from typing import Protocol
 from uuid import UUID
 
-from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.storage.database import Database
 from tasklib.worker.supervisor.channel import Channel, Message
@@ -41,11 +40,9 @@ class SupervisorClient:
         self._owner: HeartbeatOwner | None = None
         self._beats: dict[str, Message] = {}
 
-    def heartbeat(
-        self, database: Database, clock: Clock, config: Config, instance: UUID, owner: HeartbeatOwner
-    ) -> Heartbeat:
+    def heartbeat(self, database: Database, config: Config, instance: UUID, owner: HeartbeatOwner) -> Heartbeat:
         """The heartbeat of an instance, which the supervisor sends."""
-        return ProxiedHeartbeat(self, database, clock, config, instance, owner)
+        return ProxiedHeartbeat(self, database, config, instance, owner)
 
     @property
     def has_ended(self) -> bool:
@@ -90,12 +87,11 @@ class ProxiedHeartbeat(Heartbeat):
         self,
         supervisor: SupervisorClient,
         database: Database,
-        clock: Clock,
         config: Config,
         instance: UUID,
         owner: HeartbeatOwner,
     ) -> None:
-        super().__init__(database, clock, config, instance, owner)
+        super().__init__(database, config, instance, owner)
         self._supervisor = supervisor
 
     def start(self) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from uuid import UUID
 
-from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.errors import TaskLibError
 from tasklib.storage.database import Database
@@ -35,9 +34,8 @@ class HeartbeatOwner(Protocol):
 class Heartbeat:
     """Sends heartbeats until stopped, and knows since when they have arrived without a gap."""
 
-    def __init__(self, database: Database, clock: Clock, config: Config, instance: UUID, owner: HeartbeatOwner) -> None:
+    def __init__(self, database: Database, config: Config, instance: UUID, owner: HeartbeatOwner) -> None:
         self._database = database
-        self._now = clock.now
         self._interval = config.heartbeat_interval_seconds
         self._timeout = config.worker_timeout_seconds
         self.instance = instance
@@ -84,7 +82,7 @@ class Heartbeat:
         # The moment before the request counts: the database saw it no earlier.
         asked = time.monotonic()
         try:
-            known = self._database.run(lambda: workers.beat(self.instance, self.owner.worker_info(), self._now()))
+            known = self._database.run(lambda: workers.beat(self.instance, self.owner.worker_info()))
         except TaskLibError as error:
             if not self._failing and not self._stopped.is_set():
                 log.warning("cannot send heartbeats, trying until the database is back: %s", error)

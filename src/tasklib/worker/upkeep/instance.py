@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from tasklib.core.clock import Clock
 from tasklib.storage.database import Database
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.execution.runner import Runner
@@ -26,17 +25,16 @@ class Instance:
 
     def __init__(self, queue: TaskQueue, runner: Runner, control: WorkerControl, heartbeat: Heartbeat) -> None:
         self.database: Database = queue.database
-        self.clock: Clock = queue.clock
         self.control = control
         self.id: UUID = heartbeat.instance
         self.worker_id = runner.settings.worker_id
         config = queue.config
         self._heartbeat = heartbeat
         self._fence = SelfFence(heartbeat, runner, timeout_seconds=config.worker_timeout_seconds)
-        self.recovery = Recovery(self.database, config, self.clock, heartbeat)
+        self.recovery = Recovery(self.database, config, heartbeat)
         self._services: list[Service] = [
-            LeaseRenewal(self.database, self.clock, runner.held, lease_seconds=config.lock_timeout_seconds),
-            RequestWatch(self.database, self.clock, runner),
+            LeaseRenewal(self.database, runner.held, lease_seconds=config.lock_timeout_seconds),
+            RequestWatch(self.database, runner),
             self.recovery,
             self._fence,
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tasklib.core.clock import Clock
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
 from tasklib.worker.execution.held_tasks import HeldTasks
@@ -12,11 +11,10 @@ from tasklib.worker.upkeep.service import Periodic
 class LeaseRenewal(Periodic):
     """Moves the lease of everything held forward, three times before it would end."""
 
-    def __init__(self, database: Database, clock: Clock, held: HeldTasks, *, lease_seconds: float) -> None:
+    def __init__(self, database: Database, held: HeldTasks, *, lease_seconds: float) -> None:
         super().__init__()
         self.interval = lease_seconds / 3
         self._database = database
-        self._now = clock.now
         self._held = held
         self._lease = lease_seconds
 
@@ -24,7 +22,5 @@ class LeaseRenewal(Periodic):
         """Renew once, and drop what is no longer this worker's."""
         held = [(task.id, task.version) for task in self._held.tasks()]
         if held:
-            lost, _ = await self._database.arun(
-                lambda: attempts.renew_leases(held, lease_seconds=self._lease, now=self._now())
-            )
+            lost, _ = await self._database.arun(lambda: attempts.renew_leases(held, lease_seconds=self._lease))
             self._held.drop(lost)

@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Callable
 
-from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.core.liveness import LOOKS, Watch
 from tasklib.storage.database import Database
@@ -39,7 +38,6 @@ class Recovery(Periodic):
         self,
         database: Database,
         config: Config,
-        clock: Clock,
         heartbeat: Heartbeat | None = None,
         *,
         moment: Callable[[], float] = time.monotonic,
@@ -50,7 +48,6 @@ class Recovery(Periodic):
         self._database = database
         self._backoff = config.backoff
         self._lease_patience = max(config.worker_timeout_seconds, LEASE_PATIENCE * config.lock_timeout_seconds)
-        self._now = clock.now
         self._heartbeat = heartbeat
         self._moment = moment
         self._watch = Watch()
@@ -72,18 +69,18 @@ class Recovery(Periodic):
         leases = self._watch.has_leases or random.random() < SWEEPS / self.fleet
         patience = self._lease_patience if leases else None
         asked = self._moment()
-        seen = await self._database.arun(lambda: workers.look_for_silent(self._now(), lease_patience=patience))
+        seen = await self._database.arun(lambda: workers.look_for_silent(lease_patience=patience))
         silent = self._watch.note(seen, asked=asked, answered=self._moment())
         self.fleet = max(1, sum(each.version is None and not each.is_overdue for each in seen))
         # Asked only now: the look itself may have spanned an outage.
         if silent and (self._heartbeat is None or self._heartbeat.is_steady):
-            self._report(await self._database.arun(lambda: workers.recover_silent(silent, self._backoff, self._now())))
+            self._report(await self._database.arun(lambda: workers.recover_silent(silent, self._backoff)))
         if random.random() < 1 / (ORPHANS_EVERY * self.fleet):
             await self._recover_orphans()
 
     async def _recover_orphans(self) -> None:
         before = self._orphans_before
-        recovery = await self._database.arun(lambda: workers.recover_orphans(self._backoff, self._now(), before=before))
+        recovery = await self._database.arun(lambda: workers.recover_orphans(self._backoff, before=before))
         self._orphans_before = recovery.before
         self._report(recovery)
 

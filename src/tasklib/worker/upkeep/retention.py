@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Sequence
 
-from tasklib.core.clock import Clock
 from tasklib.core.retention import Rule
 from tasklib.storage.database import Database
 from tasklib.storage.operations import retention
@@ -26,12 +25,11 @@ log = logging.getLogger("tasklib.worker")
 class RetentionService(Periodic):
     """Deletes finished tasks whose retention has passed, page by page."""
 
-    def __init__(self, database: Database, clock: Clock, rules: Sequence[Rule]) -> None:
+    def __init__(self, database: Database, rules: Sequence[Rule]) -> None:
         super().__init__()
         self.interval = EVERY_SECONDS
         self._database = database
         self._rules = rules
-        self._now = clock.now
 
     async def step(self) -> None:
         """Sweep all rows that can be old enough once, unless another worker does."""
@@ -46,6 +44,6 @@ class RetentionService(Periodic):
     async def sweep_page(self) -> Swept | None:
         """Sweep the next rows, and pause; None while another worker sweeps."""
         began = time.monotonic()
-        swept = await self._database.arun(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS, self._now()))
+        swept = await self._database.arun(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS))
         await asyncio.sleep(min(1.0, REST * (time.monotonic() - began)))
         return swept

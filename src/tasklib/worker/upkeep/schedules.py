@@ -29,7 +29,6 @@ class Scheduler:
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue
         self._database = queue.database
-        self._now = queue.clock.now
         self._plans = list(queue.declared_schedules)
         self._known_tasks = list(queue.registry.names())
         self._changed = asyncio.Event()
@@ -69,12 +68,10 @@ class Scheduler:
                     await self._declare()
                     declared = True
                 self._looked = time.monotonic()
-                made = await self._database.arun(
-                    lambda: schedules.fire_schedules(self._queue.scheduled_task, self._now())
-                )
+                made = await self._database.arun(lambda: schedules.fire_schedules(self._queue.scheduled_task))
                 if made:
                     log.info("schedules made %d tasks", made)
-                wait = await self._database.arun(lambda: schedules.next_tick(self._now()))
+                wait = await self._database.arun(lambda: schedules.next_tick())
                 failing = False
             except Exception as error:  # noqa: BLE001  whatever it is, ticks go on when it is over
                 if not failing:
@@ -83,7 +80,5 @@ class Scheduler:
             await wait_and_clear(self._changed, LOOK_SECONDS if wait is None else min(max(wait, 0.0), LOOK_SECONDS))
 
     async def _declare(self) -> None:
-        declared_at = await self._database.arun(lambda: read_clock(self._now()))
-        await self._database.arun(
-            lambda: schedules.declare_schedules(self._plans, self._known_tasks, declared_at, self._now())
-        )
+        declared_at = await self._database.arun(lambda: read_clock())
+        await self._database.arun(lambda: schedules.declare_schedules(self._plans, self._known_tasks, declared_at))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tasklib.core.clock import Clock
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.limits.pauses import list_pauses
@@ -19,10 +18,9 @@ class RequestWatch(Periodic):
 
     interval = WATCH_SECONDS
 
-    def __init__(self, database: Database, clock: Clock, runner: Runner) -> None:
+    def __init__(self, database: Database, runner: Runner) -> None:
         super().__init__()
         self._database = database
-        self._now = clock.now
         self._runner = runner
         self._doubted: set[str] = set()
 
@@ -50,6 +48,6 @@ class RequestWatch(Periodic):
     async def _write_notes(self) -> None:
         reports, lines = self._runner.notes.take()
         if lines:
-            await self._database.arun(lambda: attempts.append_log(lines, self._now()))
+            await self._database.arun(lambda: attempts.append_log(lines))
         if reports:
-            await self._database.arun(lambda: attempts.report_progress(reports, self._now()))
+            await self._database.arun(lambda: attempts.report_progress(reports))

@@ -35,16 +35,16 @@ class StoredEntry:
     entry: AuditEntry
 
 
-def write_audit(entries: Sequence[AuditEntry], now: datetime | None) -> Operation[None]:
+def write_audit(entries: Sequence[AuditEntry]) -> Operation[None]:
     """Add entries to the log."""
-    yield Statement("write_audit", {"entries": entries_text(entries), "now": now})
+    yield Statement("write_audit", {"entries": entries_text(entries)})
 
 
 BEGUN: Final = object()
 """In the place of a result that is not known yet."""
 
 
-def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None], now: datetime | None) -> Operation[T]:
+def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None]) -> Operation[T]:
     """The work with its entry, in one transaction; `entry_of` its result is None if it has changed nothing.
 
     Work that commits several times has an entry in its first transaction too, so that no part of it is without one.
@@ -58,12 +58,12 @@ def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None], n
         except StopIteration as end:
             memory = yield from recall()
             if DONE_BEFORE not in memory:  # else the earlier try has written it
-                yield from _write(entry_of(end.value), now)
+                yield from _write(entry_of(end.value))
             result: T = end.value
             return result
         if commits and not begun:
             begun = True
-            yield from _write(entry_of(BEGUN), now)
+            yield from _write(entry_of(BEGUN))
         if commits:
             yield COMMIT
         # Put off until it is known whether it is the last one.
@@ -77,9 +77,9 @@ def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None], n
             go_on = partial(work.send, rows)
 
 
-def _write(entry: AuditEntry | None, now: datetime | None) -> Operation[None]:
+def _write(entry: AuditEntry | None) -> Operation[None]:
     if entry is not None:
-        yield from write_audit([entry], now)
+        yield from write_audit([entry])
 
 
 def entries_text(entries: Sequence[AuditEntry]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from tasklib.core.codec import dumps, loads
@@ -24,12 +24,12 @@ class Once:
     repeated: bool
 
 
-def do_once(key: str, fingerprint: str, work: Callable[[], Operation[Any]], now: datetime | None) -> Operation[Once]:
+def do_once(key: str, fingerprint: str, work: Callable[[], Operation[Any]]) -> Operation[Once]:
     """Do the work and remember its JSON answer, in one transaction; or only answer again what it answered before."""
     yield BEGIN
-    clock = yield from read_clock(now)
+    clock = yield from read_clock()
     yield Statement("forget_keys", {"before": clock - KEEP})
-    if (yield Statement("take_key", {"key": key, "fingerprint": fingerprint, "now": now})):
+    if (yield Statement("take_key", {"key": key, "fingerprint": fingerprint})):
         answer = yield from work()
         yield Statement("answer_key", {"key": key, "answer": dumps(answer)})
         return Once(answer, repeated=False)

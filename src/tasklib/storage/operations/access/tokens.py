@@ -60,14 +60,12 @@ def hashed(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def create_token(
-    name: str, role: Role, *, expires_at: datetime | timedelta | None = None, now: datetime | None
-) -> Operation[NewToken]:
+def create_token(name: str, role: Role, *, expires_at: datetime | timedelta | None = None) -> Operation[NewToken]:
     """Make a token, good until a moment, or for so long by the database's clock."""
     secret = PREFIX + secrets.token_urlsafe(32)
     if isinstance(expires_at, timedelta):
         yield BEGIN
-        expires_at = (yield from read_clock(now)) + expires_at
+        expires_at = (yield from read_clock()) + expires_at
     rows = yield Statement(
         "create_token",
         {
@@ -77,20 +75,19 @@ def create_token(
             "hash": hashed(secret),
             "begins": secret[:SHOWN_CHARACTERS],
             "expires_at": expires_at,
-            "now": now,
         },
     )
     return NewToken(_token(rows[0]), secret)
 
 
-def use_token(hash_of_secret: str, now: datetime | None) -> Operation[Token | None]:
+def use_token(hash_of_secret: str) -> Operation[Token | None]:
     """The valid token of this hash, or None; notes that it was used."""
-    rows = yield Statement("find_token", {"hash": hash_of_secret, "now": now})
+    rows = yield Statement("find_token", {"hash": hash_of_secret})
     token = _token(rows[0]) if rows else None
     if token is None or not token.valid:
         return None
     if rows[0]["stale"]:
-        yield Statement("touch_token", {"id": str(token.id), "now": now})
+        yield Statement("touch_token", {"id": str(token.id)})
     return token
 
 
@@ -99,33 +96,33 @@ def any_token() -> Operation[bool]:
     return bool((yield Statement("any_token"))[0]["found"])
 
 
-def list_tokens(now: datetime | None) -> Operation[list[Token]]:
+def list_tokens() -> Operation[list[Token]]:
     """Every token, the newest first."""
-    return [_token(row) for row in (yield Statement("list_tokens", {"now": now}))]
+    return [_token(row) for row in (yield Statement("list_tokens"))]
 
 
-def revoke_tokens(which: str, now: datetime | None) -> Operation[list[Token]]:
+def revoke_tokens(which: str) -> Operation[list[Token]]:
     """Refuse every token of a name from now on, or the one of an id, of its first characters or of its whole text.
 
     Returns those it was.  A name counts before all else: nobody can hide a token behind another one's beginning.
     """
     yield BEGIN
-    left = [token for token in (yield from list_tokens(now)) if token.revoked_at is None]
+    left = [token for token in (yield from list_tokens()) if token.revoked_at is None]
     named = [token for token in left if token.name == which]
     chosen = named or [token for token in left if which == str(token.id) or which.startswith(token.begins)]
     revoked: list[Token] = []
     for token in chosen:
-        rows = yield Statement("revoke_token", {"id": str(token.id), "now": now})
+        rows = yield Statement("revoke_token", {"id": str(token.id)})
         revoked.append(_token(rows[0]))
     return revoked
 
 
-def revoke_token(token_id: UUID, now: datetime | None) -> Operation[Token | None]:
+def revoke_token(token_id: UUID) -> Operation[Token | None]:
     """Refuse the token of this id from now on; None if there is none, or it was revoked before."""
     yield BEGIN
-    if not any(token.id == token_id and token.revoked_at is None for token in (yield from list_tokens(now))):
+    if not any(token.id == token_id and token.revoked_at is None for token in (yield from list_tokens())):
         return None
-    return _token((yield Statement("revoke_token", {"id": str(token_id), "now": now}))[0])
+    return _token((yield Statement("revoke_token", {"id": str(token_id)}))[0])
 
 
 def _token(row: Row) -> Token:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from tasklib.core.codec import dumps
@@ -33,26 +32,26 @@ class Turn:
 NOBODYS_TURN: Final = Turn((), {}, elsewhere=False)
 
 
-def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int, now: datetime | None) -> Operation[Turn]:
+def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int) -> Operation[Turn]:
     """Lock the keys whose turn it is and find what may start of each, so that no limit of a key is ever exceeded.
 
     `room` and `caps` are what the limits of names leave: names that cannot start anything take no turns of others.
 
     Locking and looking are two statements: the second sees everything that earlier holders of the locks have done.
     """
-    yield Statement("spread_hints", {"now": now})
-    asked = {"names": dumps(list(names)), "caps": dumps(dict(caps)), "limit": max(room, KEYS_AT_ONCE), "now": now}
+    yield Statement("spread_hints")
+    asked = {"names": dumps(list(names)), "caps": dumps(dict(caps)), "limit": max(room, KEYS_AT_ONCE)}
     rows = (yield Statement("take_keys", asked)) if room > 0 else ()
     odd = [row["id"] for row in rows if is_undecoded(row["key"])]
     if odd:
-        yield Statement("fail_unreadable_keys", {"ids": dumps(odd), "error": UNREADABLE_KEY, "now": now})
+        yield Statement("fail_unreadable_keys", {"ids": dumps(odd), "error": UNREADABLE_KEY})
         rows = [row for row in rows if not is_undecoded(row["key"])]
     keys = [row["key"] for row in rows if row["locked"]]
     if not keys:
         return Turn((), {}, bool(rows))
     # Keys share what there is room for, so that one with a million tasks leaves its neighbours their part.
     free = dumps([name for name in names if caps.get(name, room) > 0])
-    looked = {"keys": dumps(keys), "names": free, "share": max(1, room // len(keys)), "now": now}
+    looked = {"keys": dumps(keys), "names": free, "share": max(1, room // len(keys))}
     found = yield Statement("find_keyed", looked)
     order = {key: place for place, key in enumerate(keys)}
     first = sorted(found, key=lambda row: order[row["key"]])[:room]
@@ -65,7 +64,7 @@ def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int, now: dat
     )
 
 
-def settle_turn(turn: Turn, claimed: Sequence[int], now: datetime | None) -> Operation[bool]:
+def settle_turn(turn: Turn, claimed: Sequence[int]) -> Operation[bool]:
     """Note where more could start, after a claim; False if nothing has come of it.
 
     A key whose tasks were all left waiting, because others were better or a name is limited, keeps its turn.
@@ -73,13 +72,13 @@ def settle_turn(turn: Turn, claimed: Sequence[int], now: datetime | None) -> Ope
     passed_over = set(turn.seqs.values()) - {turn.seqs[seq] for seq in claimed if seq in turn.seqs}
     settled = [key for key in turn.keys if key not in passed_over]
     if settled:
-        yield Statement("settle_hints", {"keys": dumps(settled), "now": now})
+        yield Statement("settle_hints", {"keys": dumps(settled)})
     return bool(settled)
 
 
-def find_hints(names: Sequence[str], now: datetime | None) -> Operation[tuple[bool, float | None]]:
+def find_hints(names: Sequence[str]) -> Operation[tuple[bool, float | None]]:
     """Whether some key may have a task to start now, and in how many seconds the next one may."""
-    (row,) = yield Statement("find_hints", {"names": dumps(list(names)), "now": now})
+    (row,) = yield Statement("find_hints", {"names": dumps(list(names))})
     return bool(row["due"]), row["next_in"]
 
 

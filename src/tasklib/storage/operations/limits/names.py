@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
 from tasklib.core.codec import dumps
@@ -61,12 +60,12 @@ class HeldLimits:
 NO_LIMITS: Final = HeldLimits()
 
 
-def take_limits(names: Sequence[str], now: datetime | None) -> Operation[HeldLimits]:
+def take_limits(names: Sequence[str]) -> Operation[HeldLimits]:
     """Lock the limits of these names and count what runs under them.
 
     Locking and counting are two statements: the second sees everything that earlier holders of the locks have done.
     """
-    rows = yield Statement("take_limits", {"names": dumps(list(names)), "now": now})
+    rows = yield Statement("take_limits", {"names": dumps(list(names))})
     limits = [limit_from_row(row) for row in rows if row["locked"]]
     elsewhere = [row["name"] for row in rows if row["name"] is not None and not row["locked"]]
     running: dict[str, int] = {}
@@ -75,7 +74,7 @@ def take_limits(names: Sequence[str], now: datetime | None) -> Operation[HeldLim
     return HeldLimits(limits, elsewhere, running)
 
 
-def spend_tokens(held: HeldLimits, seqs: Sequence[int], now: datetime | None) -> Operation[None]:
+def spend_tokens(held: HeldLimits, seqs: Sequence[int]) -> Operation[None]:
     """Have each task that was claimed use up a token of the rates it stands under."""
     if seqs and any(limit.rate is not None for limit in held.limits):
-        yield Statement("spend_tokens", {"seqs": dumps(list(seqs)), "now": now})
+        yield Statement("spend_tokens", {"seqs": dumps(list(seqs))})

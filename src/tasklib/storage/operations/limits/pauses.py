@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 
 from tasklib.core.codec import dumps, loads
 from tasklib.core.controls import Limit, Pause
@@ -14,9 +13,9 @@ EVERYTHING = ""
 """The name under which the whole queue is paused."""
 
 
-def pause(name: str | None, *, by: str | None, reason: str | None, now: datetime | None) -> Operation[None]:
+def pause(name: str | None, *, by: str | None, reason: str | None) -> Operation[None]:
     """Stop starting tasks of one name, or of all; running ones finish."""
-    yield Statement("pause", {"name": name or EVERYTHING, "by": by, "reason": reason, "now": now})
+    yield Statement("pause", {"name": name or EVERYTHING, "by": by, "reason": reason})
 
 
 def resume(name: str | None) -> Operation[bool]:
@@ -36,11 +35,9 @@ def list_pauses() -> Operation[list[Pause]]:
     return pauses
 
 
-def set_rate(
-    name: str | None, tasks_per_second: float | None, now: datetime | None, *, burst: float | None = None
-) -> Operation[None]:
+def set_rate(name: str | None, tasks_per_second: float | None, *, burst: float | None = None) -> Operation[None]:
     """Let at most so many tasks start in a second, over all workers; None lifts the limit."""
-    yield Statement("set_rate", {"name": name or EVERYTHING, "rate": tasks_per_second, "burst": burst, "now": now})
+    yield Statement("set_rate", {"name": name or EVERYTHING, "rate": tasks_per_second, "burst": burst})
 
 
 def set_max_running(name: str | None, count: int | None) -> Operation[None]:
@@ -48,18 +45,18 @@ def set_max_running(name: str | None, count: int | None) -> Operation[None]:
     yield Statement("set_max_running", {"name": name or EVERYTHING, "count": count})
 
 
-def declare_limits(declared: Mapping[str, Mapping[str, float] | None], now: datetime | None) -> Operation[list[str]]:
+def declare_limits(declared: Mapping[str, Mapping[str, float] | None]) -> Operation[list[str]]:
     """Store what the code of tasks declares, by name, where that has changed; returns the names.
 
     What people have set since the declaration was last stored holds until it changes.
     """
     limits = [{"name": name, "declared": each} for name, each in declared.items()]
-    return [row["name"] for row in (yield Statement("declare_limits", {"limits": dumps(limits), "now": now}))]
+    return [row["name"] for row in (yield Statement("declare_limits", {"limits": dumps(limits)}))]
 
 
-def list_limits(now: datetime | None) -> Operation[list[Limit]]:
+def list_limits() -> Operation[list[Limit]]:
     """The limits in force."""
-    rows = yield Statement("list_limits", {"now": now})
+    rows = yield Statement("list_limits")
     return [limit_from_row(row) for row in rows]
 
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from tasklib.core.calls.base_exceptions import uncarried
 from tasklib.core.calls.context import TaskContext, WorkerState
 from tasklib.core.calls.middleware import Middleware, call_error_hooks
-from tasklib.core.clock import Clock, DatabaseClock
 from tasklib.core.codec import encode_result
 from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
@@ -220,18 +219,13 @@ class Host:
         return () if self._queue is None else self._queue.middleware
 
     @property
-    def clock(self) -> Clock:
-        """That of the program's queue."""
-        return DatabaseClock() if self._queue is None else self._queue.clock
-
-    @property
     def database(self) -> Database:
         """The queue's own database, so that what a task submits joins its transaction."""
         queue = self._queue
         if queue is not None and _same_database(queue.config, self._config):
             return queue.database
         if self._database is None:
-            self._database = connect(self._config)
+            self._database = connect(self._config, None if queue is None else queue.clock)
         return self._database
 
     def _note(self, task_id: str, fraction: float, message: str | None) -> None:
