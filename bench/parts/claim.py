@@ -21,7 +21,8 @@ from bench.server import cpu_seconds, durable_server, fresh_schema
 from tasklib.core.clock import DatabaseClock
 from tasklib.core.outcome import Completion
 from tasklib.storage.dialects.postgres import PostgresDialect, translate
-from tasklib.storage.operations.attempts import claim_tasks, complete_tasks
+from tasklib.storage.operations.attempts import complete_tasks
+from tasklib.storage.operations.claims import Claim, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.postgres.sending import execute
 from tasklib.storage.postgres.session import SESSION
@@ -133,14 +134,16 @@ class Drain:
         while True:
             claimed = self.run(
                 claim_tasks(
-                    instance=self.instance,
-                    worker_id=WORKER_ID,
-                    names=names,
-                    limit=batch,
-                    lease_seconds=600.0,
-                    held=[],
-                    keyed=False,
-                    limited=False,
+                    Claim(
+                        instance=self.instance,
+                        worker_id=WORKER_ID,
+                        names=names,
+                        limit=batch,
+                        lease_seconds=600.0,
+                        held=[],
+                        keyed=False,
+                        limited=False,
+                    )
                 )
             ).tasks
             if not claimed:

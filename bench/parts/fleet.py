@@ -27,7 +27,8 @@ from tasklib.core.clock import DatabaseClock
 from tasklib.core.outcome import Completion
 from tasklib.storage.dialects.postgres import PostgresDialect, translate
 from tasklib.storage.operations import workers
-from tasklib.storage.operations.attempts import claim_tasks, complete_tasks
+from tasklib.storage.operations.attempts import complete_tasks
+from tasklib.storage.operations.claims import Claim, claim_tasks
 from tasklib.storage.postgres.sending import execute_async
 from tasklib.storage.postgres.session import SESSION
 from tasklib.storage.run import run_awaiting, steps
@@ -76,13 +77,15 @@ class SimulatedWorker:
         while True:
             claimed = await self._run(
                 claim_tasks(
-                    instance=self._instance,
-                    worker_id=f"worker-{self._instance}",
-                    names=[NAME],
-                    limit=AT_ONCE,
-                    lease_seconds=60.0,
-                    held=[],
-                    plain=True,
+                    Claim(
+                        instance=self._instance,
+                        worker_id=f"worker-{self._instance}",
+                        names=[NAME],
+                        limit=AT_ONCE,
+                        lease_seconds=60.0,
+                        held=[],
+                        plain=True,
+                    )
                 )
             )
             self._tally.claims += 1

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tasklib.http.live import cache
-from tasklib.storage.operations import lists
-from tasklib.storage.operations.lists import FEW_ROWS
+from tasklib.storage.operations.reading import lists
+from tasklib.storage.operations.reading.lists import FEW_ROWS
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 

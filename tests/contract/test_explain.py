@@ -12,7 +12,7 @@ from tasklib import ManualClock, TaskId, TaskNotFound, TaskQueue
 from tasklib.core.explain import MAX_AHEAD
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
-from tasklib.storage.operations import attempts, workers
+from tasklib.storage.operations import attempts, claims, workers
 from tasklib.storage.operations.workers import Registration
 from tasklib.storage.rows import ClaimedTask
 
@@ -33,13 +33,15 @@ class Bench:
 
     def claim(self, who: Registration, limit: int = 1) -> list[ClaimedTask]:
         return self.queue.database.run(
-            lambda: attempts.claim_tasks(
-                instance=who.instance,
-                worker_id=who.worker_id,
-                names=who.names,
-                limit=limit,
-                lease_seconds=600,
-                held=[],
+            lambda: claims.claim_tasks(
+                claims.Claim(
+                    instance=who.instance,
+                    worker_id=who.worker_id,
+                    names=who.names,
+                    limit=limit,
+                    lease_seconds=600,
+                    held=[],
+                )
             )
         ).tasks
 

@@ -10,8 +10,8 @@ import pytest
 from psycopg.rows import dict_row
 
 from tasklib import TaskState
-from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import Position
+from tasklib.storage.operations import claims, workers
+from tasklib.storage.operations.claims import Position
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import Face, Instance
 from tests.fixtures.waiting import eventually
@@ -119,15 +119,17 @@ def test_a_claim_that_is_under_way_is_waited_for_and_taken_back_too(queue: Face,
     task_id = queue.enqueue("job")
     dialect = queue.plain.database._ensure()  # type: ignore[attr-defined]
     claim = next(
-        attempts.claim_tasks(
-            instance=worker.instance,
-            worker_id=worker.worker_id,
-            names=["job"],
-            limit=1,
-            lease_seconds=60,
-            held=[],
-            keyed=False,
-            limited=False,
+        claims.claim_tasks(
+            claims.Claim(
+                instance=worker.instance,
+                worker_id=worker.worker_id,
+                names=["job"],
+                limit=1,
+                lease_seconds=60,
+                held=[],
+                keyed=False,
+                limited=False,
+            )
         )
     )
     recovered: list[int] = []
@@ -137,7 +139,7 @@ def test_a_claim_that_is_under_way_is_waited_for_and_taken_back_too(queue: Face,
         )
     )
     with psycopg.connect(libpq_url(queue.url), row_factory=dict_row) as server:
-        server.execute(dialect.pyformat[claim.name].encode(), claim.params)
+        server.execute(dialect.pyformat[claim.name].encode(), {**claim.params, "now": queue.now})
         recovery.start()
         eventually(lambda: queue.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
     recovery.join()

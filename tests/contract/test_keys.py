@@ -13,7 +13,7 @@ import pytest
 from tasklib import ConfigurationError
 from tasklib.core.lifecycle import Ending
 from tasklib.storage.operations import attempts
-from tasklib.storage.operations.attempts import Claimed
+from tasklib.storage.operations.claims import Claimed
 from tasklib.storage.operations.limits.keys import Turn, take_turn
 from tasklib.storage.operations.limits.names import take_limits
 from tasklib.storage.operations.workers import Registration

@@ -13,8 +13,8 @@ import pytest
 
 from tasklib import ConfigurationError, ManualClock, TaskQueue
 from tasklib.core.outcome import Completion
-from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import Claimed
+from tasklib.storage.operations import attempts, claims, workers
+from tasklib.storage.operations.claims import Claimed
 from tasklib.storage.operations.workers import Registration
 from tests.fixtures.backends import libpq_url
 
@@ -38,13 +38,15 @@ class Bench:
         held = self.database.run(lambda: workers.list_held(who.instance))
         tasks = {str(task.id): task for task in self.queue.list(state="running", limit=1000)}
         return self.database.run(
-            lambda: attempts.claim_tasks(
-                instance=who.instance,
-                worker_id=who.worker_id,
-                names=names,
-                limit=limit,
-                lease_seconds=600,
-                held=[(tasks[task_id].seq, version) for task_id, version in held],
+            lambda: claims.claim_tasks(
+                claims.Claim(
+                    instance=who.instance,
+                    worker_id=who.worker_id,
+                    names=names,
+                    limit=limit,
+                    lease_seconds=600,
+                    held=[(tasks[task_id].seq, version) for task_id, version in held],
+                )
             )
         )
 

@@ -10,7 +10,8 @@ import pytest
 from tasklib import Task
 from tasklib.core.histogram import bucket_of
 from tasklib.core.lifecycle import Phase
-from tasklib.storage.operations import lists, statistics
+from tasklib.storage.operations import statistics
+from tasklib.storage.operations.reading import lists
 from tasklib.storage.operations.statistics import Done, Work
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import Face

@@ -29,7 +29,7 @@ from tasklib.core.config import Config
 from tasklib.core.task import NewTask, Task, TaskFilter, TaskId
 from tasklib.storage import connect
 from tasklib.storage.database import Database
-from tasklib.storage.operations.lists import list_tasks
+from tasklib.storage.operations.reading.lists import list_tasks
 from tasklib.storage.operations.tasks import submit_tasks
 from tasklib.storage.statement import Operation, T
 

@@ -25,8 +25,8 @@ from tasklib.core.task import NewTask, Task, TaskBatch, TaskFilter, TaskId, Task
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable, SchemaMissing, UniqueConflict
 from tasklib.storage import connect
 from tasklib.storage.database import Database
-from tasklib.storage.operations.attempts import claim_tasks
-from tasklib.storage.operations.lists import list_tasks
+from tasklib.storage.operations.claims import Claim, claim_tasks
+from tasklib.storage.operations.reading.lists import list_tasks
 from tasklib.storage.operations.tasks import submit_batch, submit_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tests.fixtures.backends import libpq_url
@@ -411,5 +411,5 @@ def claim(database: Database) -> list[UUID]:
     who = Registration(uuid4(), "w1", "here", 1, timeout_seconds=30, concurrency=1, names=("mail",))
     database.run(lambda: register_worker(who))
     lease = {"instance": who.instance, "worker_id": who.worker_id, "names": who.names, "lease_seconds": 60}
-    claimed = database.run(lambda: claim_tasks(**lease, limit=10, held=()))
+    claimed = database.run(lambda: claim_tasks(Claim(**lease, limit=10, held=())))
     return [UUID(task.id) for task in claimed.tasks]

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from tasklib.core.task import TaskFilter
-from tasklib.storage.operations import block_index, scan, statistics
-from tasklib.storage.operations.block_index import Gap
-from tasklib.storage.operations.lists import NEVER, list_tasks
-from tasklib.storage.operations.scan import Bounds, Start, Walk, walk_tasks
+from tasklib.storage.operations import statistics
+from tasklib.storage.operations.reading import block_index, scan
+from tasklib.storage.operations.reading.block_index import Gap
+from tasklib.storage.operations.reading.lists import NEVER, list_tasks
+from tasklib.storage.operations.reading.scan import Bounds, Start, Walk, walk_tasks
 from tasklib.storage.statement import Operation, Statement
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.waiting import eventually

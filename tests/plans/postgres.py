@@ -13,7 +13,7 @@ from psycopg import ClientCursor
 
 from tasklib.core.clock import DatabaseClock
 from tasklib.storage.dialects.postgres import PostgresDialect, translate
-from tasklib.storage.operations.attempts import Position, claim_tasks
+from tasklib.storage.operations.claims import Claim, Position, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.postgres.schema import ensure_schema
 from tasklib.storage.postgres.sending import execute
@@ -119,16 +119,18 @@ class PostgresTable:
         self, names: list[str], limit: int, *, plain: bool = True, keyed: bool = False, after: Sequence[Position] = ()
     ) -> Operation[Any]:
         return claim_tasks(
-            instance=self.instance,
-            worker_id="worker-1",
-            names=names,
-            limit=limit,
-            lease_seconds=60.0,
-            held=[],
-            plain=plain and not keyed,
-            after=after,
-            keyed=keyed,
-            limited=keyed,
+            Claim(
+                instance=self.instance,
+                worker_id="worker-1",
+                names=names,
+                limit=limit,
+                lease_seconds=60.0,
+                held=[],
+                plain=plain and not keyed,
+                after=after,
+                keyed=keyed,
+                limited=keyed,
+            )
         )
 
     @contextmanager

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from tasklib.core.clock import DatabaseClock
 from tasklib.storage.dialects.sqlite import bind, execute, parts, translate
-from tasklib.storage.operations.attempts import claim_tasks
+from tasklib.storage.operations.claims import Claim, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.run import run_blocking, steps
 from tasklib.storage.sqlite import database, schema
@@ -47,14 +47,16 @@ class SqliteTable:
 
     def claim(self, names: list[str], limit: int, *, keyed: bool = False) -> Operation[Any]:
         return claim_tasks(
-            instance=self.instance,
-            worker_id="worker-1",
-            names=names,
-            limit=limit,
-            lease_seconds=60.0,
-            held=[],
-            keyed=keyed,
-            limited=keyed,
+            Claim(
+                instance=self.instance,
+                worker_id="worker-1",
+                names=names,
+                limit=limit,
+                lease_seconds=60.0,
+                held=[],
+                keyed=keyed,
+                limited=keyed,
+            )
         )
 
     @contextmanager

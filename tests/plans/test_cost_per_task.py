@@ -16,7 +16,8 @@ import pytest
 
 from tasklib import Config, TaskQueue
 from tasklib.core.outcome import Completion
-from tasklib.storage.operations.attempts import Position, complete_tasks
+from tasklib.storage.operations.attempts import complete_tasks
+from tasklib.storage.operations.claims import Position
 from tasklib.storage.postgres import database as postgres_database
 from tasklib.storage.statement import Statement
 from tests.plans.crowd import DUE, SPREAD, names

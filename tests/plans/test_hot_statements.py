@@ -21,9 +21,10 @@ from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
 from tasklib.core.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
 from tasklib.core.texts.short_id import readings
-from tasklib.storage.operations import attempts, lists, tasks, workers
-from tasklib.storage.operations.attempts import Position
+from tasklib.storage.operations import attempts, claims, tasks, workers
+from tasklib.storage.operations.claims import Position
 from tasklib.storage.operations.limits import pauses
+from tasklib.storage.operations.reading import lists
 from tasklib.storage.statement import Operation, Statement, load_sql
 from tests.plans.crowd import DUE, SPREAD, due_ids, names
 from tests.plans.postgres import PostgresTable
@@ -156,24 +157,28 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
                 "shortest": 60.0,
             },
         ),
-        "claim_plain": lambda: attempts.claim_tasks(
-            instance=instance,
-            worker_id="worker-1",
-            names=names(1),
-            limit=BATCH,
-            lease_seconds=60.0,
-            held=[],
-            plain=True,
+        "claim_plain": lambda: claims.claim_tasks(
+            claims.Claim(
+                instance=instance,
+                worker_id="worker-1",
+                names=names(1),
+                limit=BATCH,
+                lease_seconds=60.0,
+                held=[],
+                plain=True,
+            )
         ),
-        "claim_next": lambda: attempts.claim_tasks(
-            instance=instance,
-            worker_id="worker-1",
-            names=names(1),
-            limit=BATCH,
-            lease_seconds=60.0,
-            held=[],
-            plain=True,
-            after=[Position(names(1)[0], 0, "-infinity", 0)],
+        "claim_next": lambda: claims.claim_tasks(
+            claims.Claim(
+                instance=instance,
+                worker_id="worker-1",
+                names=names(1),
+                limit=BATCH,
+                lease_seconds=60.0,
+                held=[],
+                plain=True,
+                after=[Position(names(1)[0], 0, "-infinity", 0)],
+            )
         ),
         "spread_hints": Statement("spread_hints"),
         "find_keyed": Statement("find_keyed", {"keys": dumps(["key"]), "names": dumps(names(1)), "share": BATCH}),
@@ -182,15 +187,17 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "list_slots": Statement("list_slots", {"key": "key", "scope": "", "limit": BATCH}),
         "read_statistics_turn": Statement("read_statistics_turn"),
         "count_running": Statement("count_running"),
-        "claim_tasks": lambda: attempts.claim_tasks(
-            instance=instance,
-            worker_id="worker-1",
-            names=names(1),
-            limit=BATCH,
-            lease_seconds=60.0,
-            held=[],
-            keyed=False,
-            limited=False,
+        "claim_tasks": lambda: claims.claim_tasks(
+            claims.Claim(
+                instance=instance,
+                worker_id="worker-1",
+                names=names(1),
+                limit=BATCH,
+                lease_seconds=60.0,
+                held=[],
+                keyed=False,
+                limited=False,
+            )
         ),
         "take_limits": Statement("take_limits", {"names": dumps(names(2))}),
         "spend_tokens": Statement("spend_tokens", {"seqs": dumps([1, 2, 3])}),

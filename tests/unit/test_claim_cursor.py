@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasklib.storage.operations.attempts import Position
+from tasklib.storage.operations.claims import Position
 from tasklib.worker.intake.claim_cursor import MAX_RESUME_SECONDS, RESUME_SECONDS, ClaimCursor
 
 HERE = [Position("mail", 0, "2026-01-01T00:00:00Z", 7)]

@@ -13,8 +13,9 @@ from tasklib.queue.arguments import Filters, Id, check_whole, require_id, task_f
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation, require_asyncio
 from tasklib.queue.wait_for_end import wait_async, wait_blocking
-from tasklib.storage.operations import lists, statistics, tasks, workers
-from tasklib.storage.operations.explain import gather_evidence
+from tasklib.storage.operations import statistics, tasks, workers
+from tasklib.storage.operations.reading import lists
+from tasklib.storage.operations.reading.explain import gather_evidence
 from tasklib.storage.statement import Operation
 
 Tasks = list[Task]

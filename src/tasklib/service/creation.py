@@ -15,9 +15,10 @@ from tasklib.queue import TaskQueue
 from tasklib.queue.sync_async import operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import Addition, ServicePart
-from tasklib.storage.operations import lists, tasks
+from tasklib.storage.operations import tasks
 from tasklib.storage.operations.access.audit import entries_text, write_audit
 from tasklib.storage.operations.access.idempotency import Once, do_once
+from tasklib.storage.operations.reading import lists
 from tasklib.storage.statement import BEGIN, Operation, recall
 from tasklib.submission import Merger, with_secrets
 

@@ -15,10 +15,11 @@ from tasklib.queue import Id, require_id
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.service.preview import preview, without_unknown_secrets
-from tasklib.storage.operations import lists, tasks
+from tasklib.storage.operations import tasks
 from tasklib.storage.operations.actions import STEP
-from tasklib.storage.operations.block_index import Gap
-from tasklib.storage.operations.scan import JUDGED, NEAR, NEWEST, PAGE, SURVEY, WHOLE, Keep, Start, walk_tasks
+from tasklib.storage.operations.reading import lists
+from tasklib.storage.operations.reading.block_index import Gap
+from tasklib.storage.operations.reading.scan import JUDGED, NEAR, NEWEST, PAGE, SURVEY, WHOLE, Keep, Start, walk_tasks
 from tasklib.storage.statement import Operation
 
 __all__ = ["Gap", "Listing", "Page", "Start", "TaskPages"]

@@ -29,10 +29,11 @@ from tasklib.service.pages import TaskPages, required
 from tasklib.service.schedules import Schedules
 from tasklib.service.statistics import Statistics
 from tasklib.service.tokens import Tokens
-from tasklib.storage.operations import actions, lists, tasks
+from tasklib.storage.operations import actions, tasks
 from tasklib.storage.operations.actions import OnProgress
 from tasklib.storage.operations.clock import start_of_age
-from tasklib.storage.operations.explain import gather_evidence
+from tasklib.storage.operations.reading import lists
+from tasklib.storage.operations.reading.explain import gather_evidence
 from tasklib.storage.statement import Operation
 from tasklib.submission import with_secrets
 

@@ -12,8 +12,9 @@ from tasklib.core.controls import Pause
 from tasklib.core.task import QueueStats
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
-from tasklib.storage.operations import lists, statistics, workers
+from tasklib.storage.operations import statistics, workers
 from tasklib.storage.operations.limits import pauses
+from tasklib.storage.operations.reading import lists
 from tasklib.storage.operations.statistics import Depth, Durations, Oldest, Work
 from tasklib.storage.statement import Operation
 

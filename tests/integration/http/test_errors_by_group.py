@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasklib.storage.operations import lists
+from tasklib.storage.operations.reading import lists
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 

@@ -8,7 +8,8 @@ import pytest
 
 from tasklib.http.live import cache
 from tasklib.http.parts import parts_of_app
-from tasklib.storage.operations import lists, statistics
+from tasklib.storage.operations import statistics
+from tasklib.storage.operations.reading import lists
 from tests.fixtures.queues import Face
 from tests.integration.http.conftest import Client
 

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from tasklib import Abort, Config, Task, TaskContext, TaskId, TaskQueue
-from tasklib.storage.operations.attempts import claim_tasks
+from tasklib.storage.operations.claims import Claim, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED, Caller
@@ -514,12 +514,14 @@ def claim_by_hand(queue: TaskQueue) -> ClaimedTask:
     queue.database.run(lambda: register_worker(who))
     claimed = queue.database.run(
         lambda: claim_tasks(
-            instance=who.instance,
-            worker_id=who.worker_id,
-            names=who.names,
-            limit=1,
-            lease_seconds=600,
-            held=[],
+            Claim(
+                instance=who.instance,
+                worker_id=who.worker_id,
+                names=who.names,
+                limit=1,
+                lease_seconds=600,
+                held=[],
+            )
         )
     )
     [task] = claimed.tasks

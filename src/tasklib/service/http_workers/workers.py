@@ -21,7 +21,7 @@ from tasklib.service.http_workers.timeouts import TimeoutService
 from tasklib.service.http_workers.upkeep import Upkeep
 from tasklib.service.http_workers.waiting_claims import Waiting, WaitingClaims
 from tasklib.storage.operations import http_workers
-from tasklib.storage.operations.attempts import Claimed, Retries
+from tasklib.storage.operations.claims import Claimed, Retries
 from tasklib.storage.operations.http_workers import MAX_OWNED, Ended, Holding, Known, NotYours, Remote, TooManyWorkers
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import Registration

@@ -12,7 +12,7 @@ from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import ACTIONS, Action, is_possible, phase_of, refusal, states_for
 from tasklib.core.task import Task, TaskFilter, TaskState
 from tasklib.errors import TaskNotFound, UniqueConflict
-from tasklib.storage.operations.lists import filter_params
+from tasklib.storage.operations.reading.lists import filter_params
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.rows import uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall

@@ -1,110 +1,18 @@
-"""Claiming tasks and ending attempts; every write is fenced by the claim's version."""
+"""Attempts: their leases, what they report, and how they end; every write is fenced by the claim's version."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
-from uuid import UUID
+from typing import Any
 
-from tasklib.core.codec import dumps, loads
+from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import EFFECTS, Ending, Event
 from tasklib.core.outcome import Completion
-from tasklib.core.task import DEFAULT_RETRIES, LogLine
+from tasklib.core.task import LogLine
 from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded, summary
 from tasklib.core.texts.fingerprint import fingerprint
-from tasklib.storage.operations.limits.keys import NOBODYS_TURN, find_hints, settle_turn, take_turn
-from tasklib.storage.operations.limits.names import NO_LIMITS, spend_tokens, take_limits
-from tasklib.storage.rows import UNREADABLE, BrokenTask, ClaimedTask, claimed_from_text
-from tasklib.storage.statement import BEGIN, Operation, Row, Statement, recall
-
-
-class Position(NamedTuple):
-    """A place in the order in which tasks are claimed."""
-
-    name: str
-    priority: int
-    due: str
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """The answer to a claim."""
-
-    tasks: list[ClaimedTask]
-    contended: bool = False
-    """More was due than was taken, because other workers held it at that moment: ask again at once."""
-    registered: bool = True
-    """False if this instance was declared dead: it must stop, or register anew."""
-    limited: bool = False
-    """Limits hold for some of these names, so nothing should be claimed that cannot start at once."""
-    next_due_in: float | None = None
-    """Seconds until the next waiting task of these names becomes due, or a rate limit allows one again."""
-    plain: bool = False
-    """Nobody has switched anything: the next claim may try the smaller statement first."""
-    hinted: bool = False
-    """Tasks with a concurrency key may be able to start: the next claim should look at keys."""
-    exhausted: bool = False
-    """Nothing was left that is due, and nothing but an insert, an end or the passing of time changes that."""
-    last: Sequence[Position] = ()
-    """Where this claim left off in each name and priority it saw due, if these were few."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """How many attempts after the first a task gets whose row does not say, as one inserted by hand."""
-
-    by_name: Mapping[str, int] = field(default_factory=dict[str, int])
-    default: int = DEFAULT_RETRIES
-
-
-NO_RETRIES: Final = Retries()
-
-
-def claim_tasks(
-    *,
-    instance: UUID,
-    worker_id: str,
-    names: Iterable[str],
-    limit: int,
-    lease_seconds: float,
-    held: Sequence[tuple[int, int]],
-    generation: int = 0,
-    caps: Mapping[str, int] | None = None,
-    plain: bool = False,
-    after: Sequence[Position] = (),
-    keyed: bool = True,
-    limited: bool = True,
-    retries: Retries = NO_RETRIES,
-) -> Operation[Claimed]:
-    """Lease up to `limit` due tasks, best first, and of a name in `caps` no more than that.
-
-    `held` are the (seq, version) pairs this instance still has, `generation` the one it claims in (`find_strays`).
-    With `plain` a smaller statement is tried first, which is enough where nobody has switched anything and no
-    concurrency key asks for a look.  Without `keyed` only tasks without such a key are looked for, without `limited`
-    only those of names without a limit: the answer of one claim tells what the next should look for.
-    `retries` decide for rows whose submitter left it open.
-    """
-    known = list(names)
-    params = {
-        "instance": str(instance),
-        "generation": generation,
-        "worker_id": worker_id,
-        "names": dumps(known),
-        "limit": limit,
-        "lease": lease_seconds,
-        "held_seqs": dumps([seq for seq, _ in held]),
-        "held_versions": dumps([version for _, version in held]),
-        "retries": dumps(dict(retries.by_name)),
-        "default_retries": retries.default,
-    }
-    if plain and not caps:
-        claimed = yield from _claim_plainly(params, after)
-        if claimed is not None:
-            return claimed
-    return (yield from _claim_under_limits(params, known, caps or {}, keyed=keyed, limited=limited))
+from tasklib.storage.statement import Operation, Row, Statement, recall
 
 
 def complete_tasks(done: Sequence[Completion], *, again: bool = False) -> Operation[set[str]]:
@@ -213,76 +121,6 @@ def _find_recorded(ended: Iterable[tuple[str, int, str, str | None]]) -> Operati
         for task_id, version, state, outcome in ended
     ]
     return {str(row["id"]) for row in (yield Statement("find_recorded", {"batch": dumps(batch)}))}
-
-
-def _claim_under_limits(
-    params: Mapping[str, Any], known: Sequence[str], caps: Mapping[str, int], *, keyed: bool, limited: bool
-) -> Operation[Claimed]:
-    """Claim where limits or concurrency keys may hold: each decides before the claim, in one transaction with it."""
-    limits, turn = NO_LIMITS, NOBODYS_TURN
-    if keyed or limited:
-        yield BEGIN
-        limits = yield from take_limits(known)
-    room, most = limits.room(params["limit"], caps)
-    if keyed:
-        turn = yield from take_turn(known, most, room)
-    decided = {"limit": room, "caps": dumps(most), "limits": limits.names, "keyed": dumps(list(turn.seqs))}
-    (row,) = yield Statement("claim_tasks", {**params, **decided})
-    tasks, broken = _claimed(row, room, params["lease"])
-    taken = [*(task.seq for task in tasks), *(each.seq for each in broken)]
-    yield from spend_tokens(limits, taken)
-    settled = yield from settle_turn(turn, taken)
-    hinted, next_hint_in = (yield from find_hints(known)) if row["hints"] else (False, None)
-    yield from _fail(broken)
-    more = turn.elsewhere or (hinted and (settled or not keyed))
-    waits = [wait for wait in (row["next_due_in"], limits.next_in, next_hint_in) if wait is not None]
-    return Claimed(
-        tasks,
-        contended=not tasks and (row["seen"] > 0 or bool(row["blocked"]) or more),
-        registered=bool(row["registered"]),
-        limited=bool(row["limited"]),
-        next_due_in=min(waits, default=None),
-        plain=not row["switched"] and not row["hints"],
-        hinted=hinted,
-    )
-
-
-def _claim_plainly(params: Mapping[str, Any], after: Sequence[Position]) -> Operation[Claimed | None]:
-    """The answer of a smaller statement, or None where it is not enough."""
-    if after:
-        places = dumps([place._asdict() for place in after])
-        (row,) = yield Statement("claim_next", {**params, "after": places})
-        if row["plain"] and row["tasks"]:
-            return replace((yield from _plainly(row, params)), exhausted=False)
-    (row,) = yield Statement("claim_plain", params)
-    if not row["plain"]:
-        return None
-    claimed = yield from _plainly(row, params)
-    missed = not claimed.tasks and row["seen"] > 0 and row["registered"]
-    exhausted = claimed.exhausted and not missed
-    return replace(claimed, contended=missed, next_due_in=row["next_due_in"], exhausted=exhausted)
-
-
-def _plainly(row: Row, params: Mapping[str, Any]) -> Operation[Claimed]:
-    tasks, broken = _claimed(row, params["limit"], params["lease"])
-    yield from _fail(broken)
-    full = len(tasks) + len(broken) == params["limit"]
-    last = [Position(**place) for place in loads(row["last"])] if full and row["last"] else ()
-    return Claimed(tasks, registered=row["registered"], plain=True, last=last, exhausted=not full)
-
-
-def _claimed(row: Row, limit: int, lease_seconds: float) -> tuple[list[ClaimedTask], list[BrokenTask]]:
-    tasks, broken = claimed_from_text(row["tasks"], (row["now"], lease_seconds))
-    if len(tasks) + len(broken) > limit:
-        raise AssertionError(f"claimed {len(tasks) + len(broken)} tasks where at most {limit} were asked for")
-    return tasks, broken
-
-
-def _fail(broken: Sequence[BrokenTask]) -> Operation[None]:
-    """End tasks for good that were claimed and cannot be read; each alone."""
-    if broken:
-        endings = [Ending.give_up(each.id, each.version, error=UNREADABLE.format(each.reason)) for each in broken]
-        yield from end_attempts(endings)
 
 
 def _held(held: Iterable[tuple[str, int]]) -> str:

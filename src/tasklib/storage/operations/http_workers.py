@@ -18,8 +18,8 @@ from tasklib.core.retry import Backoff
 from tasklib.core.task import Task, TaskState
 from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded
 from tasklib.errors import ClaimLost, TaskNotFound
-from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import NO_RETRIES, Claimed, Retries
+from tasklib.storage.operations import attempts, claims, workers
+from tasklib.storage.operations.claims import NO_RETRIES, Claimed, Retries
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.statement import BEGIN, Operation, Statement
@@ -124,15 +124,17 @@ def claim_for(
         task = yield from get_task(UUID(task_id))
         if task is not None:
             positions.append((task.seq, version))
-    claimed = yield from attempts.claim_tasks(
-        instance=who.instance,
-        worker_id=worker.worker_id,
-        names=worker.names,
-        limit=limit,
-        lease_seconds=lease_seconds,
-        held=positions,
-        generation=own[0]["generation"],
-        retries=retries,
+    claimed = yield from claims.claim_tasks(
+        claims.Claim(
+            instance=who.instance,
+            worker_id=worker.worker_id,
+            names=worker.names,
+            limit=limit,
+            lease_seconds=lease_seconds,
+            held=positions,
+            generation=own[0]["generation"],
+            retries=retries,
+        )
     )
     taken += [(task.id, task.version) for task in claimed.tasks]
     return worker, claimed

@@ -11,9 +11,9 @@ from uuid import UUID
 from tasklib.core.codec import dumps, loads
 from tasklib.core.histogram import Histogram, merged, percentile
 from tasklib.core.task import QueueStats, TaskState
-from tasklib.storage.operations import lists
-from tasklib.storage.operations.block_index import BLOCK_SIZE, MOST_NAMES
 from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.operations.reading import lists
+from tasklib.storage.operations.reading.block_index import BLOCK_SIZE, MOST_NAMES
 from tasklib.storage.rows import moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 

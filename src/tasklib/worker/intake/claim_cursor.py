@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tasklib.storage.operations.attempts import Position
+from tasklib.storage.operations.claims import Position
 
 RESUME_SECONDS = 0.1
 """How long claims go on before one looks at everything again: no longer than a claimed task may wait in the buffer."""

@@ -13,8 +13,8 @@ from itertools import chain
 from tasklib.core.lifecycle import Ending
 from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import TaskLibError
-from tasklib.storage.operations import attempts, workers
-from tasklib.storage.operations.attempts import Claimed
+from tasklib.storage.operations import claims, workers
+from tasklib.storage.operations.claims import Claimed
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.runner import Runner
 from tasklib.worker.intake.claim_cursor import ClaimCursor
@@ -131,20 +131,22 @@ class Claimer:
         began = time.monotonic()
         after = self._cursor.after(names, began)
         claimed = await self._database.arun(
-            lambda: attempts.claim_tasks(
-                instance=self._instance.id,
-                generation=self._generation,
-                worker_id=self._instance.worker_id,
-                names=names,
-                limit=limit,
-                caps=caps,
-                plain=plain,
-                after=after,
-                keyed=keyed,
-                limited=limited,
-                retries=selection.retries(),
-                lease_seconds=selection.lease_seconds,
-                held=held,
+            lambda: claims.claim_tasks(
+                claims.Claim(
+                    instance=self._instance.id,
+                    generation=self._generation,
+                    worker_id=self._instance.worker_id,
+                    names=names,
+                    limit=limit,
+                    caps=caps,
+                    plain=plain,
+                    after=after,
+                    keyed=keyed,
+                    limited=limited,
+                    retries=selection.retries(),
+                    lease_seconds=selection.lease_seconds,
+                    held=held,
+                )
             ),
             # A claim whose answer was lost may have claimed: it is not sent again, its tasks are found and given back.
             repeatable=False,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tasklib.core.config import Config
 from tasklib.definition import Registry, secrets_of
-from tasklib.storage.operations.attempts import Retries
+from tasklib.storage.operations.claims import Retries
 from tasklib.worker.execution.held_tasks import HeldTasks
 from tasklib.worker.settings import WorkerSettings
 

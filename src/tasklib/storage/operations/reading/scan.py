@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tasklib.core.task import Task, TaskFilter
-from tasklib.storage.operations.block_index import Gap, find_gaps
-from tasklib.storage.operations.lists import (
+from tasklib.storage.operations.reading.block_index import Gap, find_gaps
+from tasklib.storage.operations.reading.lists import (
     LISTED_WIDTH,
     WHOLE_WIDTH,
     filter_params,

@@ -1,0 +1,179 @@
+"""Claiming due tasks for a worker, under the limits of names and of concurrency keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from tasklib.core.codec import dumps, loads
+from tasklib.core.lifecycle import Ending
+from tasklib.core.task import DEFAULT_RETRIES
+from tasklib.storage.operations.attempts import end_attempts
+from tasklib.storage.operations.limits.keys import NOBODYS_TURN, find_hints, settle_turn, take_turn
+from tasklib.storage.operations.limits.names import NO_LIMITS, spend_tokens, take_limits
+from tasklib.storage.rows import UNREADABLE, BrokenTask, ClaimedTask, claimed_from_text
+from tasklib.storage.statement import BEGIN, Operation, Row, Statement
+
+
+class Position(NamedTuple):
+    """A place in the order in which tasks are claimed."""
+
+    name: str
+    priority: int
+    due: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How many attempts after the first a task gets whose row does not say, as one inserted by hand."""
+
+    by_name: Mapping[str, int] = field(default_factory=dict[str, int])
+    default: int = DEFAULT_RETRIES
+
+
+NO_RETRIES: Final = Retries()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a worker asks for: up to `limit` due tasks of these names, leased to its instance."""
+
+    instance: UUID
+    worker_id: str
+    names: Sequence[str]
+    limit: int
+    lease_seconds: float
+    held: Sequence[tuple[int, int]] = ()
+    """The (seq, version) pairs that the instance still has."""
+    generation: int = 0
+    """The generation it claims in; see `find_strays`."""
+    caps: Mapping[str, int] = field(default_factory=dict[str, int])
+    """At most so many tasks of a name."""
+    plain: bool = False
+    """Try a smaller statement first, which is enough where nothing is paused or limited and no key has a hint."""
+    after: Sequence[Position] = ()
+    """Where the last claim stopped."""
+    keyed: bool = True
+    """Look for tasks with a concurrency key too."""
+    limited: bool = True
+    """Look for tasks of names with a limit too."""
+    retries: Retries = NO_RETRIES
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer to a claim."""
+
+    tasks: list[ClaimedTask]
+    contended: bool = False
+    """More was due than was taken, because other workers held it at that moment: ask again at once."""
+    registered: bool = True
+    """False if this instance was declared dead: it must stop, or register anew."""
+    limited: bool = False
+    """Limits hold for some of these names, so nothing should be claimed that cannot start at once."""
+    next_due_in: float | None = None
+    """Seconds until the next waiting task of these names becomes due, or a rate limit allows one again."""
+    plain: bool = False
+    """Nobody has switched anything: the next claim may try the smaller statement first."""
+    hinted: bool = False
+    """Tasks with a concurrency key may be able to start: the next claim should look at keys."""
+    exhausted: bool = False
+    """Nothing was left that is due, and nothing but an insert, an end or the passing of time changes that."""
+    last: Sequence[Position] = ()
+    """Where this claim left off in each name and priority it saw due, if these were few."""
+
+
+def claim_tasks(claim: Claim) -> Operation[Claimed]:
+    """Lease due tasks, best first; the answer tells what the next claim should look for."""
+    if claim.plain and not claim.caps:
+        claimed = yield from _claim_plainly(claim)
+        if claimed is not None:
+            return claimed
+    return (yield from _claim_under_limits(claim))
+
+
+def _params(claim: Claim) -> dict[str, Any]:
+    return {
+        "instance": str(claim.instance),
+        "generation": claim.generation,
+        "worker_id": claim.worker_id,
+        "names": dumps(list(claim.names)),
+        "limit": claim.limit,
+        "lease": claim.lease_seconds,
+        "held_seqs": dumps([seq for seq, _ in claim.held]),
+        "held_versions": dumps([version for _, version in claim.held]),
+        "retries": dumps(dict(claim.retries.by_name)),
+        "default_retries": claim.retries.default,
+    }
+
+
+def _claim_under_limits(claim: Claim) -> Operation[Claimed]:
+    """Claim where limits or concurrency keys may hold: each decides before the claim, in one transaction with it."""
+    limits, turn = NO_LIMITS, NOBODYS_TURN
+    if claim.keyed or claim.limited:
+        yield BEGIN
+        limits = yield from take_limits(claim.names)
+    room, caps = limits.room(claim.limit, claim.caps)
+    if claim.keyed:
+        turn = yield from take_turn(claim.names, caps, room)
+    decided = {"limit": room, "caps": dumps(caps), "limits": limits.names, "keyed": dumps(list(turn.seqs))}
+    (row,) = yield Statement("claim_tasks", _params(claim) | decided)
+    tasks, broken = _claimed(row, room, claim.lease_seconds)
+    taken = [*(task.seq for task in tasks), *(each.seq for each in broken)]
+    yield from spend_tokens(limits, taken)
+    settled = yield from settle_turn(turn, taken)
+    hinted, next_hint_in = (yield from find_hints(claim.names)) if row["hints"] else (False, None)
+    yield from _fail(broken)
+    more = turn.elsewhere or (hinted and (settled or not claim.keyed))
+    waits = [wait for wait in (row["next_due_in"], limits.next_in, next_hint_in) if wait is not None]
+    return Claimed(
+        tasks,
+        contended=not tasks and (row["seen"] > 0 or bool(row["blocked"]) or more),
+        registered=bool(row["registered"]),
+        limited=bool(row["limited"]),
+        next_due_in=min(waits, default=None),
+        plain=not row["switched"] and not row["hints"],
+        hinted=hinted,
+    )
+
+
+def _claim_plainly(claim: Claim) -> Operation[Claimed | None]:
+    """The answer of a smaller statement, or None where it is not enough."""
+    params = _params(claim)
+    if claim.after:
+        places = dumps([place._asdict() for place in claim.after])
+        (row,) = yield Statement("claim_next", {**params, "after": places})
+        if row["plain"] and row["tasks"]:
+            return replace((yield from _plainly(row, claim)), exhausted=False)
+    (row,) = yield Statement("claim_plain", params)
+    if not row["plain"]:
+        return None
+    claimed = yield from _plainly(row, claim)
+    missed = not claimed.tasks and row["seen"] > 0 and row["registered"]
+    exhausted = claimed.exhausted and not missed
+    return replace(claimed, contended=missed, next_due_in=row["next_due_in"], exhausted=exhausted)
+
+
+def _plainly(row: Row, claim: Claim) -> Operation[Claimed]:
+    tasks, broken = _claimed(row, claim.limit, claim.lease_seconds)
+    yield from _fail(broken)
+    full = len(tasks) + len(broken) == claim.limit
+    last = [Position(**place) for place in loads(row["last"])] if full and row["last"] else ()
+    return Claimed(tasks, registered=row["registered"], plain=True, last=last, exhausted=not full)
+
+
+def _claimed(row: Row, limit: int, lease_seconds: float) -> tuple[list[ClaimedTask], list[BrokenTask]]:
+    tasks, broken = claimed_from_text(row["tasks"], (row["now"], lease_seconds))
+    if len(tasks) + len(broken) > limit:
+        raise AssertionError(f"claimed {len(tasks) + len(broken)} tasks where at most {limit} were asked for")
+    return tasks, broken
+
+
+def _fail(broken: Sequence[BrokenTask]) -> Operation[None]:
+    """End tasks for good that were claimed and cannot be read; each alone."""
+    if broken:
+        endings = [Ending.give_up(each.id, each.version, error=UNREADABLE.format(each.reason)) for each in broken]
+        yield from end_attempts(endings)

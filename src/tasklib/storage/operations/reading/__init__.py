@@ -1,0 +1,1 @@
+"""Reading tasks: lists, scans in bounded steps, and why a task is not running."""
