@@ -46,7 +46,7 @@ def ask(url: str, database: str) -> list[tuple[str, ...]]:
     rows = []
     with TaskQueue(url) as queue:
         who = Registration(uuid4(), "worker-1", "here", 1, 3600.0, 1, ("crawl",))
-        queue.database.run(lambda: register_worker(who, None))
+        queue.database.run(lambda: register_worker(who))
         for what, key in (("without a key", None), ("of a key", "ada")):
             task_id = queue.enqueue("crawl", concurrency_key=key)
             usual, most, reasons = measure(queue, task_id)

@@ -47,7 +47,7 @@ class Caller:
         self.connection.close()
 
     def submit(self, database: Database, *new: NewTask) -> list[TaskId]:
-        return self.run(database, lambda: submit_tasks(new, None))
+        return self.run(database, lambda: submit_tasks(new))
 
     def run(self, database: Database, make: Callable[[], Operation[T]]) -> T:
         return database.run_on(self.connection, make)
@@ -322,4 +322,4 @@ def migrated(config: str | Config) -> Database:
 
 def stored_in(database: Database) -> list[Task]:
     """Every committed task."""
-    return database.run(lambda: list_tasks(TaskFilter(), None, limit=100))
+    return database.run(lambda: list_tasks(TaskFilter(), limit=100))

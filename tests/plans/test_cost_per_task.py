@@ -55,7 +55,7 @@ def test_a_finish_touches_few_pages_and_logs_few_bytes(table: PostgresTable) -> 
     claimed = table.run(table.claim(names(1), BATCH)).tasks
     moment = time.monotonic()
     done = [Completion(task.id, task.version, '{"value": null}', moment, moment) for task in claimed]
-    plan = table.explain(lambda: complete_tasks(done, None))
+    plan = table.explain(lambda: complete_tasks(done))
     assert plan.buffers / BATCH <= FINISH_PAGES
     assert plan.logged / BATCH <= FINISH_BYTES
 

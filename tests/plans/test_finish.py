@@ -65,7 +65,7 @@ def finish(table: PostgresTable) -> dict[str, int]:
     done = claim(table)
     table.execute("BEGIN")
     before = dict(table.execute(COUNTERS).fetchall())
-    assert table.run(complete_tasks(done, None)) == set()
+    assert table.run(complete_tasks(done)) == set()
     after = dict(table.execute(COUNTERS).fetchall())
     table.execute("COMMIT")
     return {name: after[name] - before[name] for name in after}

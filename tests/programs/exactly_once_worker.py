@@ -30,7 +30,7 @@ from psycopg._connection_base import BaseConnection
 from psycopg._cursor_base import BaseCursor
 
 from tasklib import Config, TaskContext, TaskQueue
-from tasklib.queue.import_guard import is_child
+from tasklib.core.calls.import_guard import is_child
 from tasklib.storage.dialects.postgres import PostgresDialect
 from tasklib.storage.dialects.sqlite import parts
 from tasklib.storage.statement import load_sql

@@ -1,5 +1,6 @@
 """Tasks as the program defines them: options, parameters, validation, and the registry of a queue."""
 
+from tasklib.definition.functions import default_name
 from tasklib.definition.registry import Registry
 from tasklib.definition.signature import shows_options
 from tasklib.definition.task_options import (
@@ -17,7 +18,6 @@ from tasklib.definition.tasks import (
     Definition,
     FunctionDefinition,
     HandlerDefinition,
-    default_name,
     secrets_of,
 )
 from tasklib.definition.validation import Misfit

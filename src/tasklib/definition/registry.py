@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tasklib.definition.functions import REMEDY
 from tasklib.definition.tasks import Definition
-from tasklib.definition.wrappers import REMEDY
 from tasklib.errors import TaskDefinitionError, TaskNotRegistered
 
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any, Literal, TypeAlias, cast
 
 from tasklib.core.calls.context import HasContext, TaskContext
 from tasklib.core.codec import dumps, plain, shown
 from tasklib.core.task import Task
 from tasklib.definition.compiling import arguments_type
+from tasklib.definition.functions import (
+    REMEDY,
+    default_name,
+    hidden_functions,
+    is_async,
+    place_of,
+    redefines,
+    refuse_unsuitable,
+)
 from tasklib.definition.parameters import (
     AnyFunction,
     Parameter,
@@ -23,7 +31,6 @@ from tasklib.definition.parameters import (
 )
 from tasklib.definition.task_options import RESERVED_OPTIONS, TaskOptions, check_name
 from tasklib.definition.validation import Misfit, Validation
-from tasklib.definition.wrappers import REMEDY, hidden_functions
 from tasklib.errors import InvalidArguments, TaskDefinitionError
 
 Accepts: TypeAlias = Literal["arguments", "payload", "task", "nothing"]
@@ -42,11 +49,11 @@ class Definition(ABC):
     """Whether calling the function gives something to await."""
 
     def __init__(self, function: AnyFunction, name: str, options: TaskOptions | None) -> None:
-        _refuse_unsuitable(function, name)
+        refuse_unsuitable(function, name)
         self.function = function
         self.name = name
         self.options = options or TaskOptions()
-        self.is_async = _is_async(function)
+        self.is_async = is_async(function)
         self.parameters = self._read_parameters()
 
     @staticmethod
@@ -99,35 +106,18 @@ class Definition(ABC):
     @property
     def place(self) -> str:
         """Where the function is defined, for messages: `app.tasks.send_email (app/tasks.py:12)`."""
-        code = _code_of(self.function)
-        where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-        return ".".join(self._identity()) + where
+        return place_of(self.function)
 
     def replaces(self, other: Definition) -> bool:
-        """Whether this is the other function defined anew, as when a module or a notebook's cell runs again.
-
-        Two functions of one name that come from one run of the same code are different ones.
-        """
-        if self._identity() != other._identity() or self.hidden != other.hidden:
-            return False
-        mine, its = _code_of(self.function), _code_of(other.function)
-        if mine is None or its is None or _position(mine) == _position(its):
-            return True
-        body = _running_body(mine)
-        if body is None:
-            return "<lambda>" not in self._identity()[1]  # every lambda of a module has the same name
-        return not _is_inside(its, body)
+        """Whether this is the other function defined again, as when a module or a notebook's cell runs again."""
+        return redefines(self.function, other.function)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}: {self.place}>"
 
-    def _identity(self) -> tuple[str, str]:
-        function = underlying(self.function)
-        return str(getattr(function, "__module__", "")), str(getattr(function, "__qualname__", function))
-
     @property
     def hidden(self) -> list[tuple[str, str]]:
-        """What it calls, if it is the wrapper of a decorator that does not say for whom it stands."""
+        """Module and name of what it calls, if it is a decorator's wrapper without `functools.wraps`."""
         return hidden_functions(self.function)
 
     @property
@@ -321,77 +311,6 @@ def secrets_of(definition: Definition | None) -> tuple[str, ...]:
         return () if definition is None else definition.secrets
     except TaskDefinitionError:
         return ()
-
-
-def default_name(function: AnyFunction) -> str:
-    """The task's name when none is given: the function's own."""
-    name = getattr(function, "__name__", None)
-    if not isinstance(name, str) or name == "<lambda>":
-        raise TaskDefinitionError(f'{shown(function)} has no name of its own; give the task one: @task(name="...")')
-    return name
-
-
-def _code_of(function: Any) -> CodeType | None:
-    code = getattr(underlying(function), "__code__", None)
-    return code if isinstance(code, CodeType) else None
-
-
-def _position(code: CodeType) -> tuple[str, int]:
-    return code.co_filename, code.co_firstlineno
-
-
-def _running_body(code: CodeType) -> CodeType | None:
-    """The body of the module, cell, class or function that runs now and in which this code stands."""
-    frame = sys._getframe()  # noqa: SLF001  there is no other way to ask; only two tasks of one name pay for it
-    while frame is not None:
-        if _is_inside(code, frame.f_code):
-            return frame.f_code
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
-
-
-def _is_inside(code: CodeType, body: CodeType) -> bool:
-    """Whether the body defines it: by identity, because code that is compiled anew is another object."""
-    inner = [each for each in body.co_consts if isinstance(each, CodeType)]
-    # A function with type parameters stands in a scope of its own.
-    return any(each is code or (each.co_name.startswith("<generic") and _is_inside(code, each)) for each in inner)
-
-
-def _refuse_unsuitable(function: Any, name: str) -> None:
-    problem = _unsuitable(function)
-    if problem:
-        raise TaskDefinitionError(f"task {name!r}: {problem}")
-
-
-def _unsuitable(function: Any) -> str | None:
-    if isinstance(function, type):
-        return f"{function.__qualname__} is a class; a task is a function, so write one that calls it"
-    if isinstance(function, classmethod) or not callable(function):
-        return f"{shown(cast('Any', function))} cannot be called; a task is a function"
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        return "a generator function has no result to store; return a list, or submit one task per item"
-    if _is_method(function):
-        return (
-            f"{function.__qualname__} is a method, and the object it belongs to cannot be stored; "
-            "use a function outside the class, or a @staticmethod"
-        )
-    return None
-
-
-def _is_method(function: Any) -> bool:
-    """Whether it was defined in a class body and would need an object as its first argument."""
-    if not isinstance(function, FunctionType):
-        return False
-    parent = function.__qualname__.rpartition(".")[0]
-    if not parent or parent.endswith("<locals>"):
-        return False
-    return function.__code__.co_varnames[: function.__code__.co_argcount][:1] in (("self",), ("cls",))
-
-
-def _is_async(function: Any) -> bool:
-    if inspect.iscoroutinefunction(function):
-        return True
-    return not isinstance(function, FunctionType) and inspect.iscoroutinefunction(cast("Any", type(function)).__call__)
 
 
 def _refuse_positional(parameter: Parameter, task: str, hidden: Sequence[tuple[str, str]]) -> None:

@@ -96,7 +96,7 @@ async def submit_task(
     )
     definition = find_definition(queue, func)
     _refuse_shadowed(definition, options)
-    submitter: Submitter[...] = Submitter(queue, definition, options)
+    submitter: Submitter[...] = Submitter(default_queue, definition, options)
     return await submitter.asubmit(**kwargs)
 
 

@@ -8,13 +8,13 @@ from functools import cached_property, partial
 from typing import Any, Final, Unpack, overload
 
 from tasklib.core.calls.context import TaskContext, current_context
+from tasklib.core.calls.import_guard import refuse_while_loading
 from tasklib.core.codec import plain
 from tasklib.core.redaction import SECRETS_HEADER
 from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch, TaskId, TaskIds
 from tasklib.definition import Definition, TaskOptions, check_name, shows_options
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
-from tasklib.queue.import_guard import refuse_while_loading
 from tasklib.queue.sync_async import require_asyncio
 from tasklib.storage.operations import tasks
 from tasklib.storage.statement import Operation

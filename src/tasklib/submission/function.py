@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, Type
 from tasklib.core.task import NewTask, TaskId, TaskIds
 from tasklib.definition import Definition, Misfit, shows_options
 from tasklib.errors import InvalidArguments
-from tasklib.submission.stream import Stream, agroups, groups, packer, refusal
+from tasklib.submission.stream import Packer, Stream, agroups, groups, refusal
 from tasklib.submission.submit_options import NO_OPTIONS, SubmitKeywords, SubmitOptions, meant_option
 from tasklib.submission.task_store import TaskStore
 
@@ -17,12 +17,83 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class TaskFunction(Generic[P, R]):
+class Submitter(Generic[P]):
+    """A task together with the options of its next submissions."""
+
+    def __init__(self, queue: Callable[[], TaskStore], definition: Definition, options: SubmitOptions) -> None:
+        self._queue = queue
+        self._options = options
+        self.definition = definition
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId:
+        """Store a task with these arguments and return its id after a durable commit."""
+        queue = self._queue()
+        return queue.submit_new([self._new(queue, args, kwargs)], self._options.connection)[0]
+
+    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId:
+        """The awaiting form of `submit`; concurrent ones are merged into one statement."""
+        queue = self._queue()
+        return await queue.asubmit_one(self._new(queue, args, kwargs), self._options.connection)
+
+    def submit_many(self, rows: Iterable[Mapping[str, Any]], *, keep_ids: bool = True) -> TaskIds:
+        """Store one task per mapping of arguments, thousands in a statement; any iterable is read as it goes.
+
+        Each statement's rows are committed together.
+        """
+        queue = self._queue()
+        ids, ready = TaskIds(keep=keep_ids), Packer(queue, self.definition, self._options)
+        for group in groups(rows):
+            try:
+                ready.add(group)
+            except Misfit as misfit:
+                raise refusal(misfit, ids.total) from misfit.error
+            if ready.is_full:
+                ids.extend(queue.submit_new(ready.take(), self._options.connection))
+        if ready:
+            ids.extend(queue.submit_new(ready.take(), self._options.connection))
+        return ids
+
+    async def asubmit_many(
+        self, rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]], *, keep_ids: bool = True
+    ) -> TaskIds:
+        """The awaiting form of `submit_many`; takes asynchronous iterables too.
+
+        The next rows are prepared while the database stores the last.
+        """
+        queue = self._queue()
+        ids, ready = TaskIds(keep=keep_ids), Packer(queue, self.definition, self._options)
+        async with Stream(queue, self._options.connection, ids) as stream:
+            async for group in agroups(rows):
+                try:
+                    ready.add(group)
+                except Misfit as misfit:
+                    await stream.settle()
+                    raise refusal(misfit, ids.total) from misfit.error
+                if ready.is_full:
+                    await stream.send(ready.take())
+            if ready:
+                await stream.send(ready.take())
+            await stream.settle()
+        return ids
+
+    @shows_options(SubmitOptions)
+    def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
+        """The same task, with other options for the submissions made through the answer."""
+        return Submitter(self._queue, self.definition, self._options.with_(**options))
+
+    def _new(self, queue: TaskStore, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewTask:
+        try:
+            bound = self.definition.bind(args, kwargs, limit=queue.config.max_payload_bytes)
+        except InvalidArguments as error:
+            raise _with_hint(error, self.definition, kwargs) from error.__cause__
+        return queue.new_task(self.definition, bound, self._options)
+
+
+class TaskFunction(Submitter[P], Generic[P, R]):
     """A function that is also a task: call it as before, or submit it to run in the background."""
 
     def __init__(self, queue: Callable[[], TaskStore], definition: Definition, function: Callable[P, R]) -> None:
-        self._queue = queue
-        self.definition = definition
+        super().__init__(queue, definition, NO_OPTIONS)
         self.function = function
         functools.update_wrapper(self, function)
 
@@ -40,29 +111,6 @@ class TaskFunction(Generic[P, R]):
         """Call the plain function here and now."""
         return self.function(*args, **kwargs)
 
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId:
-        """Store a task with these arguments and return its id after a durable commit."""
-        return self.options().submit(*args, **kwargs)
-
-    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId:
-        """The awaiting form of `submit`; concurrent ones are merged into one statement."""
-        return await self.options().asubmit(*args, **kwargs)
-
-    def submit_many(self, rows: Iterable[Mapping[str, Any]], *, keep_ids: bool = True) -> TaskIds:
-        """Store one task per mapping of arguments, thousands in a statement; any iterable is read as it goes."""
-        return self.options().submit_many(rows, keep_ids=keep_ids)
-
-    async def asubmit_many(
-        self, rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]], *, keep_ids: bool = True
-    ) -> TaskIds:
-        """The awaiting form of `submit_many`; takes asynchronous iterables too."""
-        return await self.options().asubmit_many(rows, keep_ids=keep_ids)
-
-    @shows_options(SubmitOptions)
-    def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
-        """The same task with options for the submissions made through the answer."""
-        return Submitter(self._queue(), self.definition, NO_OPTIONS.with_(**options))
-
     if not TYPE_CHECKING:  # a type checker would take it for any attribute at all
 
         def __getattr__(self, name: str) -> NoReturn:
@@ -75,69 +123,6 @@ class TaskFunction(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<task {self.name!r}: {self.definition.place}>"
-
-
-class Submitter(Generic[P]):
-    """A task together with the options of its next submissions."""
-
-    def __init__(self, queue: TaskStore, definition: Definition, options: SubmitOptions) -> None:
-        self._queue = queue
-        self._definition = definition
-        self._options = options
-
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId:
-        """Store a task with these arguments and return its id after a durable commit."""
-        return self._queue.submit_new([self._new(args, kwargs)], self._options.connection)[0]
-
-    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId:
-        """The awaiting form of `submit`."""
-        return await self._queue.asubmit_one(self._new(args, kwargs), self._options.connection)
-
-    def submit_many(self, rows: Iterable[Mapping[str, Any]], *, keep_ids: bool = True) -> TaskIds:
-        """Store one task per mapping of arguments; each statement's rows are committed together."""
-        ids, ready = TaskIds(keep=keep_ids), packer(self._queue, self._definition, self._options)
-        for group in groups(rows):
-            try:
-                ready.add(group)
-            except Misfit as misfit:
-                raise refusal(misfit, ids.total) from misfit.error
-            if ready.is_full:
-                ids.extend(self._queue.submit_new(ready.take(), self._options.connection))
-        if ready:
-            ids.extend(self._queue.submit_new(ready.take(), self._options.connection))
-        return ids
-
-    async def asubmit_many(
-        self, rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]], *, keep_ids: bool = True
-    ) -> TaskIds:
-        """The awaiting form of `submit_many`; the next rows are made ready while the database stores the last."""
-        ids, ready = TaskIds(keep=keep_ids), packer(self._queue, self._definition, self._options)
-        async with Stream(self._queue, self._options.connection, ids) as stream:
-            async for group in agroups(rows):
-                try:
-                    ready.add(group)
-                except Misfit as misfit:
-                    await stream.settle()
-                    raise refusal(misfit, ids.total) from misfit.error
-                if ready.is_full:
-                    await stream.send(ready.take())
-            if ready:
-                await stream.send(ready.take())
-            await stream.settle()
-        return ids
-
-    @shows_options(SubmitOptions)
-    def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
-        """The same with some options changed."""
-        return Submitter(self._queue, self._definition, self._options.with_(**options))
-
-    def _new(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewTask:
-        definition = self._definition
-        try:
-            bound = definition.bind(args, kwargs, limit=self._queue.config.max_payload_bytes)
-        except InvalidArguments as error:
-            raise _with_hint(error, definition, kwargs) from error.__cause__
-        return self._queue.new_task(definition, bound, self._options)
 
 
 def _with_hint(error: InvalidArguments, definition: Definition, kwargs: Mapping[str, Any]) -> InvalidArguments:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -23,98 +22,66 @@ GROUP = 200
 """Rows made ready before others have the event loop."""
 
 
-def packer(queue: TaskStore, definition: Definition, options: SubmitOptions) -> Packer:
-    """What makes chunks of the rows of one call; with an id or a unique key each row may be stored already."""
-    alike = options.id is None and options.unique_key is None and not _has_own_keys(definition, options)
-    return (_Batches if alike else _Singles)(queue, definition, options)
+class Packer:
+    """Checks the rows of one call, given group by group, and makes chunks of them.
 
-
-def _has_own_keys(definition: Definition, options: SubmitOptions) -> bool:
-    """Whether each row's arguments make a concurrency key for it."""
-    tags = {**definition.options.tags, **(options.tags or {})}
-    return options.concurrency_key is None and any(name not in tags for name in definition.options.key_names())
-
-
-class Packer(ABC):
-    """Checks rows, given group by group, and makes chunks of them."""
+    Rows that differ in their arguments only are a `TaskBatch`: what they have in common is made and sent once.  With an
+    id, a unique key or a concurrency key of its own each row may be stored already, and is a `NewTask`.
+    """
 
     def __init__(self, queue: TaskStore, definition: Definition, options: SubmitOptions) -> None:
         self._queue = queue
         self._definition = definition
         self._options = options
         self._limit = queue.config.max_payload_bytes
+        self._alike = options.id is None and options.unique_key is None and not _has_own_keys(definition, options)
         self._seen = 0
+        self._start()
+
+    def _start(self) -> None:
         self._count = 0
+        self._arrays = list[str]()
+        self._new = list[NewTask]()
 
     @property
-    @abstractmethod
     def is_full(self) -> bool:
         """Whether what was added is enough for a statement."""
+        return self._count >= CHUNK or sum(map(len, self._arrays)) >= CHUNK_CHARACTERS
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, rows: Sequence[Any]) -> None:
-        """Make rows ready; the first that does not fit is a Misfit, counted from the first row of all."""
+        """Check rows; the first that does not fit is a Misfit, counted from the first row of all."""
         try:
-            self._add(rows)
+            if self._alike:
+                self._arrays.append(self._definition.bind_all(rows, limit=self._limit))
+            else:
+                self._new += [self._new_task(index, row) for index, row in enumerate(rows)]
         except Misfit as misfit:
             raise Misfit(self._seen + misfit.index, misfit.error) from misfit.error
         self._count += len(rows)
         self._seen += len(rows)
 
-    @abstractmethod
     def take(self) -> Chunk:
         """What was added since the last time, to be stored at once."""
+        chunk: Chunk = self._new
+        if self._alike:
+            like = self._queue.new_task(self._definition, None, self._options)
+            inputs = f"[{','.join(array[1:-1] for array in self._arrays)}]"
+            chunk = TaskBatch(replace(like, id=first_of_many(like.id)), inputs, self._count)
+        self._start()
+        return chunk
 
-    @abstractmethod
-    def _add(self, rows: Sequence[Any]) -> None: ...
-
-
-class _Batches(Packer):
-    """Rows that differ in their arguments only: what they have in common is made and sent once."""
-
-    def __init__(self, queue: TaskStore, definition: Definition, options: SubmitOptions) -> None:
-        super().__init__(queue, definition, options)
-        self._arrays = list[str]()
-        self._length = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._count >= CHUNK or self._length >= CHUNK_CHARACTERS
-
-    def take(self) -> TaskBatch:
-        like = self._queue.new_task(self._definition, None, self._options)
-        inputs = f"[{','.join(array[1:-1] for array in self._arrays)}]"
-        batch = TaskBatch(replace(like, id=first_of_many(like.id)), inputs, self._count)
-        self._arrays, self._length, self._count = [], 0, 0
-        return batch
-
-    def _add(self, rows: Sequence[Any]) -> None:
-        array = self._definition.bind_all(rows, limit=self._limit)
-        self._arrays.append(array)
-        self._length += len(array)
+    def _new_task(self, index: int, row: Any) -> NewTask:
+        stored = self._definition.bind_row(index, row, limit=self._limit)
+        return self._queue.new_task(self._definition, stored, self._options)
 
 
-class _Singles(Packer):
-    """Rows of which each is answered by itself."""
-
-    def __init__(self, queue: TaskStore, definition: Definition, options: SubmitOptions) -> None:
-        super().__init__(queue, definition, options)
-        self._new = list[NewTask]()
-
-    @property
-    def is_full(self) -> bool:
-        return self._count >= CHUNK
-
-    def take(self) -> list[NewTask]:
-        new, self._new, self._count = self._new, [], 0
-        return new
-
-    def _add(self, rows: Sequence[Any]) -> None:
-        for index, row in enumerate(rows):
-            stored = self._definition.bind_row(index, row, limit=self._limit)
-            self._new.append(self._queue.new_task(self._definition, stored, self._options))
+def _has_own_keys(definition: Definition, options: SubmitOptions) -> bool:
+    """Whether each row's arguments make a concurrency key for it."""
+    tags = {**definition.options.tags, **(options.tags or {})}
+    return options.concurrency_key is None and any(name not in tags for name in definition.options.key_names())
 
 
 class Stream:

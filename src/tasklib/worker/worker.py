@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
+from tasklib.core.calls.import_guard import refuse_while_loading
 from tasklib.core.calls.own_tasks import keep_running, own_task
 from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
 from tasklib.core.retention import parse_retention
 from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
-from tasklib.queue.import_guard import refuse_while_loading
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.limits import pauses

@@ -392,7 +392,7 @@ def test_a_program_with_tq_starts_no_worker_in_the_child(folder: Folder) -> None
 
 BROKEN = """
     from tasklib import TaskQueue
-    from tasklib.queue.import_guard import is_child
+    from tasklib.core.calls.import_guard import is_child
     queue = TaskQueue()
 
     {in_child}

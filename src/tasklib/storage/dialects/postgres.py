@@ -10,6 +10,8 @@ import psycopg
 from psycopg import errors as pg
 from psycopg import sql as identifiers
 
+from tasklib.core.config import redact_url
+from tasklib.core.redaction import redact_url_error
 from tasklib.errors import (
     DatabaseBusy,
     DatabaseFull,
@@ -70,6 +72,14 @@ def translate(error: Exception) -> Exception:
     translated = _unavailable(text) if silent else explain(error.sqlstate, text)
     translated.__cause__ = error
     return translated
+
+
+def unreachable(url: str, error: Exception) -> DatabaseUnavailable:
+    """The tasklib error for a connection that could not be opened, without the password."""
+    return DatabaseUnavailable(
+        f"cannot connect to {redact_url(url)}: {redact_url_error(error, url)}; "
+        "check the URL, and that the server runs and accepts this user"
+    )
 
 
 def explain(sqlstate: str | None, text: str) -> StorageError:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import psycopg
 from psycopg import Connection
 
-from tasklib.core.config import redact_url
-from tasklib.core.redaction import redact_url_error
-from tasklib.errors import DatabaseUnavailable
+from tasklib.storage.dialects.postgres import unreachable
 
 ROUNDS = 3
 
@@ -34,10 +32,7 @@ def _connect(url: str, timeout_seconds: float) -> Connection[tuple[int]]:
             url, autocommit=True, prepare_threshold=None, connect_timeout=timeout, application_name="tasklib"
         )
     except psycopg.Error as error:
-        raise DatabaseUnavailable(
-            f"cannot connect to {redact_url(url)}: {redact_url_error(error, url)}; "
-            "check the URL, and that the server runs and accepts this user"
-        ) from error
+        raise unreachable(url, error) from error
 
 
 def _session_of(connection: Connection[tuple[int]]) -> int:

@@ -12,10 +12,10 @@ from multiprocessing import process, spawn
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tasklib.core.calls.import_guard import become_child, loading
 from tasklib.definition import Definition, FunctionDefinition
 from tasklib.definition.parameters import underlying
 from tasklib.errors import NotInitialized, TaskDefinitionError
-from tasklib.queue.import_guard import become_child, loading
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue

@@ -1,4 +1,4 @@
-"""Whether this process is one that a worker has started for its tasks, and what it may not do while it imports them."""
+"""Whether this process is a child process of a worker, and what a program must not do while such a child imports it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,27 @@ from contextlib import contextmanager
 from tasklib.errors import ConfigurationError
 
 
+class _State:
+    child = False
+    loading = False
+
+
+_state = _State()
+
+
 def is_child() -> bool:
-    """Whether this process is one that a worker has started for its tasks."""
+    """Whether this process is a child process that a worker started for its tasks."""
     return _state.child
 
 
 def become_child() -> None:
-    """Note that this process is such a child."""
+    """Record that this process is such a child."""
     _state.child = True
 
 
 @contextmanager
 def loading() -> Generator[None]:
-    """While inside, the program is imported to find its tasks, and not to do what it does."""
+    """Inside the block the program is imported only to find its tasks."""
     _state.loading = True
     try:
         yield
@@ -29,17 +37,9 @@ def loading() -> Generator[None]:
 
 
 def refuse_while_loading(what: str) -> None:
-    """Refuse what a script does when it is imported, because every child would do it again."""
+    """Refuse what a script does at import, because every child would do it again."""
     if _state.loading:
         raise ConfigurationError(
             f"{what} while a child process imports this program to find its tasks; put what the program "
             "does under `if __name__ == '__main__':`, or define the tasks in a module of their own"
         )
-
-
-class _State:
-    child = False
-    loading = False
-
-
-_state = _State()

@@ -1,0 +1,138 @@
+"""The connection pools of one database: blocking ones for all threads, and one of each purpose per event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+from typing import Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary, finalize
+
+from psycopg import AsyncConnection, Connection
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from tasklib.core.calls.own_tasks import own_task, owning_tasks
+from tasklib.core.config import Config
+from tasklib.storage.postgres.cancellable_pool import CancellablePool
+from tasklib.storage.postgres.pool_lending import RECONNECT_SECONDS
+from tasklib.storage.postgres.session import SessionSetup
+
+Purpose: TypeAlias = Literal["queue", "lending"]
+"""What a pool is for: our own short operations, or transactions lent to users' code, which may hold all of theirs for
+long and must not keep heartbeats, renewals and requests to cancel from getting one."""
+
+
+class Pools:
+    """Opens each pool when it is first needed."""
+
+    def __init__(self, config: Config) -> None:
+        self.options = _connection_options(config)
+        self._config = config
+        self._setup = SessionSetup(config)
+        self._closings: list[finalize[..., Pools]] = []
+        self.forget_parent()
+
+    def forget_parent(self) -> None:
+        """Connections do not survive a fork: a child opens its own, and leaves the parent's alone."""
+        for closing in self._closings:
+            closing.detach()  # at the child's end it would close the parent's session on the server
+        self._lock = threading.Lock()
+        self._closings = []
+        self._blocking: dict[Purpose, ConnectionPool[Connection[Any]]] = {}
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Purpose, _LoopPool]] = WeakKeyDictionary()
+
+    def blocking(self, purpose: Purpose = "queue") -> ConnectionPool[Connection[Any]]:
+        """The pool that all threads share."""
+        with self._lock:
+            pool = self._blocking.get(purpose)
+            if pool is None:
+                pool = self._blocking[purpose] = ConnectionPool(
+                    self._config.database_url,
+                    configure=self._setup.configure if purpose == "queue" else self._setup.configure_lent,
+                    open=True,
+                    **self._pool_options(purpose),
+                )
+                self._closings.append(finalize(self, pool.close))
+            return pool
+
+    async def of_loop(self, purpose: Purpose = "queue") -> AsyncConnectionPool[AsyncConnection[Any]]:
+        """The pool of the running event loop."""
+        pools = self._of_loops.setdefault(asyncio.get_running_loop(), {})
+        if purpose not in pools:
+            pools[purpose] = _LoopPool(
+                CancellablePool(
+                    self._config.database_url,
+                    configure=self._setup.configure_async if purpose == "queue" else self._setup.configure_lent_async,
+                    open=False,
+                    **self._pool_options(purpose),
+                )
+            )
+        return await pools[purpose].opened()
+
+    def close(self) -> None:
+        """Close the blocking pools; those of an event loop close with it."""
+        with self._lock:
+            pools, self._blocking = self._blocking, {}
+        for pool in pools.values():
+            pool.close()
+
+    async def close_of_loop(self) -> None:
+        """Close the pools of the running event loop."""
+        for pool in self._of_loops.pop(asyncio.get_running_loop(), {}).values():
+            await pool.close()
+
+    def _pool_options(self, purpose: Purpose) -> dict[str, Any]:
+        return {
+            "kwargs": {**self.options, "autocommit": True, "prepare_threshold": self._setup.prepare_threshold},
+            "min_size": 1 if purpose == "queue" else 0,
+            "max_size": self._config.pool_size,
+            "timeout": self._config.connect_timeout_seconds,
+            "reconnect_timeout": RECONNECT_SECONDS,
+            "name": "tasklib" if purpose == "queue" else "tasklib-lending",
+        }
+
+
+class _LoopPool:
+    """A pool that is closed when its event loop is shut down, even if nobody closes it.
+
+    asyncio finishes every suspended asynchronous generator before it closes a loop; the pool's end waits in one.
+    """
+
+    def __init__(self, pool: AsyncConnectionPool[AsyncConnection[Any]]) -> None:
+        self._pool = pool
+        self._life: AsyncGenerator[None] = self._live()
+        self._opening: asyncio.Future[None] | None = None
+
+    async def opened(self) -> AsyncConnectionPool[AsyncConnection[Any]]:
+        if self._opening is None:
+            self._opening = own_task(self._open())
+        if not self._opening.done():
+            await asyncio.shield(self._opening)
+        return self._pool
+
+    async def close(self) -> None:
+        await self._life.aclose()
+
+    async def _open(self) -> None:
+        await anext(self._life)
+
+    async def _live(self) -> AsyncGenerator[None]:
+        with owning_tasks():  # without its tasks the pool would lend no connection any more
+            await self._pool.open()
+        try:
+            yield
+        finally:
+            await self._pool.close()
+
+
+def _connection_options(config: Config) -> dict[str, Any]:
+    """What libpq gets beside the URL: connecting is bounded, a silent network is noticed within half a minute."""
+    return {
+        "connect_timeout": max(2, round(config.connect_timeout_seconds)),
+        "application_name": "tasklib",
+        "keepalives": 1,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 25_000,
+    }
