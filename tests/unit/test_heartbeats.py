@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID, uuid4
@@ -11,33 +11,36 @@ from uuid import UUID, uuid4
 import pytest
 
 from tasklib import Config
+from tasklib.core.virtual_time import VirtualTiming
 from tasklib.errors import DatabaseUnavailable
 from tasklib.worker.execution.running_table import RunningTable
 from tasklib.worker.supervisor.channel import Channel
 from tasklib.worker.supervisor.heartbeat_proxy import HeartbeatProxy
 from tasklib.worker.supervisor.proxied_heartbeat import ProxiedHeartbeat, SupervisorClient
-from tasklib.worker.upkeep.heartbeat import Heartbeat
-from tests.fixtures.waiting import eventually
+from tasklib.worker.upkeep.heartbeat import FAILING_SECONDS, Heartbeat
+from tests.fixtures.virtual import on_virtual_time
 
-TIMEOUT = 0.4
-INTERVAL = 0.1
+TIMEOUT = 30.0
+INTERVAL = 10.0
 VITALS = {"memory_bytes": 81_920, "stuck_threads": 2}
+CONFIG = Config(database_url="sqlite://", heartbeat_interval_seconds=INTERVAL, worker_timeout_seconds=TIMEOUT)
 
 
 class BeatenDatabase:
-    """Counts the beats that reach it, and answers them as the test likes."""
+    """Notes when beats reach it, and answers them as the test likes."""
 
-    def __init__(self) -> None:
-        self.beats = 0
+    def __init__(self, timing: VirtualTiming) -> None:
+        self._timing = timing
+        self.beats: list[float] = []
         self.told: Any = None
-        self.is_away = False
+        self.error: Exception | None = None
         self.knows = True
 
-    def run(self, make: Callable[[], Any], *, repeatable: bool = True) -> bool:
-        if self.is_away:
-            raise DatabaseUnavailable("gone")
+    async def arun(self, make: Callable[[], Any]) -> bool:
+        if self.error is not None:
+            raise self.error
         self.told = json.loads(next(make()).params["info"])
-        self.beats += 1
+        self.beats.append(self._timing.monotonic())
         return self.knows
 
 
@@ -48,46 +51,35 @@ class OneDatabase:
         self._database = database
 
     def of(self, introduction: dict[str, Any]) -> tuple[Config, BeatenDatabase]:
-        return Config("sqlite://", heartbeat_interval_seconds=INTERVAL), self._database
-
-
-@pytest.fixture
-def database() -> BeatenDatabase:
-    return BeatenDatabase()
-
-
-@pytest.fixture
-def deaths() -> list[str]:
-    return []
+        return CONFIG, self._database
 
 
 class Owner:
     """Whose heartbeat it is."""
 
-    def __init__(self, deaths: list[str]) -> None:
-        self._deaths = deaths
+    def __init__(self) -> None:
+        self.deaths = 0
 
     def worker_info(self) -> dict[str, Any]:
         return VITALS
 
     def declared_dead(self) -> None:
-        self._deaths.append("dead")
-
-
-CONFIG = Config(database_url="sqlite://", heartbeat_interval_seconds=INTERVAL, worker_timeout_seconds=TIMEOUT)
+        self.deaths += 1
 
 
 @pytest.fixture
-def owner(deaths: list[str]) -> Owner:
-    return Owner(deaths)
+def database(timing: VirtualTiming) -> BeatenDatabase:
+    return BeatenDatabase(timing)
 
 
 @pytest.fixture
-def heartbeat(database: BeatenDatabase, owner: Owner) -> Iterator[Heartbeat]:
-    beating = Heartbeat(database, CONFIG, uuid4(), owner)  # type: ignore[arg-type]
-    beating.start()
-    yield beating
-    beating.stop()
+def owner() -> Owner:
+    return Owner()
+
+
+@pytest.fixture
+def heartbeat(database: BeatenDatabase, timing: VirtualTiming, owner: Owner) -> Heartbeat:
+    return Heartbeat(database, timing, CONFIG, uuid4(), owner)  # type: ignore[arg-type]
 
 
 class WorkingProcess:
@@ -97,16 +89,18 @@ class WorkingProcess:
 class Supervised:
     """A proxied heartbeat, and the supervisor's end of its channel."""
 
-    def __init__(self, database: BeatenDatabase, owner: Owner) -> None:
+    def __init__(self, database: BeatenDatabase, timing: VirtualTiming, owner: Owner) -> None:
+        self._timing = timing
         self.channel, theirs = Channel.pair()
         self.theirs = Channel(theirs, RunningTable.create())
         self.orphans = 0
         self.instance = uuid4()
         self.stops: list[bool] = []
-        supervisor = SupervisorClient(self.theirs, self)
+        self.supervisor = SupervisorClient(self.theirs, self)
         self.heartbeat = ProxiedHeartbeat(
-            supervisor,
+            self.supervisor,
             database,  # type: ignore[arg-type]
+            timing,
             CONFIG,
             self.instance,
             owner,
@@ -119,143 +113,207 @@ class Supervised:
         self.orphans += 1
 
     def beat(self, *, known: bool = True, instance: UUID | None = None, ago: float = 0.0) -> None:
-        moment = time.monotonic() - ago
+        moment = self._timing.monotonic() - ago
         self.channel.send("beat", instance=str(instance or self.instance), asked=moment, known=known, since=0.0)
 
 
 @pytest.fixture
-def supervised(database: BeatenDatabase, owner: Owner) -> Iterator[Supervised]:
-    started = Supervised(database, owner)
-    started.heartbeat.start()
-    yield started
-    started.heartbeat.stop()
-    started.theirs.close()
-    if not started.channel.is_closed:
-        started.channel.close()
+def supervised(database: BeatenDatabase, timing: VirtualTiming, owner: Owner) -> Iterator[Supervised]:
+    made = Supervised(database, timing, owner)
+    yield made
+    made.theirs.close()
+    if not made.channel.is_closed:
+        made.channel.close()
 
 
-def test_every_beat_tells_how_the_instance_is(heartbeat: Heartbeat, database: BeatenDatabase):
-    eventually(lambda: database.beats)
+@on_virtual_time
+async def test_beats_come_at_their_interval_and_tell_how_the_instance_is(
+    timing: VirtualTiming, heartbeat: Heartbeat, database: BeatenDatabase
+):
+    heartbeat.start()
+    await asyncio.sleep(3 * INTERVAL + 1)
+    await heartbeat.stop()
+    await asyncio.sleep(INTERVAL)
+
+    assert database.beats == [INTERVAL, 2 * INTERVAL, 3 * INTERVAL]
     assert database.told == VITALS
 
 
-def test_a_supervisor_beats_with_what_its_process_said_last(database: BeatenDatabase):
+@on_virtual_time
+async def test_a_supervisor_beats_with_what_its_process_said_last(timing: VirtualTiming, database: BeatenDatabase):
     ours, theirs = Channel.pair()
-    proxy = HeartbeatProxy(ours, OneDatabase(database), WorkingProcess())  # type: ignore[arg-type]
+    proxy = HeartbeatProxy(ours, OneDatabase(database), WorkingProcess(), timing)  # type: ignore[arg-type]
     proxy.receive({"kind": "hello", "lease": 30, "config": {}})
     proxy.receive({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS})
-    try:
-        eventually(lambda: database.beats)
-        assert database.told == VITALS
-    finally:
-        proxy.stop()
-        ours.close()
-        theirs.close()
+    await asyncio.sleep(INTERVAL + 1)
+    proxy.stop()
+    ours.close()
+    theirs.close()
+
+    assert (database.beats, database.told) == ([INTERVAL], VITALS)
 
 
-def test_a_heartbeat_is_steady_after_one_full_timeout(heartbeat: Heartbeat):
+@on_virtual_time
+async def test_a_supervisor_sends_no_beats_for_a_process_that_is_paused(
+    timing: VirtualTiming, database: BeatenDatabase
+):
+    ours, theirs = Channel.pair()
+    process = WorkingProcess()
+    proxy = HeartbeatProxy(ours, OneDatabase(database), process, timing)  # type: ignore[arg-type]
+    proxy.receive({"kind": "hello", "lease": 300, "config": {}})
+    proxy.receive({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS})
+    process.is_working = False
+    await asyncio.sleep(3.5 * INTERVAL)
+    process.is_working = True
+    await asyncio.sleep(INTERVAL)
+    proxy.stop()
+    ours.close()
+    theirs.close()
+
+    assert database.beats == [4 * INTERVAL]
+
+
+@on_virtual_time
+async def test_a_heartbeat_is_steady_after_one_full_timeout(timing: VirtualTiming, heartbeat: Heartbeat):
+    heartbeat.start()
+    await asyncio.sleep(TIMEOUT - 1)
     assert not heartbeat.is_steady
-    eventually(lambda: heartbeat.is_steady)
-    assert heartbeat.silence < 1
+    await asyncio.sleep(1)
+    assert heartbeat.is_steady
+    await heartbeat.stop()
 
 
-def test_after_an_outage_a_heartbeat_must_hold_for_a_full_timeout_again(heartbeat: Heartbeat, database: BeatenDatabase):
-    eventually(lambda: heartbeat.is_steady)
-    database.is_away = True
-    eventually(lambda: heartbeat.silence > 1)
-    database.is_away = False
-    eventually(lambda: heartbeat.silence < 1)
-    back = time.monotonic()
+@on_virtual_time
+async def test_after_an_outage_a_heartbeat_must_hold_for_a_full_timeout_again(
+    timing: VirtualTiming, heartbeat: Heartbeat, database: BeatenDatabase
+):
+    heartbeat.start()
+    await asyncio.sleep(TIMEOUT + 0.5)
+    database.error = DatabaseUnavailable("gone")
+    await asyncio.sleep(TIMEOUT)
+    assert heartbeat.silence > 1
+    database.error = None
+    await asyncio.sleep(FAILING_SECONDS)
 
+    # It tries every second while it fails, and the first beat that arrives starts the measurement.
+    assert database.beats == [10, 20, 30, 61]
+    await asyncio.sleep(61 + TIMEOUT - timing.monotonic() - 0.001)
     assert not heartbeat.is_steady
-    eventually(lambda: heartbeat.is_steady)
-    assert time.monotonic() - back > TIMEOUT - 2 * INTERVAL
+    await asyncio.sleep(0.001)
+    assert heartbeat.is_steady
+    await heartbeat.stop()
 
 
-def test_an_instance_that_was_declared_dead_is_told_once_and_beats_no_more(
-    heartbeat: Heartbeat, database: BeatenDatabase, deaths: list[str]
+@on_virtual_time
+async def test_an_instance_that_was_declared_dead_is_told_once_and_beats_no_more(
+    timing: VirtualTiming, heartbeat: Heartbeat, database: BeatenDatabase, owner: Owner
 ):
     database.knows = False
-    eventually(lambda: deaths)
-    beats = database.beats
-    eventually(lambda: heartbeat.silence > 1)
-    assert (deaths, database.beats) == (["dead"], beats)
+    heartbeat.start()
+    await asyncio.sleep(5 * TIMEOUT)
+
+    assert (owner.deaths, database.beats) == (1, [INTERVAL])
 
 
-def test_an_error_nobody_foresaw_does_not_end_the_heartbeat(
-    heartbeat: Heartbeat, database: BeatenDatabase, monkeypatch: pytest.MonkeyPatch
+@on_virtual_time
+async def test_an_error_nobody_foresaw_does_not_end_the_heartbeat(
+    timing: VirtualTiming, heartbeat: Heartbeat, database: BeatenDatabase
 ):
-    def fail(*_: Any, **__: Any) -> None:
-        monkeypatch.undo()
-        raise RuntimeError("nobody foresaw this")
+    database.error = RuntimeError("nobody foresaw this")
+    heartbeat.start()
+    await asyncio.sleep(INTERVAL + 0.1)
+    database.error = None
+    await asyncio.sleep(FAILING_SECONDS)
 
-    monkeypatch.setattr(database, "run", fail)
-    beats = database.beats
-    eventually(lambda: database.beats > beats)
+    assert database.beats == [INTERVAL + FAILING_SECONDS]
+    await heartbeat.stop()
 
 
-def test_while_the_supervisor_beats_the_worker_does_not(supervised: Supervised, database: BeatenDatabase):
-    def beat_on() -> bool:
+@on_virtual_time
+async def test_while_the_supervisor_beats_the_worker_does_not(
+    timing: VirtualTiming, supervised: Supervised, database: BeatenDatabase
+):
+    supervised.heartbeat.start()
+    for _ in range(10):
+        await asyncio.sleep(INTERVAL)
         supervised.beat()
-        return supervised.heartbeat.is_steady
 
-    eventually(beat_on)
-    assert database.beats == 0
-
-
-def test_when_the_supervisor_falls_silent_the_worker_beats_in_time(supervised: Supervised, database: BeatenDatabase):
-    highest = 0.0
-
-    def beaten() -> bool:
-        nonlocal highest
-        highest = max(highest, supervised.heartbeat.silence)
-        return database.beats > 2
-
-    eventually(beaten)
-    assert highest < 1
+    assert supervised.heartbeat.is_steady
+    assert database.beats == []
+    await supervised.heartbeat.stop()
 
 
-def test_beats_that_came_while_nobody_listened_count_from_when_they_were_sent(supervised: Supervised):
+@on_virtual_time
+async def test_when_the_supervisor_falls_silent_the_worker_beats_in_time(
+    timing: VirtualTiming, supervised: Supervised, database: BeatenDatabase
+):
+    supervised.heartbeat.start()
+    await asyncio.sleep(3 * TIMEOUT - 1)
+    await supervised.heartbeat.stop()
+
+    # After 0.6 of the timeout, at the next of the looks that it takes four times in an interval.
+    assert database.beats == [20.0, 40.0, 60.0, 80.0]
+
+
+@on_virtual_time
+async def test_beats_that_came_while_nobody_listened_count_from_when_they_were_sent(
+    timing: VirtualTiming, supervised: Supervised
+):
     # As after a long call that held the interpreter: the beats wait in the socket.
-    supervised.heartbeat._stopped.set()
-    eventually(lambda: time.monotonic() - supervised.heartbeat._last > TIMEOUT)
+    await asyncio.sleep(2 * TIMEOUT)
     supervised.beat(ago=INTERVAL)
 
-    assert INTERVAL / TIMEOUT <= supervised.heartbeat.silence < 0.9
+    assert supervised.heartbeat.silence == INTERVAL / TIMEOUT
 
 
-def test_beats_for_an_instance_of_the_past_do_not_count(supervised: Supervised):
-    supervised.heartbeat._stopped.set()
-    eventually(lambda: time.monotonic() - supervised.heartbeat._last > TIMEOUT)
+@on_virtual_time
+async def test_beats_for_an_instance_of_the_past_do_not_count(timing: VirtualTiming, supervised: Supervised):
+    await asyncio.sleep(2 * TIMEOUT)
     supervised.beat(instance=uuid4())
 
-    assert supervised.heartbeat.silence > 1
+    assert supervised.heartbeat.silence == 2
 
 
-def test_the_supervisor_passes_on_that_the_instance_was_declared_dead(supervised: Supervised, deaths: list[str]):
+@on_virtual_time
+async def test_the_supervisor_passes_on_that_the_instance_was_declared_dead(
+    timing: VirtualTiming, supervised: Supervised, owner: Owner
+):
+    supervised.heartbeat.start()
     supervised.beat(known=False)
-    eventually(lambda: deaths)
-    assert deaths == ["dead"]
+    await asyncio.sleep(INTERVAL)
+
+    assert owner.deaths == 1
 
 
-def test_a_worker_whose_supervisor_is_gone_knows_it_and_beats_itself(supervised: Supervised, database: BeatenDatabase):
+@on_virtual_time
+async def test_a_worker_whose_supervisor_is_gone_knows_it_and_beats_itself(
+    timing: VirtualTiming, supervised: Supervised, database: BeatenDatabase
+):
+    supervised.heartbeat.start()
     supervised.channel.close()
-    eventually(lambda: database.beats > 3)
+    await asyncio.sleep(3 * INTERVAL + 1)
+    await supervised.heartbeat.stop()
+
+    assert database.beats == [INTERVAL, 2 * INTERVAL, 3 * INTERVAL]
     assert supervised.orphans == 1
 
 
 def test_the_supervisor_says_when_to_stop_and_when_to_hurry(supervised: Supervised):
     supervised.channel.send("stop", now=False)
     supervised.channel.send("stop", now=True)
-    eventually(lambda: supervised.stops == [False, True])
+    supervised.supervisor.listen()
+
+    assert supervised.stops == [False, True]
 
 
-def test_the_supervisor_is_told_as_whom_the_worker_lives(supervised: Supervised):
+@on_virtual_time
+async def test_the_supervisor_is_told_as_whom_the_worker_lives(timing: VirtualTiming, supervised: Supervised):
     def said() -> list[Any]:
         return [(message["instance"], message["worker_info"]) for message in supervised.channel.receive()]
 
+    supervised.heartbeat.start()
     assert said() == [(str(supervised.instance), VITALS)]
-    supervised.heartbeat.stop()
+    await supervised.heartbeat.stop()
     assert said() == [(None, None)]
 
 

@@ -54,8 +54,15 @@ class LocalLimits:
     """The limits of one worker, by task name; may be changed while it runs."""
 
     def __init__(self) -> None:
+        self._clock = time.monotonic
         self._rates: Mapping[str, TokenBucket] = {}
         self._counts: Mapping[str, int] = {}
+
+    def measure_by(self, clock: Callable[[], float]) -> None:
+        """Measure rates by another clock from now on."""
+        if clock is not self._clock:
+            self._clock = clock
+            self._rates = {name: TokenBucket(bucket.rate, clock) for name, bucket in self._rates.items()}
 
     def __bool__(self) -> bool:
         """Whether anything is limited."""
@@ -64,7 +71,7 @@ class LocalLimits:
     def set_rate(self, name: str, tasks_per_second: float) -> None:
         """Start at most so many tasks of the name in a second; 0 lifts the limit."""
         rest = {each: bucket for each, bucket in self._rates.items() if each != name}
-        self._rates = {**rest, name: TokenBucket(tasks_per_second)} if tasks_per_second else rest
+        self._rates = {**rest, name: TokenBucket(tasks_per_second, self._clock)} if tasks_per_second else rest
 
     def set_count(self, name: str, count: Any) -> None:
         """Run at most so many tasks of the name, a whole number, at once."""

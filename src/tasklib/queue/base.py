@@ -10,6 +10,7 @@ from tasklib.core.calls.middleware import ErrorHook, Middleware
 from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.core.schedule import Plan
+from tasklib.core.timing import SystemTiming, Timing
 from tasklib.definition import Registry
 from tasklib.queue.secret_places import SecretPlaces
 from tasklib.queue.test_guard import guarded
@@ -24,10 +25,16 @@ class QueueBase:
     """The parts of a queue share this; they add methods and no state."""
 
     def __init__(
-        self, database: str | Config | None = None, *, registry: Registry | None = None, clock: Clock | None = None
+        self,
+        database: str | Config | None = None,
+        *,
+        registry: Registry | None = None,
+        clock: Clock | None = None,
+        timing: Timing | None = None,
     ) -> None:
         self.config = Config.of(database)
         self.registry = Registry() if registry is None else registry  # one without tasks yet is empty, so false
+        self.timing: Timing = timing or SystemTiming()
         self.secret_places = SecretPlaces(self.registry)
         self.startup_hooks: list[Hook] = []
         self.shutdown_hooks: list[Hook] = []

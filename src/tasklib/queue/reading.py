@@ -68,12 +68,12 @@ class ReadsTasks(QueueBase):
 
     def wait(self, task_id: Id, timeout: float | None = None) -> Task:
         """The finished task, once it is; WaitTimeout if that takes longer than `timeout` seconds."""
-        return wait_blocking(self.database, require_id(task_id), timeout)
+        return wait_blocking(self.database, self.timing, require_id(task_id), timeout)
 
     async def await_(self, task_id: Id, timeout: float | None = None) -> Task:
         """The awaiting form of `wait`."""
         require_asyncio()
-        return await wait_async(self.database, require_id(task_id), timeout)
+        return await wait_async(self.database, self.timing, require_id(task_id), timeout)
 
     @operation
     def workers(self) -> Operation[Sequence[WorkerInfo]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
-import time
 from collections.abc import Callable, Generator
 from typing import TypeAlias
 from uuid import UUID
 
 from tasklib.core.task import Task
+from tasklib.core.timing import Timing
 from tasklib.errors import TaskNotFound, WaitTimeout
 from tasklib.storage.database import Database
 from tasklib.storage.operations.tasks import get_task, watch_task
@@ -22,12 +21,12 @@ Look: TypeAlias = Callable[[], Operation[Task | None]]
 Steps: TypeAlias = Generator[Look | float, Task | None, Task]
 
 
-def wait_blocking(database: Database, task_id: UUID, timeout: float | None) -> Task:
+def wait_blocking(database: Database, timing: Timing, task_id: UUID, timeout: float | None) -> Task:
     """The finished task, blocking this thread until then."""
     woken = threading.Event()
     stop = database.subscribe(_listener(task_id, woken.set))
     try:
-        steps = _wait(task_id, timeout)
+        steps = _wait(timing, task_id, timeout)
         step = next(steps)
         while True:
             if isinstance(step, int | float):
@@ -43,7 +42,7 @@ def wait_blocking(database: Database, task_id: UUID, timeout: float | None) -> T
         stop()
 
 
-async def wait_async(database: Database, task_id: UUID, timeout: float | None) -> Task:
+async def wait_async(database: Database, timing: Timing, task_id: UUID, timeout: float | None) -> Task:
     """The finished task, awaited."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
@@ -53,12 +52,11 @@ async def wait_async(database: Database, task_id: UUID, timeout: float | None) -
 
     stop = await asyncio.to_thread(database.subscribe, _listener(task_id, wake))
     try:
-        steps = _wait(task_id, timeout)
+        steps = _wait(timing, task_id, timeout)
         step = next(steps)
         while True:
             if isinstance(step, int | float):
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), step)
+                await timing.wait(woken, step)
                 woken.clear()
                 step = steps.send(None)
             else:
@@ -80,9 +78,9 @@ def _listener(task_id: UUID, wake: Callable[[], object]) -> Callable[[str], None
     return listen
 
 
-def _wait(task_id: UUID, timeout: float | None) -> Steps:
+def _wait(timing: Timing, task_id: UUID, timeout: float | None) -> Steps:
     """Looks to take and seconds to sleep until the task is finished; a wake-up ends a sleep early."""
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = None if timeout is None else timing.monotonic() + timeout
     look: Look = lambda: watch_task(task_id)  # noqa: E731
     while True:
         task = yield look
@@ -90,7 +88,7 @@ def _wait(task_id: UUID, timeout: float | None) -> Steps:
             raise TaskNotFound(task_id)
         if task.completed_at is not None:
             return task
-        remaining = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+        remaining = LOOK_SECONDS if deadline is None else deadline - timing.monotonic()
         if remaining <= 0:
             raise WaitTimeout(task_id, timeout or 0.0, task.state)
         yield min(remaining, LOOK_SECONDS)

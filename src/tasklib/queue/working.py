@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.limits import LocalLimits
+from tasklib.core.timing import Timing
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation, require_asyncio
@@ -90,7 +91,7 @@ class RunsTasks(QueueBase):
         settings.setdefault("signals", False)
         worker_module = _import_late("worker")
         worker = worker_module.Worker(self, worker_module.WorkerSettings(concurrency=concurrency, **settings))
-        async with _stopping_when(stop, worker.stop):
+        async with _stopping_when(stop, worker.stop, self.timing):
             await worker.run()
 
     def asgi(self, *, auth: str | Callable[[Any], Any] | None, hosts: Iterable[str] | None = None) -> Any:
@@ -125,13 +126,13 @@ class StopEvent(Protocol):
 
 
 @asynccontextmanager
-async def _stopping_when(event: StopEvent | None, stop: Callable[[], None]) -> AsyncGenerator[None]:
+async def _stopping_when(event: StopEvent | None, stop: Callable[[], None], timing: Timing) -> AsyncGenerator[None]:
     """Call `stop` once the event is set."""
 
     async def watch(event: StopEvent) -> None:
         # Asked now and then, because an event of threads cannot be awaited.
-        while not event.is_set():  # noqa: ASYNC110
-            await asyncio.sleep(STOP_LOOK_SECONDS)
+        while not event.is_set():
+            await timing.sleep(STOP_LOOK_SECONDS)
         stop()
 
     watching = None if event is None else own_task(watch(event))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from tasklib.core.codec import plain
 from tasklib.core.redaction import Redactor
+from tasklib.core.timing import Timing
 from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
 from tasklib.storage.operations.access.audit import BEGUN, AuditEntry, recorded
@@ -29,6 +30,11 @@ class ServicePart:
     def database(self) -> Database:
         """Where the tasks are kept."""
         return self.queue.database
+
+    @property
+    def timing(self) -> Timing:
+        """How time passes here."""
+        return self.queue.timing
 
     def audited(
         self, work: Operation[T], audit: AuditEntry | None, added: Callable[[T], Addition] | None = None

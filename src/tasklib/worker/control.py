@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
-
-async def wait_and_clear(event: asyncio.Event, seconds: float | None) -> None:
-    """Return when the event is set, or after so many seconds; it is clear then."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    event.clear()
+from tasklib.core.timing import Timing
 
 
 class WorkerControl:
     """Shared by all parts of one worker, within its event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, timing: Timing) -> None:
+        self.timing = timing
         self.is_stopping = False
         """Nothing more is claimed, and nothing that is held begins."""
         self.nothing_to_claim = False
         """Everything that is due is held, and a notification comes when more is."""
         self.hurry = asyncio.Event()
         """Set when running tasks shall not be waited for."""
+        self.has_claimed = asyncio.Event()
+        """Set when tasks are claimed, cleared when none is held any more."""
         self._woken = asyncio.Event()
 
     def stop(self) -> None:
@@ -53,4 +49,5 @@ class WorkerControl:
 
     async def sleep(self, seconds: float) -> None:
         """Sleep until woken, at most this long."""
-        await wait_and_clear(self._woken, seconds)
+        await self.timing.wait(self._woken, seconds)
+        self._woken.clear()

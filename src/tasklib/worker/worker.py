@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
 from tasklib.core.retention import parse_retention
 from tasklib.core.retry import OUTAGE_PAUSE
+from tasklib.core.timing import Timing
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
@@ -59,7 +59,9 @@ class Supervision(Protocol):
 
     running: RunningTable
 
-    def heartbeat(self, database: Database, config: Config, instance: UUID, owner: HeartbeatOwner) -> Heartbeat:
+    def heartbeat(
+        self, database: Database, timing: Timing, config: Config, instance: UUID, owner: HeartbeatOwner
+    ) -> Heartbeat:
         """The heartbeat of an instance, sent where tasks cannot delay it."""
         ...
 
@@ -71,9 +73,10 @@ class Worker:
         self.worker_id = queue.config.worker_id or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
         self._queue = queue
         self._database = queue.database
+        self._timing = queue.timing
         self._settings = settings
         self._supervisor = supervisor
-        self._control = WorkerControl()
+        self._control = WorkerControl(queue.timing)
         self._runner = Runner(
             queue,
             settings,
@@ -81,7 +84,7 @@ class Worker:
             control=self._control,
             running_table=None if supervisor is None else supervisor.running,
         )
-        self._selection = TaskSelection(queue.registry, queue.config, settings, self._runner.held)
+        self._selection = TaskSelection(queue.registry, queue.config, settings, self._runner.held, queue.timing)
         self._wakeups = Wakeups(self._database, self)
         self._claimer: Claimer | None = None
         self._scheduler: Scheduler | None = None
@@ -193,7 +196,7 @@ class Worker:
     async def _register(self) -> Heartbeat:
         """Become a new instance, known to others from now on; its registration is its first heartbeat."""
         make = Heartbeat if self._supervisor is None else self._supervisor.heartbeat
-        heartbeat = make(self._database, self._queue.config, uuid4(), self)
+        heartbeat = make(self._database, self._timing, self._queue.config, uuid4(), self)
         names = self._registered_names = self._selection.names()
         registration = Registration(
             instance=heartbeat.instance,
@@ -237,9 +240,9 @@ class Worker:
         """The services of a worker that runs until it is stopped, not for one batch only."""
         config = self._queue.config
         interval = max(1.0, config.heartbeat_interval_seconds)
-        metrics = MetricsService(self._database, self._runner.metrics, interval_seconds=interval)
+        metrics = MetricsService(self._database, self._timing, self._runner.metrics, interval_seconds=interval)
         rules = parse_retention(config.retention)
-        return [metrics, scheduler, *([RetentionService(self._database, rules)] if rules else [])]
+        return [metrics, scheduler, *([RetentionService(self._database, self._timing, rules)] if rules else [])]
 
     async def _until_available(self, step: Callable[[], Awaitable[T]]) -> T | None:
         """The result of the step, repeated while the database is away; None if the worker is stopped meanwhile."""
@@ -250,7 +253,7 @@ class Worker:
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
                 if failures == 0:
                     log.warning("cannot start to work, trying until the database is back: %s", error)
-                await asyncio.sleep(OUTAGE_PAUSE(failures))
+                await self._timing.sleep(OUTAGE_PAUSE(failures))
                 failures += 1
         return None
 
@@ -276,8 +279,7 @@ class Worker:
         """Drain and sign off.  Unless the database has confirmed everything it held, the instance is not signed off:
         when its heartbeat is missed, others take back what it could not."""
         try:
-            async with asyncio.timeout(None) as limit:
-                await self._drain(claimer, limit)
+            await self._drain(claimer)
             signed_off = True
         except (TimeoutError, TaskLibError) as error:
             reason = str(error) or f"it has not answered for {RECORD_SECONDS:g} s"
@@ -291,7 +293,7 @@ class Worker:
             await self._or_log(lambda: self._database.arun(lambda: workers.forget_worker(instance.id)))
         log.info("worker %s stopped", self.worker_id)
 
-    async def _drain(self, claimer: Claimer, limit: asyncio.Timeout) -> None:
+    async def _drain(self, claimer: Claimer) -> None:
         """Nothing stays behind: what is not ours is dropped, the rest finished within the grace or given back."""
         held, finisher = self._runner.held, self._runner.finisher
         if claimer.unregistered:
@@ -300,25 +302,25 @@ class Worker:
         await self._let_finish(self._settings.grace_seconds)
         for attempt in list(held.running.values()):
             attempt.stop(StopReason.RELEASED)
-        given_up = time.monotonic() + 2 * UNWIND_SECONDS
+        given_up = self._timing.monotonic() + 2 * UNWIND_SECONDS
         while held.running:
             # Not until each has ended: one that refuses to is abandoned, and is held no longer all the same.
             await held.one_ended(0.05)
-            if time.monotonic() > given_up:
+            if self._timing.monotonic() > given_up:
                 # Should never happen, and must not keep a worker from ending if it does.
                 for attempt in list(held.running.values()):
                     log.error("task %s did not report its end; it is released", attempt.task.id)
                     attempt.end(Ending.release(attempt.task.id, attempt.task.version))
-        limit.reschedule(asyncio.get_running_loop().time() + RECORD_SECONDS)
-        await finisher.flush()
-        if not claimer.unregistered:
-            await claimer.release_strays()
+        async with self._timing.timeout(RECORD_SECONDS):
+            await finisher.flush()
+            if not claimer.unregistered:
+                await claimer.release_strays()
 
     async def _let_finish(self, seconds: float) -> None:
         """Wait until nothing runs, at most so long, or until a second stop asks to end now."""
         hurry = own_task(self._control.hurry.wait())
-        deadline = time.monotonic() + seconds
-        while self._runner.held.running and not hurry.done() and (left := deadline - time.monotonic()) > 0:
+        deadline = self._timing.monotonic() + seconds
+        while self._runner.held.running and not hurry.done() and (left := deadline - self._timing.monotonic()) > 0:
             ended = own_task(self._runner.held.one_ended(left))
             await asyncio.wait({ended, hurry}, return_when=asyncio.FIRST_COMPLETED)
             ended.cancel()

@@ -57,10 +57,7 @@ class TimeoutService(ServicePart):
                 left = AWAY_SECONDS
             if left is None and not self._changed.is_set():
                 return
-            try:
-                await asyncio.wait_for(self._changed.wait(), max(0.01, min(left or 0.0, LOOK_SECONDS)))
-            except TimeoutError:
-                continue
+            await self.timing.wait(self._changed, max(0.01, min(left or 0.0, LOOK_SECONDS)))
 
     async def end(self) -> float | None:
         """End what is out of time now; seconds until the next is, None if nothing has a timeout."""

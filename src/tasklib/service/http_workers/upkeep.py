@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Final
 
 from tasklib.queue import TaskQueue
@@ -33,15 +32,16 @@ class Upkeep(ServicePart):
         loop = asyncio.get_running_loop()
         if self._watching is not loop:
             self._watching = loop
-            self._recovery = Recovery(self.database, self.queue.config)
+            self._recovery = Recovery(self.database, self.timing, self.queue.config)
             self._recovery.start()
 
     async def care(self) -> None:
         """Do the rest, if it was not done a moment ago."""
         self.watch()
-        if time.monotonic() < self._next:
+        now = self.timing.monotonic()
+        if now < self._next:
             return
-        self._next = time.monotonic() + CARE_SECONDS
+        self._next = now + CARE_SECONDS
         await self.queue.afire_schedules()
         await flush(self.database, self._metrics)
         await self._statistics.akeep()

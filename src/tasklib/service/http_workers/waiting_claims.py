@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -58,14 +57,9 @@ class WaitingClaims(ServicePart):
 
     async def wait(self, claim: Waiting, seconds: float, is_gone: Callable[[], Awaitable[bool]]) -> None:
         """Return when called, when the time is over, or when there is nobody left to answer."""
-        deadline = time.monotonic() + min(seconds, LOOK_SECONDS)
-        while (left := deadline - time.monotonic()) > 0 and not self._stopping.is_set():
-            try:
-                await asyncio.wait_for(claim.called.wait(), min(left, GLANCE_SECONDS))
-            except TimeoutError:
-                if await is_gone():
-                    return
-            else:
+        deadline = self.timing.monotonic() + min(seconds, LOOK_SECONDS)
+        while (left := deadline - self.timing.monotonic()) > 0 and not self._stopping.is_set():
+            if await self.timing.wait(claim.called, min(left, GLANCE_SECONDS)) or await is_gone():
                 return
 
     async def leave(self, claim: Waiting) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 from uuid import UUID
@@ -141,12 +140,12 @@ class HttpWorkers(ServicePart):
         self, who: Remote, limit: int, seconds: float, names: Sequence[str], is_gone: Callable[[], Awaitable[bool]]
     ) -> tuple[Known, Claimed] | None:
         """What becomes due while the claim waits; nothing if nothing does, or the service stops."""
-        deadline, waiting = time.monotonic() + seconds, Waiting(who.instance, names)
+        deadline, waiting = self.timing.monotonic() + seconds, Waiting(who.instance, names)
         try:
             while True:
-                await self.waiting.come(waiting, max(0.1, deadline - time.monotonic()))
+                await self.waiting.come(waiting, max(0.1, deadline - self.timing.monotonic()))
                 found = await self._claim(who, limit)
-                left = deadline - time.monotonic()
+                left = deadline - self.timing.monotonic()
                 if found is None or found[1].tasks or left <= 0 or self._stopping.is_set() or await is_gone():
                     return found
                 next_due = found[1].next_due_in
@@ -191,7 +190,7 @@ class HttpWorkers(ServicePart):
                 await self._agive_back_once(instance, taken)
                 return
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull):
-                await asyncio.sleep(AWAY_SECONDS)
+                await self.timing.sleep(AWAY_SECONDS)
 
     @operation
     def _give_back_once(self, instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:

@@ -15,13 +15,16 @@ from tasklib.core.texts.fingerprint import fingerprint
 from tasklib.storage.statement import Operation, Row, Statement, recall
 
 
-def complete_tasks(done: Sequence[Completion], *, again: bool = False) -> Operation[set[str]]:
+def complete_tasks(
+    done: Sequence[Completion], *, moment: float | None = None, again: bool = False
+) -> Operation[set[str]]:
     """End attempts in success; returns the ids whose claim had been lost, which changed nothing.
 
-    Said `again` because the reply was lost, an attempt that is completed already was completed by this.
+    Their moments are compared with `moment`, or with the machine's.  Said `again` because the reply was lost, an
+    attempt that is completed already was completed by this.
     """
     again = yield from _said_again(again)
-    moment = time.monotonic()
+    moment = time.monotonic() if moment is None else moment
     # The results are JSON text already, so the batch is put together as text instead of being parsed and dumped again.
     batch = ",".join(
         f'{{"id":"{d.task_id}","version":{d.version},"result":{d.result},'
@@ -37,13 +40,14 @@ def complete_tasks(done: Sequence[Completion], *, again: bool = False) -> Operat
     return refused
 
 
-def end_attempts(endings: Sequence[Ending], *, again: bool = False) -> Operation[set[str]]:
+def end_attempts(endings: Sequence[Ending], *, moment: float | None = None, again: bool = False) -> Operation[set[str]]:
     """End attempts in any other way; returns the ids whose claim had been lost, which changed nothing.
 
-    Said `again` because the reply was lost, an attempt that has ended in just this way was ended by this.
+    Their moments are compared with `moment`, or with the machine's.  Said `again` because the reply was lost, an
+    attempt that has ended in just this way was ended by this.
     """
     again = yield from _said_again(again)
-    moment = time.monotonic()
+    moment = time.monotonic() if moment is None else moment
     batch = [_ending(ending, moment) for ending in sorted(endings, key=lambda e: e.task_id)]
     rows = yield Statement("end_attempts", {"batch": dumps(batch)})
     refused = _refused((e.task_id for e in endings), rows)

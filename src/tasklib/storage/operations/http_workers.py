@@ -5,7 +5,6 @@ Each was registered by somebody, and only for them it claims, beats, ends attemp
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -177,13 +176,13 @@ def complete_for(task_id: UUID, version: int, result: str, owner: str, *, backof
             return Ended(task, now=False)
         raise ClaimLost(task_id, version, task.state)
     yield from _require_owner(task, owner)
-    clock, moment = (yield from read_clock()), time.monotonic()
+    clock = yield from read_clock()
     elapsed = (clock - (task.started_at or clock)).total_seconds()
     if task.timeout_seconds is not None and elapsed > task.timeout_seconds:
         yield from attempts.end_attempts([_out_of_time(task, backoff)])
         return None
-    done = completed(task, result, moment - elapsed, moment)
-    return (yield from _ended(task_id, version, (yield from attempts.complete_tasks([done]))))
+    done = completed(task, result, -elapsed, 0.0)
+    return (yield from _ended(task_id, version, (yield from attempts.complete_tasks([done], moment=0.0))))
 
 
 def end_overtime(backoff: Backoff) -> Operation[Overrun]:

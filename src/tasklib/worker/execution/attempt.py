@@ -7,7 +7,6 @@ A new executor is one file with a subclass of `Executor`, and one line in `Runne
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -21,6 +20,7 @@ from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Cancelled, Completion, Raised, Released, completed, decide
 from tasklib.core.retry import RetryPolicy
 from tasklib.core.task import LogLine, Task
+from tasklib.core.timing import Timer, Timing
 from tasklib.definition import Definition, secrets_of
 from tasklib.errors import TaskTimeout
 from tasklib.storage.rows import ClaimedTask
@@ -52,6 +52,7 @@ class AttemptSettings:
     error_hooks: Sequence[ErrorHook]
     retry_policy: RetryPolicy
     max_result_bytes: int
+    timing: Timing
 
 
 class AttemptRunner(Protocol):
@@ -140,7 +141,7 @@ class Attempt:
         """Done when the work has really ended, which may be after the attempt; None if it ended at once."""
         self._runner = runner
         self._context: TaskContext | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         if task.timeout_seconds is None:
             # A row made by hand or by name carries no limit of its own: the task's holds.
             task.timeout_seconds = definition.options.timeout_seconds
@@ -162,13 +163,14 @@ class Attempt:
 
     def begin(self) -> None:
         """Its function is called now."""
-        self.started = time.monotonic()
+        self.started = self._runner.settings.timing.monotonic()
 
     def limit_time(self) -> None:
         """Stop it when its timeout has passed since it started."""
         if self.task.timeout_seconds is not None and self.stop_reason is None:
-            left = self.started + self.task.timeout_seconds - time.monotonic()
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, left), self.stop, StopReason.TIMED_OUT)
+            timing = self._runner.settings.timing
+            left = self.started + self.task.timeout_seconds - timing.monotonic()
+            self._timer = timing.call_later(max(0.0, left), self.stop, StopReason.TIMED_OUT)
 
     def stop(self, reason: StopReason) -> None:
         """End the work as far as that is possible; the first reason counts, but for a person's request."""
@@ -183,7 +185,7 @@ class Attempt:
 
     def abandon_later(self) -> None:
         """Give the work some time to end after it was stopped."""
-        asyncio.get_running_loop().call_later(UNWIND_SECONDS, self.abandon)
+        self._runner.settings.timing.call_later(UNWIND_SECONDS, self.abandon)
 
     def abandon(self) -> None:
         """Wait no longer: its end is recorded now, and whatever the work still does is refused as late."""
@@ -201,7 +203,7 @@ class Attempt:
             text = encode_result(result, limit=self._runner.settings.max_result_bytes)
         except BaseException as error:  # noqa: BLE001  the serializers of the user's types run here
             return self.raised(error)
-        return completed(self.task, text, self.started, time.monotonic(), self._progress)
+        return completed(self.task, text, self.started, self._runner.settings.timing.monotonic(), self._progress)
 
     def raised(self, error: BaseException) -> Ended:
         """How one ended whose function has raised: a failure, whatever it was, unless it was asked to stop."""
@@ -217,7 +219,7 @@ class Attempt:
             return self._failed(TaskTimeout(self.task.timeout_seconds or 0))
         outcome = Cancelled() if self.stop_reason is StopReason.CANCELLED else Released()
         ending = decide(self.task, outcome, self._runner.settings.retry_policy)
-        return ending.between(self.started, time.monotonic())
+        return ending.between(self.started, self._runner.settings.timing.monotonic())
 
     def end(self, ended: Ended) -> None:
         """Report to the owner how it ended, once."""
@@ -233,7 +235,7 @@ class Attempt:
         settings = self._runner.settings
         call_error_hooks(settings.error_hooks, self.context, error)
         ending = decide(self.task, Raised(error), settings.retry_policy, self.definition.options)
-        return ending.redacted(self.context.hide.text).between(self.started, time.monotonic())
+        return ending.redacted(self.context.hide.text).between(self.started, settings.timing.monotonic())
 
     @property
     def _progress(self) -> Progress | None:
@@ -246,7 +248,7 @@ class Attempt:
         self._runner.notes.note_progress(self.task, fraction, message)
 
     def _record_line(self, level: str, text: str) -> None:
-        elapsed = time.monotonic() - self.started
+        elapsed = self._runner.settings.timing.monotonic() - self.started
         self._runner.notes.note_line(self.task, LogLine(self.task.attempts, elapsed, level, text))
 
     def _secrets(self) -> Sequence[str]:

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import logging
 import random
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -19,6 +18,7 @@ from tasklib.core.calls.middleware import Middleware, wrap, wrap_async
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.codec import encode_result
 from tasklib.core.outcome import completed
+from tasklib.core.timing import Timing
 from tasklib.definition import Definition
 from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseUnavailable, Snooze
 from tasklib.storage.database import Database, Transaction
@@ -47,6 +47,11 @@ class CallEnvironment(Protocol):
     @property
     def database(self) -> Database:
         """Where transactional tasks work."""
+        ...
+
+    @property
+    def timing(self) -> Timing:
+        """How long calls take."""
         ...
 
     @property
@@ -79,7 +84,7 @@ class Caller:
 
     def _transactional(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
         database = self._queue.database
-        with _TransactionalCall(task) as attempt, database.transaction() as transaction:
+        with _TransactionalCall(task, self._queue.timing) as attempt, database.transaction() as transaction:
             attempt.begun = True
             with _joined(context, database, transaction):
                 result = call()
@@ -88,7 +93,7 @@ class Caller:
 
     async def _transactional_async(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
         database = self._queue.database
-        attempt = _TransactionalCall(task)
+        attempt = _TransactionalCall(task, self._queue.timing)
 
         async def run() -> None:
             async with database.atransaction() as transaction:
@@ -106,17 +111,18 @@ class Caller:
     def _complete(self, task: ClaimedTask, result: Any, started: float, context: TaskContext) -> Operation[None]:
         """The last statement of the transaction: fenced, so that effects of an attempt that was lost are undone."""
         text = encode_result(result, limit=self._max_result_bytes)
-        done = completed(task, text, started, time.monotonic(), context.reported)
-        if (yield from complete_tasks([done])):
+        moment = self._queue.timing.monotonic()
+        done = completed(task, text, started, moment, context.reported)
+        if (yield from complete_tasks([done], moment=moment)):
             raise ClaimLost(task.task("").id, task.version)
 
 
 class _TransactionalCall:
     """How far a transactional call has come, and what an error means that the function did not raise."""
 
-    def __init__(self, task: ClaimedTask) -> None:
+    def __init__(self, task: ClaimedTask, timing: Timing) -> None:
         self._task = task
-        self.started = time.monotonic()
+        self.started = timing.monotonic()
         self.begun = self.returned = False
         self._raised: Exception | None = None
 

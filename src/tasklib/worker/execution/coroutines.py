@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import time
 from collections.abc import Generator
 from contextlib import suppress
 from types import CoroutineType, coroutine
@@ -50,6 +49,7 @@ class Coroutines(Executor):
     def __init__(self, caller: Caller, settings: AttemptSettings, control: WorkerControl) -> None:
         self._caller = caller
         self._middleware = settings.middleware
+        self._monotonic = settings.timing.monotonic
         self._control = control
         self._batch: asyncio.Task[None] | None = None
         """The one that takes attempts now."""
@@ -93,7 +93,7 @@ class Coroutines(Executor):
         """Begin one after the other; the first that waits, or None when this batch begins no other."""
         ends: list[tuple[Attempt, Completion]] = []
         try:
-            slice_end = time.monotonic() + SLICE_SECONDS
+            slice_end = self._monotonic() + SLICE_SECONDS
             # A coroutine may cancel the task it finds itself in: the next one must not suffer for that.
             while not batch.cancelling() and (attempt := runner.take(self)) is not None:
                 runner.note_running(attempt)
@@ -111,7 +111,7 @@ class Coroutines(Executor):
                     runner.completed(ends)
                     ends = []
                 await asyncio.sleep(0)
-                slice_end = time.monotonic() + SLICE_SECONDS
+                slice_end = self._monotonic() + SLICE_SECONDS
         finally:
             if ends:
                 runner.completed(ends)

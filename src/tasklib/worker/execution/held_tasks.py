@@ -7,8 +7,8 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable
 
 from tasklib.core.lifecycle import Ending
+from tasklib.core.timing import Timing
 from tasklib.storage.rows import ClaimedTask
-from tasklib.worker.control import wait_and_clear
 from tasklib.worker.execution.attempt import Attempt, Executor, StopReason
 from tasklib.worker.recording.finisher import Finisher
 
@@ -16,7 +16,8 @@ from tasklib.worker.recording.finisher import Finisher
 class HeldTasks:
     """The claimer fills it, executors take from it, and the services look after what is in it."""
 
-    def __init__(self, concurrency: int) -> None:
+    def __init__(self, concurrency: int, timing: Timing) -> None:
+        self._timing = timing
         self._concurrency = concurrency
         self.waiting: deque[Attempt] = deque()
         self.running: dict[str, Attempt] = {}
@@ -49,7 +50,8 @@ class HeldTasks:
 
     async def one_ended(self, timeout: float | None = None) -> None:
         """Return when an attempt has ended since the last call, or after so many seconds."""
-        await wait_and_clear(self._ended, timeout)
+        await self._timing.wait(self._ended, timeout)
+        self._ended.clear()
 
     def tasks(self) -> list[ClaimedTask]:
         """Everything that waits or runs here."""

@@ -58,8 +58,9 @@ class Runner:
             error_hooks=queue.error_hooks,
             retry_policy=config.backoff,
             max_result_bytes=config.max_result_bytes,
+            timing=queue.timing,
         )
-        self.held = HeldTasks(worker.concurrency)
+        self.held = HeldTasks(worker.concurrency, queue.timing)
         self.size = ClaimSize(worker.concurrency, worker.prefetch, worker.batch_size)
         self.notes = Notes()
         self.metrics = Metrics()
@@ -76,7 +77,7 @@ class Runner:
         self._executors: tuple[Executor, ...] = (
             self._processes,
             Coroutines(caller, self.settings, control),
-            Threads(caller),
+            Threads(caller, queue.timing),
         )
 
     def check(self, names: Iterable[str]) -> None:
@@ -193,7 +194,7 @@ class Runner:
         lines = self.notes.take_lines(task)
         if isinstance(ended, Committed):
             self.finisher.add_all((), lines)
-            self.metrics.note_committed(task, attempt.started)
+            self.metrics.note_committed(task, self.settings.timing.monotonic() - attempt.started)
             self._end_log.committed(task)
         else:
             self.finisher.add_all([(task, ended)], lines)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from tasklib.core.timing import Timing
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor, StopReason
@@ -31,8 +32,9 @@ class Threads(Executor):
     stops_surely = False
     shares_process = True
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, timing: Timing) -> None:
         self._caller = caller
+        self._timing = timing
         self._idle: list[Inbox] = []
         self._lock = threading.Lock()
         self._made = 0
@@ -80,6 +82,7 @@ class Threads(Executor):
             loop.call_soon(attempt.end, attempt.raised(error))
         else:
             attempt.work = loop.create_future()
+            self._timing.expect(attempt.work)
             inbox.put((attempt, functools.partial(contextvars.copy_context().run, call)))
             attempt.limit_time()
 

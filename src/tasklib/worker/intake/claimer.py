@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -40,6 +39,7 @@ class Claimer:
         self._instance = instance
         self._database = instance.database
         self._control = instance.control
+        self._timing = instance.control.timing
         self._runner = runner
         self._held = runner.held
         self._finisher = runner.finisher
@@ -98,7 +98,7 @@ class Claimer:
                 await self._control.sleep(OUTAGE_PAUSE(failures))
                 failures += 1
         with suppress(TaskLibError, TimeoutError):
-            async with asyncio.timeout(GOODBYE_SECONDS):
+            async with self._timing.timeout(GOODBYE_SECONDS):
                 await self._declare_busy()
 
     async def _take(self, wanted: int) -> Claimed:
@@ -128,7 +128,7 @@ class Claimer:
         selection, plain = self._selection, self._plain
         names, caps = selection.names(), selection.caps()
         keyed, limited = self._keyed, self._size.limited
-        began = time.monotonic()
+        began = self._timing.monotonic()
         after = self._cursor.after(names, began)
         claimed = await self._database.arun(
             lambda: claims.claim_tasks(
@@ -157,7 +157,9 @@ class Claimer:
         if after:
             self._cursor.went_on(claimed.last)
         else:
-            self._cursor.looked(claimed.last, began=began, ended=time.monotonic())
+            self._cursor.looked(claimed.last, began=began, ended=self._timing.monotonic())
+        if claimed.tasks:
+            self._control.has_claimed.set()
         for task in claimed.tasks:
             selection.limits.started(task.name)
         return claimed
@@ -185,16 +187,16 @@ class Claimer:
         if claimed.tasks and not (claimed.exhausted and self._notify_until):
             return
         if claimed.contended:
-            await asyncio.sleep(random.uniform(0, CONTENDED_SECONDS))
+            await self._timing.sleep(random.uniform(0, CONTENDED_SECONDS))
         elif not self._control.is_woken:
             await self._wait_for_work(claimed)
 
     async def _wait_for_work(self, claimed: Claimed) -> None:
         """Sleep until something is due.  A worker that gets notified looks once more first, so that a task inserted in
         between is either seen or notified of; one that does not polls, and leaves the rest to those notified."""
-        if time.monotonic() > self._notify_until - self._selection.poll_seconds and await self._ask_for_notifications():
-            return
         poll = self._selection.poll_seconds
+        if self._timing.monotonic() > self._notify_until - poll and await self._ask_for_notifications():
+            return
         waits = [self._selection.limits.next_in]
         if self._notify_until:
             waits += [poll, claimed.next_due_in]
@@ -207,8 +209,10 @@ class Claimer:
     async def _ask_for_notifications(self) -> bool:
         """Whether the database notifies this instance from now on; if not, and it runs nothing, it stops to listen."""
         names = self._selection.names()
-        if await self._database.arun(lambda: workers.declare_idle(self._instance.id, names, IDLE_FOR_SECONDS)):
-            self._notify_until = time.monotonic() + IDLE_FOR_SECONDS
+        # Long enough to hold when the next poll is over.
+        seconds = max(IDLE_FOR_SECONDS, 2 * self._selection.poll_seconds)
+        if await self._database.arun(lambda: workers.declare_idle(self._instance.id, names, seconds)):
+            self._notify_until = self._timing.monotonic() + seconds
             await self._wakeups.listen()
             return True
         self._notify_until = 0.0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasklib.core.config import Config
+from tasklib.core.timing import Timing
 from tasklib.definition import Registry, secrets_of
 from tasklib.storage.operations.claims import Retries
 from tasklib.worker.execution.held_tasks import HeldTasks
@@ -15,7 +16,9 @@ from tasklib.worker.settings import WorkerSettings
 class TaskSelection:
     """Asked at each claim, because handlers and limits may change while the worker runs."""
 
-    def __init__(self, registry: Registry, config: Config, settings: WorkerSettings, held: HeldTasks) -> None:
+    def __init__(
+        self, registry: Registry, config: Config, settings: WorkerSettings, held: HeldTasks, timing: Timing
+    ) -> None:
         self._registry = registry
         self._max_retries = config.max_retries
         self._settings = settings
@@ -23,6 +26,7 @@ class TaskSelection:
         self.lease_seconds = config.lock_timeout_seconds
         self.poll_seconds = settings.poll_interval_seconds
         self.limits = settings.limits
+        self.limits.measure_by(timing.monotonic)
 
     def names(self) -> list[str]:
         """The tasks it runs."""

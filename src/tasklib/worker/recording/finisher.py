@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 
 from tasklib.core.calls.own_tasks import own_task
@@ -34,6 +33,7 @@ class Finisher:
         self._database = database
         self._metrics = metrics
         self._control = control
+        self._timing = control.timing
         self._ends: list[tuple[ClaimedTask | None, Completion | Ending]] = []
         self._on_its_way: Ends = ()
         self._lines: Lines = {}
@@ -117,7 +117,8 @@ class Finisher:
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
                 if failures == 0:
                     log.warning("cannot record %d outcomes, trying until the database is back: %s", len(batch), error)
-                await self._pause(OUTAGE_PAUSE(failures))
+                self._again.clear()
+                await self._timing.wait(self._again, OUTAGE_PAUSE(failures))
                 failures += 1
             except TaskLibError:
                 if len(batch) == 1:
@@ -138,17 +139,15 @@ class Finisher:
         if any(isinstance(ended, Ending) for _, ended in batch):
             self._control.wake()
 
-    async def _pause(self, seconds: float) -> None:
-        self._again.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._again.wait()
-
     async def _send(self, batch: Ends, *, again: bool) -> set[str]:
         """Write the batch; returns the ids of those that were no longer ours."""
         refused: set[str] = set()
         if completions := [ended for _, ended in batch if isinstance(ended, Completion)]:
-            refused |= await self._database.arun(lambda: attempts.complete_tasks(completions, again=again))
+            refused |= await self._database.arun(
+                lambda: attempts.complete_tasks(completions, moment=self._timing.monotonic(), again=again)
+            )
         if endings := [ended for _, ended in batch if isinstance(ended, Ending)]:
-            refused |= await self._database.arun(lambda: attempts.end_attempts(endings, again=again))
+            refused |= await self._database.arun(
+                lambda: attempts.end_attempts(endings, moment=self._timing.monotonic(), again=again)
+            )
         return refused

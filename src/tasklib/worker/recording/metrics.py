@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -37,9 +36,9 @@ class Metrics:
             elif (outcome := OUTCOMES.get(ended.event)) is not None:
                 self.count(task.name, outcome, _seconds(ended), waited)
 
-    def note_committed(self, task: ClaimedTask, started: float) -> None:
-        """Count a task that was completed in its own transaction."""
-        self.count(task.name, "completed", time.monotonic() - started, task.waited if task.attempts == 1 else None)
+    def note_committed(self, task: ClaimedTask, seconds: float) -> None:
+        """Count a task that was completed in its own transaction after it ran so long."""
+        self.count(task.name, "completed", seconds, task.waited if task.attempts == 1 else None)
 
     def count(self, name: str, outcome: str, ran: float | None, waited: float | None) -> None:
         """Count an ending, with the seconds it ran and, for a first attempt, those it had waited."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote
 from uuid import UUID
 
 from tasklib.core.config import Config
+from tasklib.core.timing import Steps, Timing
 from tasklib.errors import TaskLibError
 from tasklib.storage import connect
 from tasklib.storage.database import Database
@@ -68,15 +67,16 @@ class Databases:
 class HeartbeatProxy:
     """Keeps up the heartbeat and the leases of one worker process, whichever instance it is registered as."""
 
-    def __init__(self, channel: Channel, databases: Databases, process: ProcessState) -> None:
+    def __init__(self, channel: Channel, databases: Databases, process: ProcessState, timing: Timing) -> None:
         self.channel = channel
         self._databases = databases
+        self._timing = timing
         self.process = process
         self._database: Database | None = None
         self._config: Config | None = None
         self._heartbeat: _ProxyHeartbeat | None = None
         self._lease = float("inf")
-        self._ticked = time.monotonic()
+        self._ticked = self._timing.monotonic()
         self.instance: UUID | None = None
         """The instance the process is registered as, by its last message."""
         self._worker_info: dict[str, Any] | None = None
@@ -86,12 +86,12 @@ class HeartbeatProxy:
         """Take in a message of the process."""
         match message["kind"]:
             case "hello":
-                self._ticked = time.monotonic()
+                self._ticked = self._timing.monotonic()
                 self._lease = message["lease"]
                 if message["config"] is not None:
                     self._config, self._database = self._databases.of(message["config"])
             case "tick":
-                self._ticked = time.monotonic()
+                self._ticked = self._timing.monotonic()
                 self._worker_info = message["worker_info"]
                 self._switch_to(None if message["instance"] is None else UUID(message["instance"]))
             case _:
@@ -100,7 +100,7 @@ class HeartbeatProxy:
     @property
     def silence(self) -> float:
         """For which part of its lease the event loop of the process has been silent; 0 before its first message."""
-        return (time.monotonic() - self._ticked) / self._lease
+        return (self._timing.monotonic() - self._ticked) / self._lease
 
     @property
     def is_ready(self) -> bool:
@@ -156,34 +156,31 @@ class HeartbeatProxy:
         self.stop()
         self.instance = instance
         if instance is not None and self._database is not None and self._config is not None:
-            self._heartbeat = _ProxyHeartbeat(self, self._config, self._database, instance)
+            self._heartbeat = _ProxyHeartbeat(self, self._database, self._timing, self._config, instance)
             self._heartbeat.start()
 
 
 class _ProxyHeartbeat(Heartbeat):
     """Sends heartbeats for an instance of another process, and reports each to that process."""
 
-    def __init__(self, proxy: HeartbeatProxy, config: Config, database: Database, instance: UUID) -> None:
-        super().__init__(database, config, instance, proxy)
+    def __init__(
+        self, proxy: HeartbeatProxy, database: Database, timing: Timing, config: Config, instance: UUID
+    ) -> None:
+        super().__init__(database, timing, config, instance, proxy)
         self._proxy = proxy
         self._lease = config.lock_timeout_seconds
-        self._thread = threading.Thread(target=self._run, name=f"tasklib-heartbeat-{instance}", daemon=True)
+        self.thread_name = f"tasklib-heartbeat-{instance}"
 
-    def cease(self) -> None:
-        """Stop without waiting."""
-        self._stopped.set()
+    def _rest(self) -> Steps:
+        yield from super()._rest()
+        while not (self._is_over or self._proxy.process.is_working):
+            yield from super()._rest()
 
-    def _rest(self) -> bool:
-        while not super()._rest():
-            if self._proxy.process.is_working:
-                return False
-        return True
-
-    def _beat(self) -> None:
-        super()._beat()
+    def _beat(self) -> Steps:
+        yield from super()._beat()
         if self._proxy.silence > RENEW:
             try:
-                self._database.run(lambda: workers.renew_held(self.instance, self._lease))
+                yield lambda: workers.renew_held(self.instance, self._lease)
             except TaskLibError as error:
                 log.warning("cannot renew the leases of a worker process whose event loop is blocked: %s", error)
 
@@ -192,4 +189,4 @@ class _ProxyHeartbeat(Heartbeat):
         super()._arrived(asked, known=True, unbroken_since=unbroken_since)
         self._proxy.channel.send("beat", instance=str(self.instance), asked=asked, known=known, since=self._held_since)
         if not known:
-            self._stopped.set()
+            self._is_over = True

@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from tasklib.core.timing import Timing
+
 REQUEST_SECONDS = 5.0
 REQUEST_BYTES = 8192
 
@@ -15,7 +17,7 @@ Status = Callable[[], dict[str, Any]]
 
 
 @asynccontextmanager
-async def serve_probe(host: str, port: int | None, status: Status) -> AsyncGenerator[None]:
+async def serve_probe(host: str, port: int | None, status: Status, timing: Timing) -> AsyncGenerator[None]:
     """Answer probes while the block runs; without a port there are none."""
     if port is None:
         yield
@@ -23,7 +25,7 @@ async def serve_probe(host: str, port: int | None, status: Status) -> AsyncGener
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
+            async with timing.timeout(REQUEST_SECONDS):
                 request = await reader.readuntil(b"\r\n\r\n")
                 writer.write(_response(request.split(b"\r\n")[0].decode("latin-1"), status))
                 await writer.drain()

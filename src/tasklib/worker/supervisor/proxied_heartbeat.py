@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Protocol
 from uuid import UUID
 
 from tasklib.core.config import Config
+from tasklib.core.timing import Steps, Timing
 from tasklib.storage.database import Database
 from tasklib.worker.supervisor.channel import Channel, Message
 from tasklib.worker.upkeep.heartbeat import Heartbeat, HeartbeatOwner
@@ -40,9 +40,11 @@ class SupervisorClient:
         self._owner: HeartbeatOwner | None = None
         self._beats: dict[str, Message] = {}
 
-    def heartbeat(self, database: Database, config: Config, instance: UUID, owner: HeartbeatOwner) -> Heartbeat:
+    def heartbeat(
+        self, database: Database, timing: Timing, config: Config, instance: UUID, owner: HeartbeatOwner
+    ) -> Heartbeat:
         """The heartbeat of an instance, which the supervisor sends."""
-        return ProxiedHeartbeat(self, database, config, instance, owner)
+        return ProxiedHeartbeat(self, database, timing, config, instance, owner)
 
     @property
     def has_ended(self) -> bool:
@@ -87,11 +89,12 @@ class ProxiedHeartbeat(Heartbeat):
         self,
         supervisor: SupervisorClient,
         database: Database,
+        timing: Timing,
         config: Config,
         instance: UUID,
         owner: HeartbeatOwner,
     ) -> None:
-        super().__init__(database, config, instance, owner)
+        super().__init__(database, timing, config, instance, owner)
         self._supervisor = supervisor
 
     def start(self) -> None:
@@ -99,10 +102,10 @@ class ProxiedHeartbeat(Heartbeat):
         self._supervisor.register_as(self.instance, self.owner)
         super().start()
 
-    def stop(self) -> None:
+    def cease(self) -> None:
         """Let the supervisor send no more of them."""
         self._supervisor.register_as(None)
-        super().stop()
+        super().cease()
 
     @property
     def silence(self) -> float:
@@ -110,15 +113,15 @@ class ProxiedHeartbeat(Heartbeat):
         self._take_in_beats()
         return super().silence
 
-    def _rest(self) -> bool:
-        while not self._stopped.wait(self._interval / 4):
+    def _rest(self) -> Steps:
+        while not self._is_over:
+            yield self._interval / 4
             self._take_in_beats()
             patience = (
                 self._interval if self._supervisor.has_ended else min(2 * self._interval, PATIENCE * self._timeout)
             )
-            if time.monotonic() - self._last >= patience:
-                return False
-        return True
+            if self._timing.monotonic() - self._last >= patience:
+                return
 
     def _take_in_beats(self) -> None:
         beat = self._supervisor.last_beat(self.instance)

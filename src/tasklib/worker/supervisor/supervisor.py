@@ -7,11 +7,12 @@ import logging
 import os
 import random
 import signal
-import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tasklib.core.timing import SystemTiming, Timing
 from tasklib.errors import ConfigurationError
 from tasklib.worker.signals import STOPS
 from tasklib.worker.supervisor.heartbeat_proxy import Databases
@@ -55,8 +56,9 @@ class SupervisorSettings:
 class Supervisor:
     """Runs worker processes until it is stopped; imports no user code."""
 
-    def __init__(self, settings: SupervisorSettings) -> None:
+    def __init__(self, settings: SupervisorSettings, timing: Timing | None = None) -> None:
         self.settings = settings
+        self.timing = timing or SystemTiming()
         self.databases = Databases()
         self.anyone_started = asyncio.Event()
         """Set once a worker process has imported what it shall work on: the others can, too."""
@@ -65,7 +67,7 @@ class Supervisor:
         """When what has not ended by itself is ended."""
         self._slots = [_ProcessSlot(self, number) for number in range(1, settings.processes + 1)]
         self._code = 0
-        self._born = time.monotonic()
+        self._born = self.timing.monotonic()
 
     def run(self) -> int:
         """Run the worker processes until a signal ends them all; returns the exit code."""
@@ -77,7 +79,7 @@ class Supervisor:
         grace = 0.0 if now else self.settings.grace_seconds
         if self._code == 0:
             log.info("stopping%s", " now" if now else f"; running tasks may take {grace:g} s")
-        self.deadline = min(self.deadline, time.monotonic() + grace + MARGIN_SECONDS)
+        self.deadline = min(self.deadline, self.timing.monotonic() + grace + MARGIN_SECONDS)
         self.stopping.set()
         for process in self._running():
             process.stop(now=now)
@@ -95,7 +97,7 @@ class Supervisor:
         return {
             "ready": not self.stopping.is_set() and all(slot.is_ready for slot in self._slots),
             "stopping": self.stopping.is_set(),
-            "uptime_seconds": round(time.monotonic() - self._born, 3),
+            "uptime_seconds": round(self.timing.monotonic() - self._born, 3),
             "processes": [slot.status() for slot in self._slots],
         }
 
@@ -105,9 +107,9 @@ class Supervisor:
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGCHLD, self._collect)
         settings = self.settings
-        async with serve_probe(settings.probe_host, settings.probe_port, self.status):
+        async with serve_probe(settings.probe_host, settings.probe_port, self.status, self.timing):
             await asyncio.gather(*(slot.run() for slot in self._slots))
-        await in_thread(self.databases.close, CLOSE_SECONDS)
+        await in_thread(self.databases.close, self.timing, CLOSE_SECONDS)
         return self._code
 
     def _collect(self) -> None:
@@ -151,6 +153,7 @@ class _ProcessSlot:
                 settings.command,
                 settings.environment,
                 supervisor.databases,
+                supervisor.timing,
                 restarts=self._restarts,
                 started=supervisor.anyone_started,
             )
@@ -162,18 +165,18 @@ class _ProcessSlot:
                 supervisor.give_up(process.ended.result())
                 return
             self._restarts += 1
-            await _first(supervisor.stopping, timeout=self._pause(process))
+            await supervisor.timing.wait(supervisor.stopping, self._pause(process))
 
     async def _watch(self, process: WorkerProcess) -> None:
         """Wait until the process has ended; kill one that hangs or does not stop in time."""
-        supervisor = self._supervisor
+        supervisor, timing = self._supervisor, self._supervisor.timing
         killed = False
         ending_since: float | None = None
         while process.is_alive:
-            await asyncio.wait(
-                {process.ended}, timeout=min(CHECK_SECONDS, max(0, supervisor.deadline - time.monotonic()))
-            )
-            now = time.monotonic()
+            with suppress(TimeoutError):
+                async with timing.timeout(min(CHECK_SECONDS, max(0, supervisor.deadline - timing.monotonic()))):
+                    await asyncio.wait({process.ended})
+            now = timing.monotonic()
             if process.is_ending and ending_since is None:
                 ending_since = now
             if killed or not process.is_alive:
@@ -198,13 +201,13 @@ class _ProcessSlot:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         log.log(logging.DEBUG if expected else logging.ERROR, "worker process %d %s", process.pid, how)
         if stopping:
-            await in_thread(process.heartbeat.release, CLEANUP_SECONDS)
+            await in_thread(process.heartbeat.release, self._supervisor.timing, CLEANUP_SECONDS)
         else:
-            await in_thread(process.heartbeat.recover, CLEANUP_SECONDS)
+            await in_thread(process.heartbeat.recover, self._supervisor.timing, CLEANUP_SECONDS)
 
     def _pause(self, process: WorkerProcess) -> float:
         """Seconds until the next process starts: none at first, then more each time one does not live long."""
-        if time.monotonic() - process.born > STEADY_SECONDS:
+        if self._supervisor.timing.monotonic() - process.born > STEADY_SECONDS:
             self._short_lives = self._false_starts = 0
             return 0.0
         # A process that never came to work is broken; one that did was likely killed by a task.
@@ -222,9 +225,9 @@ def _pause(times: int, *, base: float, cap: float) -> float:
     return min(cap, base * 2.0 ** min(times - 1, 20)) * random.uniform(0.5, 1)
 
 
-async def _first(*events: asyncio.Event, timeout: float | None = None) -> None:
-    """Return when one of the events is set, or after the timeout."""
+async def _first(*events: asyncio.Event) -> None:
+    """Return when one of the events is set."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
-    await asyncio.wait(waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for each in waiting:
         each.cancel()

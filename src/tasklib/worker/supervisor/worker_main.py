@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tasklib.core.calls.own_tasks import own_task
+from tasklib.core.timing import Timing
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import listen_to_stops
 from tasklib.worker.supervisor.channel import Channel
@@ -84,7 +85,7 @@ async def _run(queue: TaskQueue, settings: WorkerSettings, channel: Channel, beg
     listen_to_stops(process.drain)
     channel.send("hello", config=introduce(queue.config, queue.database), lease=lease)
     loop.add_reader(channel.fileno(), process.supervisor.listen)
-    ticking = own_task(_tick(process.supervisor, lease))
+    ticking = own_task(_tick(process.supervisor, lease, queue.timing))
     working = own_task(process.worker.run())
     try:
         await asyncio.sleep(0)  # It has begun, and listens to signals.
@@ -97,12 +98,12 @@ async def _run(queue: TaskQueue, settings: WorkerSettings, channel: Channel, beg
         await queue.aclose()
 
 
-async def _tick(supervisor: SupervisorClient, lease: float) -> None:
+async def _tick(supervisor: SupervisorClient, lease: float, timing: Timing) -> None:
     try:
         while True:
             supervisor.tick()
             # Runs without the interpreter, and so even when something holds it for ever.
             faulthandler.dump_traceback_later(WATCHDOG * lease, exit=True)
-            await asyncio.sleep(min(MAX_TICK_SECONDS, lease / TICKS_PER_LEASE))
+            await timing.sleep(min(MAX_TICK_SECONDS, lease / TICKS_PER_LEASE))
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -8,10 +8,10 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from tasklib.core.timing import Timing
 from tasklib.worker.supervisor.channel import VARIABLE, Channel
 from tasklib.worker.supervisor.heartbeat_proxy import Databases, HeartbeatProxy
 
@@ -29,6 +29,7 @@ class WorkerProcess:
         command: Sequence[str],
         environment: Mapping[str, str],
         databases: Databases,
+        timing: Timing,
         *,
         restarts: int,
         started: asyncio.Event,
@@ -44,8 +45,9 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self.heartbeat = HeartbeatProxy(self._channel, databases, self)
-        self.born = time.monotonic()
+        self.heartbeat = HeartbeatProxy(self._channel, databases, self, timing)
+        self._timing = timing
+        self.born = timing.monotonic()
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The exit code, or minus the signal that ended it."""
         self.has_started = False
@@ -102,7 +104,7 @@ class WorkerProcess:
         """Kill it, after it has written where it hangs."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGABRT)
-        asyncio.get_running_loop().call_later(DUMP_SECONDS, self.kill)
+        self._timing.call_later(DUMP_SECONDS, self.kill)
 
     def kill(self) -> None:
         """End it and every process of its group at once."""
@@ -134,8 +136,8 @@ class WorkerProcess:
             asyncio.get_running_loop().remove_reader(self._channel.fileno())
 
 
-async def in_thread(work: Callable[[], None], timeout: float | None = None) -> None:
-    """Do blocking work in a thread that never keeps this process alive; returns when done, or after the timeout."""
+async def in_thread(work: Callable[[], None], timing: Timing, seconds: float) -> None:
+    """Do blocking work in a thread that never keeps this process alive; returns when done, or after so long."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
 
@@ -147,5 +149,4 @@ async def in_thread(work: Callable[[], None], timeout: float | None = None) -> N
                 loop.call_soon_threadsafe(done.set)
 
     threading.Thread(target=run, name="tasklib-supervisor", daemon=True).start()
-    with suppress(TimeoutError):
-        await asyncio.wait_for(done.wait(), timeout)
+    await timing.wait(done, seconds)

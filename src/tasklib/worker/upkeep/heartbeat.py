@@ -1,15 +1,15 @@
-"""Heartbeats, sent from a thread that a busy event loop cannot delay."""
+"""Heartbeats, sent where a busy event loop cannot delay them."""
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 from uuid import UUID
 
 from tasklib.core.config import Config
+from tasklib.core.timing import Drive, Steps, Timing
 from tasklib.errors import TaskLibError
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
@@ -34,33 +34,44 @@ class HeartbeatOwner(Protocol):
 class Heartbeat:
     """Sends heartbeats until stopped, and knows since when they have arrived without a gap."""
 
-    def __init__(self, database: Database, config: Config, instance: UUID, owner: HeartbeatOwner) -> None:
+    thread_name = "tasklib-heartbeat"
+
+    def __init__(
+        self, database: Database, timing: Timing, config: Config, instance: UUID, owner: HeartbeatOwner
+    ) -> None:
         self._database = database
+        self._timing = timing
         self._interval = config.heartbeat_interval_seconds
         self._timeout = config.worker_timeout_seconds
         self.instance = instance
         self.owner = owner
         # The registration was the first beat.
-        self._last = self._held_since = time.monotonic()
+        self._last = self._held_since = timing.monotonic()
         self._failing = False
+        self._is_over = False
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tasklib-heartbeat", daemon=True)
+        self._drive: Drive | None = None
 
     def start(self) -> None:
         """Begin to send."""
-        self._thread.start()
+        self._drive = self._timing.drive(self.thread_name, self._beats(), self._database)
 
-    def stop(self) -> None:
-        """Stop beating; returns when the thread has ended."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(5)
+    def cease(self) -> None:
+        """Send no more."""
+        self._is_over = True
+        if self._drive is not None:
+            self._drive.end()
+
+    async def stop(self) -> None:
+        """Send no more; returns when a beat under way is over."""
+        self.cease()
+        if self._drive is not None:
+            await self._drive.ended()
 
     @property
     def silence(self) -> float:
         """The part of the time after which others take over that has passed since the last beat arrived; 1 is all."""
-        return (time.monotonic() - self._last) / self._timeout
+        return (self._timing.monotonic() - self._last) / self._timeout
 
     @property
     def is_steady(self) -> bool:
@@ -68,27 +79,30 @@ class Heartbeat:
 
         After an outage all workers look silent; those alive have sent a heartbeat again before any of them may judge.
         """
-        return self.silence < 1 and time.monotonic() - self._held_since >= self._timeout
+        return self.silence < 1 and self._timing.monotonic() - self._held_since >= self._timeout
 
-    def _run(self) -> None:
-        while not self._rest():
-            self._beat()
+    def _beats(self) -> Steps:
+        while True:
+            yield from self._rest()
+            if self._is_over:
+                return
+            yield from self._beat()
 
-    def _rest(self) -> bool:
-        """Wait until the next beat is due; True when there shall be none."""
-        return self._stopped.wait(min(self._interval, FAILING_SECONDS) if self._failing else self._interval)
+    def _rest(self) -> Steps:
+        """Rest until the next beat is due, or there shall be none."""
+        yield min(self._interval, FAILING_SECONDS) if self._failing else self._interval
 
-    def _beat(self) -> None:
+    def _beat(self) -> Steps:
         # The moment before the request counts: the database saw it no earlier.
-        asked = time.monotonic()
+        asked = self._timing.monotonic()
         try:
-            known = self._database.run(lambda: workers.beat(self.instance, self.owner.worker_info()))
+            known = yield lambda: workers.beat(self.instance, self.owner.worker_info())
         except TaskLibError as error:
-            if not self._failing and not self._stopped.is_set():
+            if not self._failing and not self._is_over:
                 log.warning("cannot send heartbeats, trying until the database is back: %s", error)
             self._failing = True
         except Exception:
-            # Whatever it is: a thread that ended here would let others take this worker for dead.
+            # Whatever it is: if beats ended here, others would take this worker for dead.
             log.exception("cannot send heartbeats")
             self._failing = True
         else:
@@ -102,8 +116,8 @@ class Heartbeat:
             self._held_since = max(self._held_since, unbroken_since)
             self._last = max(self._last, asked)
             self._failing = False
-            if known or self._stopped.is_set():
+            if known or self._is_over:
                 return
-            self._stopped.set()
+            self._is_over = True
         log.error("this worker was declared dead; its tasks run elsewhere")
         self.owner.declared_dead()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -28,13 +27,13 @@ class Instance:
         self.control = control
         self.id: UUID = heartbeat.instance
         self.worker_id = runner.settings.worker_id
-        config = queue.config
+        config, timing = queue.config, queue.timing
         self._heartbeat = heartbeat
-        self._fence = SelfFence(heartbeat, runner, timeout_seconds=config.worker_timeout_seconds)
-        self.recovery = Recovery(self.database, config, heartbeat)
+        self._fence = SelfFence(heartbeat, runner, timing, timeout_seconds=config.worker_timeout_seconds)
+        self.recovery = Recovery(self.database, timing, config, heartbeat)
         self._services: list[Service] = [
-            LeaseRenewal(self.database, runner.held, lease_seconds=config.lock_timeout_seconds),
-            RequestWatch(self.database, runner),
+            LeaseRenewal(self.database, timing, runner.held, lease_seconds=config.lock_timeout_seconds),
+            RequestWatch(self.database, control, runner),
             self.recovery,
             self._fence,
         ]
@@ -60,4 +59,4 @@ class Instance:
         """End the services, and the heartbeat last."""
         for service in self._services:
             await service.stop()
-        await asyncio.to_thread(self._heartbeat.stop)
+        await self._heartbeat.stop()

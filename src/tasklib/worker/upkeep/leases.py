@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasklib.core.timing import Timing
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
 from tasklib.worker.execution.held_tasks import HeldTasks
@@ -11,8 +12,8 @@ from tasklib.worker.upkeep.service import Periodic
 class LeaseRenewal(Periodic):
     """Moves the lease of everything held forward, three times before it would end."""
 
-    def __init__(self, database: Database, held: HeldTasks, *, lease_seconds: float) -> None:
-        super().__init__()
+    def __init__(self, database: Database, timing: Timing, held: HeldTasks, *, lease_seconds: float) -> None:
+        super().__init__(timing)
         self.interval = lease_seconds / 3
         self._database = database
         self._held = held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasklib.core.timing import Timing
 from tasklib.storage.database import Database
 from tasklib.storage.operations import statistics
 from tasklib.worker.recording.metrics import Metrics
@@ -11,8 +12,8 @@ from tasklib.worker.upkeep.service import Periodic
 class MetricsService(Periodic):
     """Adds what was counted, and thins the statistics out unless another worker does."""
 
-    def __init__(self, database: Database, metrics: Metrics, *, interval_seconds: float) -> None:
-        super().__init__()
+    def __init__(self, database: Database, timing: Timing, metrics: Metrics, *, interval_seconds: float) -> None:
+        super().__init__(timing)
         self.interval = interval_seconds
         self._database = database
         self._metrics = metrics

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import random
-import time
-from collections.abc import Callable
 
 from tasklib.core.config import Config
 from tasklib.core.liveness import LOOKS, Watch
+from tasklib.core.timing import Timing
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
 from tasklib.worker.upkeep.heartbeat import Heartbeat
@@ -34,22 +33,14 @@ class Recovery(Periodic):
     enough are recovered from, if their heartbeat has not changed since.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        config: Config,
-        heartbeat: Heartbeat | None = None,
-        *,
-        moment: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, database: Database, timing: Timing, config: Config, heartbeat: Heartbeat | None = None) -> None:
         """With a heartbeat, others are declared dead only while that is steady; without one, by its looks alone."""
-        super().__init__()
+        super().__init__(timing)
         self.interval = min(config.worker_timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
         self._database = database
         self._backoff = config.backoff
         self._lease_patience = max(config.worker_timeout_seconds, LEASE_PATIENCE * config.lock_timeout_seconds)
         self._heartbeat = heartbeat
-        self._moment = moment
         self._watch = Watch()
         self.fleet = 1
         """How many workers are alive, as far as this one has looked."""
@@ -62,15 +53,15 @@ class Recovery(Periodic):
     def pause(self) -> float:
         """Seconds until the next look, which is due when somebody's silence may be proven."""
         usual = super().pause()
-        return max(SHORTEST_PAUSE_SECONDS, self._watch.next_look_in(self._moment(), usual))
+        return max(SHORTEST_PAUSE_SECONDS, self._watch.next_look_in(self.timing.monotonic(), usual))
 
     async def step(self) -> None:
         """Look once, and recover from those whose silence is proven by now."""
         leases = self._watch.has_leases or random.random() < SWEEPS / self.fleet
         patience = self._lease_patience if leases else None
-        asked = self._moment()
+        asked = self.timing.monotonic()
         seen = await self._database.arun(lambda: workers.look_for_silent(lease_patience=patience))
-        silent = self._watch.note(seen, asked=asked, answered=self._moment())
+        silent = self._watch.note(seen, asked=asked, answered=self.timing.monotonic())
         self.fleet = max(1, sum(each.version is None and not each.is_overdue for each in seen))
         # Asked only now: the look itself may have spanned an outage.
         if silent and (self._heartbeat is None or self._heartbeat.is_steady):

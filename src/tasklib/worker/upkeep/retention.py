@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections.abc import Sequence
 
 from tasklib.core.retention import Rule
+from tasklib.core.timing import Timing
 from tasklib.storage.database import Database
 from tasklib.storage.operations import retention
 from tasklib.storage.operations.retention import Swept
@@ -25,8 +24,8 @@ log = logging.getLogger("tasklib.worker")
 class RetentionService(Periodic):
     """Deletes finished tasks whose retention has passed, page by page."""
 
-    def __init__(self, database: Database, rules: Sequence[Rule]) -> None:
-        super().__init__()
+    def __init__(self, database: Database, timing: Timing, rules: Sequence[Rule]) -> None:
+        super().__init__(timing)
         self.interval = EVERY_SECONDS
         self._database = database
         self._rules = rules
@@ -43,7 +42,7 @@ class RetentionService(Periodic):
 
     async def sweep_page(self) -> Swept | None:
         """Sweep the next rows, and pause; None while another worker sweeps."""
-        began = time.monotonic()
+        began = self.timing.monotonic()
         swept = await self._database.arun(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS))
-        await asyncio.sleep(min(1.0, REST * (time.monotonic() - began)))
+        await self.timing.sleep(min(1.0, REST * (self.timing.monotonic() - began)))
         return swept

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from typing import TYPE_CHECKING
 
 from tasklib.core.calls.own_tasks import own_task
+from tasklib.core.timing import Timer
 from tasklib.storage.operations import schedules
 from tasklib.storage.operations.clock import read_clock
-from tasklib.worker.control import wait_and_clear
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
 
 LOOK_SECONDS = 15.0
-"""How long the scheduler sleeps at most: a schedule made elsewhere, of which no notification came, is seen then."""
+"""How long the scheduler sleeps at most, unless workers poll less often: a schedule made elsewhere, of which no
+notification came, is seen then."""
 UNSURE_SECONDS = 1.0
 
 log = logging.getLogger("tasklib.worker")
@@ -28,12 +28,14 @@ class Scheduler:
 
     def __init__(self, queue: TaskQueue) -> None:
         self._queue = queue
+        self._timing = queue.timing
+        self._longest = max(LOOK_SECONDS, queue.config.poll_interval_seconds)
         self._database = queue.database
         self._plans = list(queue.declared_schedules)
         self._known_tasks = list(queue.registry.names())
         self._changed = asyncio.Event()
         self._looked = 0.0
-        self._later: asyncio.TimerHandle | None = None
+        self._later: Timer | None = None
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -42,11 +44,11 @@ class Scheduler:
 
     def changed(self, *, surely: bool) -> None:
         """Look again: now if a schedule was made or changed, and if that is not sure, not more than once a second."""
-        wait = 0.0 if surely else self._looked + UNSURE_SECONDS - time.monotonic()
+        wait = 0.0 if surely else self._looked + UNSURE_SECONDS - self._timing.monotonic()
         if wait <= 0:
             self._changed.set()
         elif self._later is None:
-            self._later = asyncio.get_running_loop().call_later(wait, self._look_later)
+            self._later = self._timing.call_later(wait, self._look_later)
 
     def _look_later(self) -> None:
         self._later = None
@@ -67,7 +69,7 @@ class Scheduler:
                 if not declared:
                     await self._declare()
                     declared = True
-                self._looked = time.monotonic()
+                self._looked = self._timing.monotonic()
                 made = await self._database.arun(lambda: schedules.fire_schedules(self._queue.scheduled_task))
                 if made:
                     log.info("schedules made %d tasks", made)
@@ -77,7 +79,9 @@ class Scheduler:
                 if not failing:
                     log.warning("cannot run schedules, trying until it works: %s", error)
                 failing, wait = True, random.uniform(0.5, 2)
-            await wait_and_clear(self._changed, LOOK_SECONDS if wait is None else min(max(wait, 0.0), LOOK_SECONDS))
+            wait = self._longest if wait is None else min(max(wait, 0.0), self._longest)
+            await self._timing.wait(self._changed, wait)
+            self._changed.clear()
 
     async def _declare(self) -> None:
         declared_at = await self._database.arun(lambda: read_clock())

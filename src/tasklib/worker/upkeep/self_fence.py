@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from tasklib.core.timing import Timing
 from tasklib.worker.execution.attempt import StopReason
 from tasklib.worker.execution.runner import Runner
 from tasklib.worker.upkeep.heartbeat import Heartbeat
@@ -13,8 +14,7 @@ STOP_CLAIMING = 2 / 3
 GIVE_UP = 0.9
 """Parts of the worker timeout without a heartbeat after which no more is claimed, and what runs is ended."""
 LOOKS = 20
-"""How often per worker timeout the heartbeat is looked at; by a timer of its own, since everything else may be waiting
-for the database."""
+"""How often per worker timeout it is looked for more to end, once it is time for that."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -22,9 +22,10 @@ log = logging.getLogger("tasklib.worker")
 class SelfFence(Periodic):
     """Gives up what is held when the heartbeat has not arrived for almost as long as others wait."""
 
-    def __init__(self, heartbeat: Heartbeat, runner: Runner, *, timeout_seconds: float) -> None:
-        super().__init__()
+    def __init__(self, heartbeat: Heartbeat, runner: Runner, timing: Timing, *, timeout_seconds: float) -> None:
+        super().__init__(timing)
         self.interval = timeout_seconds / LOOKS
+        self._timeout = timeout_seconds
         self._heartbeat = heartbeat
         self._runner = runner
 
@@ -32,6 +33,11 @@ class SelfFence(Periodic):
     def may_claim(self) -> bool:
         """Whether the last heartbeat is recent enough to claim more."""
         return self._heartbeat.silence < STOP_CLAIMING
+
+    def pause(self) -> float:
+        """Seconds until it may be time; a timer of its own, since everything else may be waiting for the database."""
+        left = (GIVE_UP - self._heartbeat.silence) * self._timeout
+        return left if left > 0 else self.interval
 
     async def step(self) -> None:
         """End everything that can be ended if it is time.

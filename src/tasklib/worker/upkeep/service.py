@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 from tasklib.core.calls.own_tasks import own_task
+from tasklib.core.timing import Timing
 from tasklib.errors import TaskLibError
 
 log = logging.getLogger("tasklib.worker")
@@ -29,7 +30,8 @@ class Periodic(ABC):
 
     interval: float
 
-    def __init__(self) -> None:
+    def __init__(self, timing: Timing) -> None:
+        self.timing = timing
         self._loop: asyncio.Task[None] | None = None
         self._failing = False
 
@@ -51,9 +53,13 @@ class Periodic(ABC):
         """Seconds until the next step."""
         return self.interval * random.uniform(0.8, 1.2)
 
+    async def rest(self) -> None:
+        """Return when the next step is due."""
+        await self.timing.sleep(self.pause())
+
     async def _repeat(self) -> None:
         while True:
-            await asyncio.sleep(self.pause())
+            await self.rest()
             try:
                 await self.step()
                 self._failing = False

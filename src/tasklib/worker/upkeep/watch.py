@@ -5,6 +5,7 @@ from __future__ import annotations
 from tasklib.storage.database import Database
 from tasklib.storage.operations import attempts
 from tasklib.storage.operations.limits.pauses import list_pauses
+from tasklib.worker.control import WorkerControl
 from tasklib.worker.execution.attempt import StopReason
 from tasklib.worker.execution.runner import Runner
 from tasklib.worker.upkeep.service import Periodic
@@ -18,11 +19,20 @@ class RequestWatch(Periodic):
 
     interval = WATCH_SECONDS
 
-    def __init__(self, database: Database, runner: Runner) -> None:
-        super().__init__()
+    def __init__(self, database: Database, control: WorkerControl, runner: Runner) -> None:
+        super().__init__(control.timing)
         self._database = database
+        self._control = control
         self._runner = runner
         self._doubted: set[str] = set()
+
+    async def rest(self) -> None:
+        """As any service; while nothing is held, until something is."""
+        held = self._runner.held
+        if not (held.running or held.waiting or self._runner.notes):
+            self._control.has_claimed.clear()
+        await self._control.has_claimed.wait()
+        await super().rest()
 
     async def step(self) -> None:
         """Write progress and lines, and look for requests, if anything is held."""

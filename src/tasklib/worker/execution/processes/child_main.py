@@ -27,6 +27,7 @@ from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Raised, decide
 from tasklib.core.redaction import Redactor
 from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded, describe
+from tasklib.core.timing import SystemTiming, Timing
 from tasklib.definition import Definition, secrets_of
 from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.storage import connect
@@ -79,6 +80,7 @@ class Host:
         forward_logs(channel, introduction["log_levels"])
         self._channel = channel
         self._pid = os.getpid()
+        self._timing = SystemTiming()
         self._config = Config(**introduction["config"])
         self._is_default: bool = introduction["is_default"]
         self._worker_id: str = introduction["worker_id"]
@@ -217,6 +219,11 @@ class Host:
     def middleware(self) -> Sequence[Middleware]:
         """That of the program's queue."""
         return () if self._queue is None else self._queue.middleware
+
+    @property
+    def timing(self) -> Timing:
+        """The machine's: a process of its own knows no other."""
+        return self._timing
 
     @property
     def database(self) -> Database:
