@@ -40,7 +40,7 @@ else
 endif
 
 # The type checkers take longest and come first; `make check-sql` runs one alone.
-CHECKS := types pyright interface format lint imports sql sqlplace timing docs generated dashboard
+CHECKS := types pyright interface format lint imports sql sqlplace timing testtime docs generated dashboard
 types     := mypy
 pyright   := pyright --warnings
 interface := python -m tools.check_interface
@@ -50,6 +50,7 @@ imports   := lint-imports --no-logo
 sql       := python -m tools.check_sql
 sqlplace  := python -m tools.check_sql_place
 timing    := python -m tools.check_timing
+testtime  := python -m tools.check_test_time
 docs      := python -m tools.check_docs
 generated := python -m tools.check_generated
 dashboard := python -m tools.dashboard check

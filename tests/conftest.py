@@ -1,3 +1,8 @@
-"""Makes the shared fixtures known to every test."""
+"""Makes the shared fixtures known to every test, and the same examples of Hypothesis be tried in every run."""
+
+from hypothesis import settings
 
 pytest_plugins = ["tests.fixtures.backends", "tests.fixtures.pooler", "tests.fixtures.virtual"]
+# An example may take as long as the machine needs, and a failure is there again in the next run.
+settings.register_profile("tests", deadline=None, derandomize=True, max_examples=40)
+settings.load_profile("tests")

@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _workers() -> int:
-    """One for each core: with one more, tests in which something must happen in time disturb each other."""
-    return os.cpu_count() or 1
+    """One more than there are cores, because many tests wait for another process now and then."""
+    return (os.cpu_count() or 1) + 1
 
 
 if __name__ == "__main__":

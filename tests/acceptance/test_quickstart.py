@@ -54,7 +54,7 @@ class Reader:
         for program in self._started:
             program.send_signal(signal.SIGINT)
         for program in self._started:
-            assert program.wait(30) in (0, 130), program.args
+            assert program.wait(60) in (0, 130), program.args
 
     def _start(self, command: str) -> None:
         """In another terminal."""

@@ -105,10 +105,8 @@ def watch(page: Page) -> list[str]:
     return wrong
 
 
-@pytest.fixture(scope="session")
-def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pictures of the pages are put: TASKLIB_SCREENSHOTS, or a folder of the run."""
-    named = os.environ.get("TASKLIB_SCREENSHOTS")
-    folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def take_picture(page: Page, name: str, *, full_page: bool = False) -> None:
+    """Leave a picture of the page in the folder TASKLIB_SCREENSHOTS, if somebody wants to look at it."""
+    folder = os.environ.get("TASKLIB_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=full_page)

@@ -57,13 +57,13 @@ class Site:
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(ready)), daemon=True)
         self._thread.start()
-        assert ready.wait(30)
+        assert ready.wait(60)
 
     def stop(self) -> None:
         """End the service and the worker; the data stay."""
         self.gate.set()
         self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         self._listening.close()
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from tests.browser.acting import go
-from tests.browser.conftest import new_context, watch
+from tests.browser.conftest import new_context, take_picture, watch
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 from tools import dashboard
@@ -29,7 +28,7 @@ AXE = dashboard.SOURCES / "node_modules" / "axe-core" / "axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 View = tuple[str, Literal["light", "dark"]]
 WIDTHS = {"desktop": 1280, "phone": 360}
-EVERY_VIEW: tuple[View, ...] = (("desktop", "light"), ("desktop", "dark"), ("phone", "light"), ("phone", "dark"))
+EVERY_VIEW: tuple[View, ...] = (("desktop", "light"), ("desktop", "dark"), ("phone", "light"))
 TWO_VIEWS: tuple[View, ...] = (("desktop", "light"), ("phone", "dark"))
 PAGES = {
     "overview": ("/", "Last failures"),
@@ -126,8 +125,8 @@ def violations(page: Page, rules: list[str] = RULES) -> list[str]:
     return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found["violations"]]
 
 
-def look_at(page: Page, picture: Path, views: tuple[View, ...] = EVERY_VIEW) -> list[str]:
-    """What is wrong on a screen and on a phone, in light and dark; a picture of each is left."""
+def look_at(page: Page, picture: str, views: tuple[View, ...] = EVERY_VIEW) -> list[str]:
+    """What is wrong on a screen and on a phone, in light and dark; a picture of each is taken."""
     found: list[str] = []
     seen: set[str] = set()
     for width, theme in views:
@@ -139,12 +138,12 @@ def look_at(page: Page, picture: Path, views: tuple[View, ...] = EVERY_VIEW) -> 
         found += [f"{width}, {theme}: {each}" for each in violations(page, rules)]
         if page.evaluate("document.documentElement.scrollWidth") > WIDTHS[width]:
             found.append(f"{width}: wider than the screen")
-        page.screenshot(path=picture.with_name(f"{picture.name}-{width}-{theme}.png"), full_page=width == "phone")
+        take_picture(page, f"{picture}-{width}-{theme}", full_page=width == "phone")
     return found
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page(name: str, walk: Walk, site: Site, ids: dict[str, str], screenshots: Path) -> None:
+def test_a_page(name: str, walk: Walk, site: Site, ids: dict[str, str]) -> None:
     path, text = PAGES[name]
     page = walk.page
     page.set_viewport_size({"width": WIDTHS["desktop"], "height": 900})
@@ -153,14 +152,14 @@ def test_a_page(name: str, walk: Walk, site: Site, ids: dict[str, str], screensh
         expect(page.locator("[aria-busy=true] .bone").first, "what is on its way has its place").to_be_visible()
         expect(page.get_by_role("status").filter(has_text="Loading").first).to_be_attached()
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
-        page.screenshot(path=screenshots / f"loading-{name}.png")
+        take_picture(page, f"loading-{name}")
         page.evaluate(COUNT_SHIFTS)
     expect(page.get_by_text(text).first).to_be_visible()
     expect(page.get_by_text("Live", exact=True).first).to_be_visible()
     expect(page.locator(".bone")).to_have_count(0)
     assert page.evaluate("window.shifted") <= STEADY, "nothing jumps when it is there"
 
-    assert look_at(page, screenshots / name) == []
+    assert look_at(page, name) == []
     assert page.title().endswith("tasklib")
     assert walk.wrong == []
 
@@ -174,7 +173,7 @@ def empty_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.mark.parametrize("path", EMPTY)
 def test_a_page_says_that_it_cannot_be_read_and_what_to_do_when_there_is_nothing(
-    path: str, walk: Walk, empty_site: Site, screenshots: Path
+    path: str, walk: Walk, empty_site: Site
 ) -> None:
     page, name = walk.page, path.replace("/", "-")
     nothing = page.get_by_text(EMPTY[path])
@@ -184,10 +183,10 @@ def test_a_page_says_that_it_cannot_be_read_and_what_to_do_when_there_is_nothing
         expect(page.get_by_role("alert").filter(has_text="The service cannot be reached.").first).to_be_visible()
         expect(page.locator(".bone")).to_have_count(0)
         expect(nothing).to_have_count(0)
-        assert look_at(page, screenshots / f"unreadable{name}", TWO_VIEWS) == []
+        assert look_at(page, f"unreadable{name}", TWO_VIEWS) == []
     page.evaluate("document.querySelectorAll('.trouble button').forEach((button) => button.click())")
     expect(nothing).to_be_visible()
-    assert look_at(page, screenshots / f"empty{name}", TWO_VIEWS) == []
+    assert look_at(page, f"empty{name}", TWO_VIEWS) == []
 
 
 def test_a_page_whose_start_was_lost_heals(context: BrowserContext, site: Site) -> None:
@@ -218,7 +217,7 @@ DIALOGS = {
 }
 
 
-def test_dialogs_are_readable_by_everybody_too(walk: Walk, site: Site, ids: dict[str, str], screenshots: Path) -> None:
+def test_dialogs_are_readable_by_everybody_too(walk: Walk, site: Site, ids: dict[str, str]) -> None:
     page, found = walk.page, list[str]()
     page.set_viewport_size({"width": WIDTHS["desktop"], "height": 900})
     for path, buttons in DIALOGS.items():
@@ -227,7 +226,7 @@ def test_dialogs_are_readable_by_everybody_too(walk: Walk, site: Site, ids: dict
             page.get_by_role("button", name=button, exact=True).click()
             expect(page.locator("dialog")).to_be_visible()
             found += violations(page)
-            page.screenshot(path=screenshots / f"dialog-{button.lower().replace(' ', '-')}.png")
+            take_picture(page, f"dialog-{button.lower().replace(' ', '-')}")
             page.keyboard.press("Escape")
             expect(page.locator("dialog")).to_have_count(0)
     assert found == []

@@ -12,6 +12,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tasklib.storage.operations.access import tokens
 from tasklib.storage.operations.access.tokens import Role
 from tests.browser.acting import confirm, go
+from tests.browser.conftest import take_picture
 from tests.browser.site import Site
 from tests.fixtures.waiting import eventually
 
@@ -80,7 +81,7 @@ def test_an_administrator_makes_and_revokes_tokens(page: Page, open_site: Site) 
         expect(page.get_by_text("Copied.").first).to_be_visible()
         secrets[name] = str(page.evaluate("navigator.clipboard.readText()"))
         page.get_by_role("button", name="I have it").click()
-    with httpx.Client(base_url=site.url, headers={"Authorization": f"Bearer {secrets['ada']}"}) as ada:
+    with httpx.Client(base_url=site.url, headers={"Authorization": f"Bearer {secrets['ada']}"}, timeout=60) as ada:
         assert ada.get("/api/types").status_code == 200
         page.get_by_role("button", name="Revoke ada").click()
         confirm(page, "Revoke 1 token")
@@ -118,10 +119,10 @@ def test_who_may_change_something_is_offered_it_and_nobody_else(browser_page: Pa
             expect(offered.first).to_be_visible() if role is Role.OPERATOR else expect(offered).to_have_count(0)
 
 
-def test_a_viewer_sees_everything_and_changes_nothing(browser_page: Page, site: Site, screenshots: Path) -> None:
+def test_a_viewer_sees_everything_and_changes_nothing(browser_page: Page, site: Site) -> None:
     page = browser_page
     page.goto(f"{site.url}/tasks")
-    page.screenshot(path=screenshots / "sign-in.png")
+    take_picture(page, "sign-in")
     sign_in(page, site, Role.VIEWER, "/tasks?type=email.send")
     expect(page).to_have_url(f"{site.url}/tasks?type=email.send")
     expect(page.locator("tr[data-row]").get_by_text("email.send")).to_be_visible()

@@ -56,7 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A queue of which every field is hostile."""
     with Site(f"sqlite:///{tmp_path_factory.mktemp('site') / 'tasks.db'}", works=False) as site:
         fill(site.queue)
-        with httpx.Client(base_url=site.url) as http:
+        with httpx.Client(base_url=site.url, timeout=60) as http:
             work(http)
         yield site
 

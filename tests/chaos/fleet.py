@@ -64,6 +64,7 @@ class Fleet:
         self.url = url
         self.ledger = Ledger(folder / "ledger")
         self.services: list[Service] = []
+        self._gate = folder / "ledger.gate"
         self._folder = folder
         self._run = uuid4().hex
         self._environment = {
@@ -125,6 +126,13 @@ class Fleet:
     def processes(self, kind: Kind | None = None) -> list[psutil.Process]:
         """Those that are alive."""
         return [process for process in self._marked() if kind is None or kind_of(process) == kind]
+
+    def open_gate(self) -> None:
+        """Let every task that waits for it end."""
+        self._gate.touch()
+
+    def close_gate(self) -> None:
+        self._gate.unlink(missing_ok=True)
 
     def late_writes(self) -> set[UUID]:
         """The tasks of which a late write was attempted and refused, as the logs say."""

@@ -12,6 +12,7 @@ import tasklib
 from tasklib import TaskContext
 
 LEDGER = os.open(os.environ["CHAOS_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+GATE = os.environ["CHAOS_LEDGER"] + ".gate"
 
 
 def note(what: str, ctx: TaskContext) -> None:
@@ -39,6 +40,31 @@ async def nap(ctx: TaskContext, seconds: float) -> None:
 def work(ctx: TaskContext, seconds: float) -> None:
     note("start", ctx)
     time.sleep(seconds)
+    note("end", ctx)
+
+
+@tasklib.task
+async def gated(ctx: TaskContext) -> None:
+    """Ends when the test opens the gate."""
+    note("start", ctx)
+    while not os.path.exists(GATE):  # noqa: ASYNC110, ASYNC240  another process opens it
+        await asyncio.sleep(0.01)
+    note("end", ctx)
+
+
+@tasklib.task
+def gated_thread(ctx: TaskContext) -> None:
+    note("start", ctx)
+    while not os.path.exists(GATE):
+        time.sleep(0.01)
+    note("end", ctx)
+
+
+@tasklib.task(isolation="process")
+def gated_apart(ctx: TaskContext) -> None:
+    note("start", ctx)
+    while not os.path.exists(GATE):
+        time.sleep(0.01)
     note("end", ctx)
 
 

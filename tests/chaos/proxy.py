@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
+from tests.fixtures.waiting import PATIENCE
+
 READY = b"Z\0\0\0\5I"
 """How a reply of PostgreSQL ends when no transaction is open."""
 
@@ -46,13 +48,13 @@ class Proxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE)
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(PATIENCE)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     def freeze(self, chosen: Callable[[Pair], bool]) -> int:
@@ -65,7 +67,7 @@ class Proxy:
     def cut(self) -> None:
         """Break every connection and refuse new ones, as a server that is away does."""
         self._is_cut = True
-        asyncio.run_coroutine_threadsafe(self._abort(lambda _: True), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._abort(lambda _: True), self._loop).result(PATIENCE)
 
     def heal(self) -> None:
         """Let connections through again."""
@@ -75,7 +77,7 @@ class Proxy:
         """Break the client's side of the chosen connections, of which the server hears nothing; returns how many."""
         found = [pair for pair in self._pairs if not pair.is_frozen and chosen(pair)]
         self.freeze(lambda pair: pair in found)
-        asyncio.run_coroutine_threadsafe(self._abort(lambda pair: pair in found, ends=1), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._abort(lambda pair: pair in found, ends=1), self._loop).result(PATIENCE)
         return len(found)
 
     def lose_answer(self, chosen: Callable[[Pair, bytes], bool]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.chaos.conftest import WORKER_TIMEOUT, StartFleet
+from tests.chaos.conftest import StartFleet
 from tests.fixtures.waiting import eventually
 
 
@@ -16,7 +16,7 @@ class Size:
     block_seconds: int
 
 
-SHORT = Size(worker_timeout=WORKER_TIMEOUT, block_seconds=6)
+SHORT = Size(worker_timeout=4.0, block_seconds=5)
 LONG = Size(worker_timeout=30.0, block_seconds=60)
 SIZES = [
     pytest.param(SHORT, id="short"),

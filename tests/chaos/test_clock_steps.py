@@ -37,7 +37,6 @@ class Size:
 
 
 SIZES = [
-    pytest.param(Size(timeout=1.0, steps=(60.0,)), id="short"),
     pytest.param(
         Size(timeout=6.0, steps=(60.0, 7.0, -3600.0, 3600.0, 6.5, 86_400.0)),
         id="long",

@@ -17,6 +17,7 @@ import pytest
 
 from tasklib import Config, DatabaseBusy, DatabaseUnavailable, TaskContext, TaskQueue
 from tests.fixtures.processes import programs
+from tests.fixtures.waiting import PATIENCE
 
 C = ctypes.PyDLL(None)
 KILLED_WRITER = """
@@ -205,7 +206,7 @@ def test_a_killed_writer_leaves_no_lock_to_its_children(queue: TaskQueue, sqlite
         program.go_on()
         child = int(program.line())
         try:
-            assert program.process.wait(10) == -signal.SIGKILL
+            assert program.process.wait(PATIENCE) == -signal.SIGKILL
 
             assert queue.enqueue("after").created
         finally:

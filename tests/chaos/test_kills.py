@@ -24,7 +24,7 @@ class Size:
 
 
 SIZES = [
-    pytest.param(Size(tasks=600, kills=6), id="short"),
+    pytest.param(Size(tasks=200, kills=4), id="short"),
     pytest.param(Size(tasks=20_000, kills=100), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(3600)]),
 ]
 SERVICES = 2

@@ -30,7 +30,6 @@ class Size:
 
 
 SIZES = [
-    pytest.param(Size(timeout=2.0, rounds=1), id="short"),
     pytest.param(Size(timeout=9.0, rounds=5), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(900)]),
 ]
 

@@ -19,7 +19,7 @@ class Size:
 
 
 SIZES = [
-    pytest.param(Size(good=200, guilty=3), id="short"),
+    pytest.param(Size(good=40, guilty=1), id="short"),
     pytest.param(Size(good=2_000, guilty=20), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(3600)]),
 ]
 
@@ -29,7 +29,10 @@ PROCESSES = (["quick", "nap", "apart"], ["exit_apart", "kill_apart"])
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("good, guilty_names", [THREADS, PROCESSES], ids=["threads", "processes"])
+@pytest.mark.parametrize(
+    "good, guilty_names",
+    [pytest.param(*THREADS, id="threads"), pytest.param(*PROCESSES, id="processes", marks=pytest.mark.chaos)],
+)
 @pytest.mark.backends("postgres-newest")
 def test_tasks_that_kill_their_process_are_buried_and_no_other(
     database_url: str, start_fleet: StartFleet, size: Size, good: list[str], guilty_names: list[str]
@@ -73,7 +76,7 @@ def test_one_that_kills_the_worker_from_its_child_process_is_buried_too(database
 
 
 def test_one_that_ends_everything_on_the_event_loop_fails_and_ends_no_worker(sqlite_url: str, start_fleet: StartFleet):
-    fleet, queue = start_fleet(sqlite_url)
+    fleet, queue = start_fleet(sqlite_url, worker_timeout_seconds=30)
     harmful = [queue.enqueue(name, {}, max_attempts=1) for name in ("cancel_everything", "stop_the_loop") * 3]
     good = [queue.enqueue("quick", {}) for _ in range(20)]
 

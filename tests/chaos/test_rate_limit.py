@@ -19,7 +19,6 @@ from tests.fixtures.waiting import eventually
 
 LONG = [pytest.mark.chaos, pytest.mark.timeout(900)]
 SIZES = [
-    pytest.param(20.0, 3.0, 2, id="short"),
     pytest.param(50.0, 60.0, 20, id="50 a second", marks=LONG),
     pytest.param(0.5, 60.0, 20, id="one in two seconds", marks=LONG),
 ]

@@ -26,7 +26,7 @@ class Size:
 
 
 SIZES = [
-    pytest.param(Size(services=2, rounds=4), id="short"),
+    pytest.param(Size(services=2, rounds=2), id="short"),
     pytest.param(Size(services=8, rounds=100), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(3600)]),
 ]
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.chaos.conftest import WORKER_TIMEOUT, StartFleet
 from tests.chaos.fleet import ROOT
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 
 def test_a_worker_process_that_dies_is_replaced_and_its_tasks_run_again_at_once(
@@ -27,10 +27,11 @@ def test_a_worker_process_that_dies_is_replaced_and_its_tasks_run_again_at_once(
     fleet, queue = start_fleet(sqlite_url, worker_timeout_seconds=300)
     service = fleet.start("--concurrency", "1")
     [victim] = service.workers()
-    ids = [queue.enqueue("nap", {"seconds": 2}) for _ in range(2)]
+    ids = [queue.enqueue("gated") for _ in range(2)]
     eventually(fleet.ledger.starts)
 
     os.kill(victim, signal.SIGKILL)
+    fleet.open_gate()
 
     tasks = [queue.wait(task_id, timeout=60) for task_id in ids]
     assert [(task.state, task.lost_count) for task in tasks] == [("completed", 1), ("completed", 0)]
@@ -42,14 +43,14 @@ def test_a_worker_process_that_dies_is_replaced_and_its_tasks_run_again_at_once(
 def test_worker_processes_whose_supervisor_was_killed_finish_their_tasks_and_end(
     newest_postgres_url: str, start_fleet: StartFleet
 ):
-    fleet, queue = start_fleet(newest_postgres_url)
+    fleet, queue = start_fleet(newest_postgres_url, worker_timeout_seconds=30)
     service = fleet.start("--concurrency", "2", processes=2)
-    # Longer than anybody waits for a heartbeat: they beat themselves.
-    ids = [queue.enqueue(name, {"seconds": 2.5 * WORKER_TIMEOUT}) for name in ("nap", "work", "nap", "work")]
+    ids = [queue.enqueue(name) for name in ("gated", "gated_thread", "gated", "gated_thread")]
     eventually(lambda: len(fleet.ledger.starts()) == 4)
 
     service.signal(signal.SIGKILL)
-    service.wait(10)
+    service.wait(PATIENCE)
+    fleet.open_gate()
 
     eventually(lambda: not fleet.processes())
     assert [(queue.get(i).state, queue.get(i).attempts) for i in ids] == [("completed", 1)] * 4
@@ -57,6 +58,7 @@ def test_worker_processes_whose_supervisor_was_killed_finish_their_tasks_and_end
     assert service.log.count("the supervisor is gone") == 2
 
 
+@pytest.mark.chaos
 def test_workers_beat_themselves_while_their_supervisor_is_stopped(sqlite_url: str, start_fleet: StartFleet):
     fleet, queue = start_fleet(sqlite_url)
     service = fleet.start("--concurrency", "1")

@@ -18,7 +18,6 @@ class Size:
 
 
 SIZES = [
-    pytest.param(Size(tasks=6), id="short"),
     pytest.param(Size(tasks=200), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(1800)]),
 ]
 CONCURRENCY = 4

@@ -52,6 +52,24 @@ def database_url(request: pytest.FixtureRequest) -> str:
             return request.getfixturevalue("_schemas").empty(version)
 
 
+EMPTY = """
+DO $$
+DECLARE
+    name text;
+BEGIN
+    SET LOCAL session_replication_role = replica; -- no trigger counts what is deleted
+    FOR name IN SELECT tablename FROM pg_tables
+        WHERE schemaname = current_schema AND tablename <> 'tasklib_migrations' LOOP
+        EXECUTE format('DELETE FROM %I', name);
+    END LOOP;
+    INSERT INTO tasklib_stats_position DEFAULT VALUES; -- the row that a new database has
+    PERFORM setval(format('%I.%I', schemaname, sequencename), start_value, false)
+    FROM pg_sequences WHERE schemaname = current_schema;
+END
+$$
+"""
+
+
 class Schemas:
     """One schema per PostgreSQL version, used by one test after the other."""
 
@@ -65,17 +83,12 @@ class Schemas:
         if version not in self._made:
             url = self._stack.enter_context(self._databases.schema(version))
             connection = self._stack.enter_context(psycopg.connect(libpq_url(url), autocommit=True))
-            connection.execute("SET lock_timeout = '5s'")  # a test that left a transaction open fails the next
+            connection.execute("SET lock_timeout = '30s'")  # a test that left a transaction open fails the next
             self._made[version] = url, connection
             return url
         url, connection = self._made[version]
-        tables = connection.execute(
-            "SELECT string_agg(quote_ident(tablename), ', ') FROM pg_tables"
-            " WHERE schemaname = current_schema AND tablename <> 'tasklib_migrations'"
-        ).fetchone()
-        if tables is not None and tables[0] is not None:
-            connection.execute(f"TRUNCATE {tables[0]} RESTART IDENTITY".encode())
-            connection.execute("ALTER SEQUENCE tasklib_versions RESTART")
+        # Ten times faster than TRUNCATE, which makes new files for every table and index.
+        connection.execute(EMPTY)
         return url
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tasklib import Config, ConfigurationError, InvalidArguments, NotInitialized, TaskQueue
 from tasklib.fluent import Fluent
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 
@@ -67,7 +67,7 @@ def test_explain_knows_what_the_worker_allows_itself(database_url: str) -> None:
 
     def hold(payload: Any = None) -> None:
         started.release()
-        may_end.wait(30)
+        may_end.wait(60)
 
     declared = queue.task(max_concurrency=1, name="declared")(hold)
     tq = Fluent()
@@ -107,7 +107,7 @@ def test_one_task_of_a_type_runs_at_once_unless_told_otherwise(tq: Fluent) -> No
         with lock:
             running[0] += 1
             most[0] = max(most[0], running[0])
-        go_on.wait(5)
+        go_on.wait(PATIENCE)
         with lock:
             running[0] -= 1
 
@@ -122,7 +122,7 @@ def test_one_task_of_a_type_runs_at_once_unless_told_otherwise(tq: Fluent) -> No
 
 def test_a_worker_count_lets_as_many_run_at_once(tq: Fluent) -> None:
     meeting = threading.Barrier(3)
-    tq("meet").set_worker_count(3).set_worker(lambda _: meeting.wait(15))
+    tq("meet").set_worker_count(3).set_worker(lambda _: meeting.wait(PATIENCE))
     for _ in range(3):
         tq("meet").add({})
     completed(tq, 3)
@@ -140,9 +140,11 @@ def test_a_rate_limit_starts_one_seconds_worth_and_then_one_by_one(tq: Fluent) -
 
 
 def test_a_timeout_ends_an_attempt(tq: Fluent) -> None:
-    tq("stuck").set_worker(lambda _: threading.Event().wait(30)).set_timeout(0.2).add({}, max_attempts=1)
+    may_end = threading.Event()
+    tq("stuck").set_worker(lambda _: may_end.wait(60)).set_timeout(0.2).add({}, max_attempts=1)
 
     eventually(lambda: tq.stats().failed == 1)
+    may_end.set()
     [task] = tq.queue.list(name="stuck")
     assert "TaskTimeout" in (task.error or "")
 
@@ -176,10 +178,10 @@ async def test_stop_lets_running_tasks_finish(tq: Fluent) -> None:
 
     def work(_: object) -> None:
         started.set()
-        finished.wait(10)
+        finished.wait(PATIENCE)
 
     tq("mail").set_worker(work).add({})
-    assert started.wait(10)
+    assert started.wait(PATIENCE)
     finished.set()
     await tq.stop()
     assert not tq.is_running()

@@ -15,7 +15,7 @@ from tasklib.storage.operations import attempts
 from tasklib.storage.postgres import database
 from tests.fixtures.queues import Face, open_queue
 
-ROWS, ROUNDS = 300, 12
+ROWS, ROUNDS = 150, 6
 
 
 @pytest.mark.timeout(180)
@@ -51,7 +51,7 @@ def run_together(queue: Face) -> None:
         queue.do(lambda: attempts.end_attempts(endings))
 
     def work(act: Callable[[], object]) -> None:
-        start.wait(30)
+        start.wait(60)
         act()
 
     acts = [renew, report, end, queue.plain.cancel_many, queue.plain.retry_many, queue.plain.recover_stale_tasks]

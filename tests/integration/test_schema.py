@@ -112,14 +112,14 @@ def test_migrating_again_does_nothing(database_url: str):
 
 
 @pytest.mark.backends("sqlite-file", "postgres-newest")
-def test_eight_processes_migrating_at_once_apply_everything_exactly_once(database_url: str, raw: Any):
+def test_processes_migrating_at_once_apply_everything_exactly_once(database_url: str, raw: Any):
     script = """
 from tasklib import TaskQueue
 queue = TaskQueue(sys.argv[1])
 ready()
 print(json.dumps(queue.migrate()))
 """
-    answers = together(script, [[database_url]] * 8)
+    answers = together(script, [[database_url]] * 4)
 
     names = [name for answer in answers for name in answer]
     dialect = "sqlite" if database_url.startswith("sqlite") else "postgres"

@@ -15,6 +15,7 @@ from tasklib.core.lifecycle import TERMINAL, Phase
 from tasklib.storage.operations import workers
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import open_queue
+from tests.fixtures.waiting import PATIENCE
 from tests.integration.test_schema import with_future
 
 ODD = 'My "odd" schema; --é %s {schema} {channel} $1 :name'
@@ -188,7 +189,7 @@ def test_two_schemas_in_one_database_do_not_hear_each_other(newest_postgres_url:
         stop = one.plain.database.subscribe(listen)
         other.enqueue("job")
         one.enqueue("job")  # notifications arrive in the order of the commits: the other's would be here by now
-        assert own.wait(10)
+        assert own.wait(PATIENCE)
         stop()
 
         assert sum(event.startswith("new") for event in heard) == 1

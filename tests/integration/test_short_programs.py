@@ -37,11 +37,12 @@ from tasklib import TaskQueue, tq
 
 url, kind = sys.argv[1:]
 queue = TaskQueue(url)
-begun = threading.Event()
+begun, ending = threading.Event(), threading.Event()
 
 def slow(payload):
     begun.set()
-    time.sleep(0.2)
+    ending.wait(60)
+    time.sleep(0.5)  # the worker is asked to stop right after
     return "whole"
 
 if kind == "tq":
@@ -51,7 +52,8 @@ else:
     queue.register_handler("slow", slow)
     queue.enqueue("slow"), queue.enqueue("slow")
     threading.Thread(target=queue.run, daemon=kind == "daemon").start()
-begun.wait(20)
+begun.wait(60)
+threading._register_atexit(ending.set)  # the last that is registered is called first
 """
 
 

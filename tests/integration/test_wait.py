@@ -19,10 +19,11 @@ from tasklib.core.lifecycle import TERMINAL, Phase
 from tasklib.queue import wait_for_end
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.queues import FORMS, Face, Form, open_queue
+from tests.fixtures.waiting import PATIENCE
 
 FEW = pytest.mark.backends("sqlite-memory", "postgres-newest")
 """Where more databases would only repeat the same code."""
-NEVER_LOOK = 60.0
+NEVER_LOOK = 600.0
 """Seconds between looks: whoever returns sooner was told."""
 
 
@@ -123,7 +124,7 @@ def test_every_ending_is_told_at_once(queue: Face, waiter: Waiter):
     def end(ending: Callable[[Face], None]) -> TaskState:
         waited = waiter.start(queue.enqueue("job", max_retries=0, expires_at=queue.now + timedelta(hours=1)))
         ending(queue)
-        return waited.result(20).state
+        return waited.result(PATIENCE).state
 
     assert {ending: end(ending) for ending in ENDINGS} == ENDINGS
 
@@ -134,7 +135,7 @@ def test_the_answer_is_the_finished_task(queue: Face, waiter: Waiter):
 
     complete(queue)
 
-    assert waited.result(20) == queue.read(task_id)
+    assert waited.result(PATIENCE) == queue.read(task_id)
     assert waited.result().result == {"value": "done"}
 
 
@@ -146,7 +147,7 @@ def test_an_end_written_by_another_program_is_told_too(queue: Face, waiter: Wait
     with open_queue(queue.url) as other:
         complete(other)
 
-    assert waited.result(20).state == TaskState.COMPLETED
+    assert waited.result(PATIENCE).state == TaskState.COMPLETED
 
 
 @pytest.mark.backends("sqlite-file", "postgres-newest")
@@ -155,19 +156,19 @@ def test_a_queue_that_was_closed_is_told_again(queue: Face, waiter: Waiter):
     with open_queue(queue.url) as other:
         waited = waiter.start(first)
         complete(other)
-        waited.result(20)
+        waited.result(PATIENCE)
         queue.plain.close()
         waited = waiter.start(second)
         complete(other)
 
-        assert waited.result(20).state == TaskState.COMPLETED
+        assert waited.result(PATIENCE).state == TaskState.COMPLETED
 
 
 @FEW
 def test_a_task_that_has_ended_is_given_at_once(queue: Face, waiter: Waiter):
     for phase in sorted(TERMINAL):
         task = queue.task_in(phase)
-        assert waiter.start(task.id).result(20) == task
+        assert waiter.start(task.id).result(PATIENCE) == task
 
 
 @FEW
@@ -180,7 +181,7 @@ def test_a_failure_with_a_retry_to_come_is_not_the_end(queue: Face, waiter: Wait
 
     complete(queue)
 
-    assert waited.result(20).attempts == 2
+    assert waited.result(PATIENCE).attempts == 2
 
 
 @FEW
@@ -199,7 +200,7 @@ def test_too_long_a_wait_ends_with_the_state_and_the_task_goes_on(queue: Face, w
 def test_no_time_to_wait_is_one_look(queue: Face, waiter: Waiter):
     done, pending = queue.task_in(Phase.COMPLETED), queue.task_in(Phase.PENDING)
 
-    assert waiter.start(done.id, timeout=0).result(20).id == done.id
+    assert waiter.start(done.id, timeout=0).result(PATIENCE).id == done.id
     with pytest.raises(WaitTimeout):
         waiter.start(pending.id, timeout=0).result(20)
 
@@ -233,7 +234,7 @@ def test_without_being_told_the_next_look_finds_the_end(queue: Face, waiter: Wai
 
     complete(queue)
 
-    assert waited.result(20).state == TaskState.COMPLETED
+    assert waited.result(PATIENCE).state == TaskState.COMPLETED
 
 
 @pytest.mark.backends("postgres-newest")
@@ -249,7 +250,7 @@ def test_a_broken_listening_connection_is_replaced_and_the_waiter_looks(queue: F
     complete(queue)
 
     assert broken == [(True,)]
-    assert waited.result(20).state == TaskState.COMPLETED
+    assert waited.result(PATIENCE).state == TaskState.COMPLETED
 
 
 @FEW
@@ -258,7 +259,7 @@ def test_many_wait_on_one_event_loop(queue: Face):
     worker = queue.worker()
 
     async def wait_for_all() -> list[Task]:
-        waits = [asyncio.ensure_future(queue.plain.await_(task_id, 30)) for task_id in ids]
+        waits = [asyncio.ensure_future(queue.plain.await_(task_id, 60)) for task_id in ids]
         for task in await asyncio.to_thread(lambda: worker.claim(20).tasks):
             await asyncio.to_thread(worker.complete, task)
         return await asyncio.gather(*waits)
@@ -280,7 +281,7 @@ def test_a_process_with_very_many_open_files_hears_of_an_end(newest_postgres_url
             queue.database.subscribe(lambda event: heard.set() if event == "new" else None)
             queue.pause()
             queue.resume()
-            assert heard.wait(10)
+            assert heard.wait(PATIENCE)
     finally:
         for file in files:
             os.close(file)

@@ -30,7 +30,7 @@ from tests.plans.crowd import DUE, SPREAD, due_ids, names
 from tests.plans.postgres import PostgresTable
 from tests.plans.sqlite import SqliteTable
 
-ROWS = 100_000
+ROWS = 40_000
 BATCH = 100
 WALKED = 3_000
 """Positions, of which a page of the table holds a few."""

@@ -15,6 +15,7 @@ import psutil
 
 from tasklib import TaskQueue
 from tasklib.worker import Worker, WorkerSettings
+from tests.fixtures.waiting import PATIENCE
 
 OURS = re.compile(r"processes\.child_main|processes/orphan_killer\.py")
 
@@ -48,7 +49,7 @@ def working(queue: TaskQueue, concurrency: int = 2, **settings: Any) -> Iterator
     finally:
         if not loop.is_closed():
             loop.call_soon_threadsafe(worker.stop)
-        thread.join(20)
+        thread.join(PATIENCE)
     if failed:
         raise failed[0]
     assert not thread.is_alive()

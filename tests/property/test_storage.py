@@ -21,7 +21,7 @@ from tests.property.model import LEASE, TIMEOUT, Model, Row
 
 NAMES = ("a", "b")
 TABLES = ("tasks", "tasklib_workers", "tasklib_claims", "tasklib_controls")
-SIZES = {"sqlite": (80, 50), "postgresql": (10, 40)}
+SIZES = {"sqlite": (40, 50), "postgresql": (10, 40)}
 """Examples and steps of each; PostgreSQL answers ten times slower."""
 
 

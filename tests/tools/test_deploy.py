@@ -139,7 +139,7 @@ def test_the_service_answers_the_probes_that_ask_for_it(sqlite_url: str) -> None
     ):
         with serving(words, sqlite_url) as url:
             for host, path in requests:
-                assert httpx.get(f"{url}{path}", headers={"Host": host}).status_code == 200
+                assert httpx.get(f"{url}{path}", headers={"Host": host}, timeout=60).status_code == 200
 
 
 @contextmanager

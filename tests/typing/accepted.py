@@ -112,7 +112,7 @@ def reading(task_id: TaskId) -> None:
     assert_type(queue.list(state=["failed", TaskState.PENDING], tags={"batch": "daily"}), list[Task])
     assert_type(queue.count(state="failed"), int)
     assert_type(queue.stats(), QueueStats)
-    assert_type(queue.wait(task_id, timeout=5), Task)
+    assert_type(queue.wait(task_id, timeout=60), Task)
     assert_type(queue.retry(task_id), Task)
     assert_type(queue.cancel(task_id), Task)
     assert_type(queue.delete(task_id), bool)
@@ -130,7 +130,7 @@ async def reading_async(task_id: TaskId) -> None:
     assert_type(await queue.alist(limit=1), list[Task])
     assert_type(await queue.acount(), int)
     assert_type(await queue.astats(), QueueStats)
-    assert_type(await queue.await_(task_id, timeout=5), Task)
+    assert_type(await queue.await_(task_id, timeout=60), Task)
     assert_type(await queue.acancel(task_id), Task)
     assert_type(await queue.aprocess_batch(10), int)
 

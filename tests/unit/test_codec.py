@@ -375,9 +375,7 @@ def postgres_keeps(newest_postgres_url: str) -> Iterator[Callable[[str], Any]]:
         yield keep
 
 
-shared_connection = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200
-)
+shared_connection = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 
 
 @shared_connection

@@ -21,7 +21,7 @@ import pytest
 import tasklib
 from tasklib import Config, ManualClock, Task, TaskQueue, TaskWorker
 from tests.acceptance.seeds.support import COMPATIBLE, SEED_COLUMNS, Shell, working
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -134,7 +134,7 @@ async def test_block_05_worker_concurrency(config: Config) -> None:
 
     @tasklib.task(timeout_seconds=20)
     def meet() -> str:
-        together.wait(15)
+        together.wait(PATIENCE)
         return threading.current_thread().name
 
     ids = [await tasklib.submit_task(meet) for _ in range(4)]
@@ -155,7 +155,7 @@ async def test_block_06_multi_worker(config: Config) -> None:
 
     @tasklib.task(timeout_seconds=20)
     def meet() -> str | None:
-        both.wait(15)
+        both.wait(PATIENCE)
         return tasklib.current_context().worker_id
 
     ids = [await tasklib.submit_task(meet) for _ in range(2)]
@@ -180,7 +180,7 @@ def test_block_07_local_development(database_url: str) -> None:
             eventually(lambda: queue.count(state="completed") == queue.count())
     finally:
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0
+        assert worker.wait(60) == 0
 
 
 async def test_block_08_production(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ async def test_block_08_production(config: Config, monkeypatch: pytest.MonkeyPat
 
     @tasklib.task
     def send_email(to: str) -> None:
-        all_of_them.wait(20)
+        all_of_them.wait(PATIENCE)
 
     ids = [await tasklib.submit_task(send_email, to=f"user{n}@example.com") for n in range(12)]
     replicas = [TaskWorker(config, concurrency=4, poll_interval_seconds=1.0) for _ in range(3)]

@@ -17,7 +17,7 @@ from tests.acceptance.seeds import statements
 from tests.acceptance.seeds.examples import A_TIME, at, check_pickup, define_send_email, if_running
 from tests.acceptance.seeds.statements import Printed
 from tests.acceptance.seeds.support import OpenShell, working
-from tests.fixtures.waiting import aeventually
+from tests.fixtures.waiting import PATIENCE, aeventually
 
 
 async def test_block_11_submit(config: Config) -> None:
@@ -69,7 +69,7 @@ def test_block_13_the_oldest_of_a_priority_is_first(queue: TaskQueue, shell: Ope
 async def test_block_14_the_row_when_picked_up(five_o_clock: ManualClock, config: Config) -> None:
     """2. Worker polls (SELECT FOR UPDATE): the worker notes itself, the start, and a lock of ten minutes."""
     proceed = threading.Event()
-    send_email = define_send_email(lambda: proceed.wait(20))
+    send_email = define_send_email(lambda: proceed.wait(PATIENCE))
     task_id = await tasklib.submit_task(send_email, to="user@example.com", subject="Hello")
     five_o_clock.advance(hours=1, seconds=5)
 

@@ -11,7 +11,7 @@ from tasklib import Config, ManualClock, TaskQueue, TaskWorker
 from tests.acceptance.seeds import statements
 from tests.acceptance.seeds.examples import A_TIME, AN_ID, Some, at, define_send_email, if_running, record
 from tests.acceptance.seeds.support import COMPATIBLE, SEED_COLUMNS, OpenShell, working
-from tests.fixtures.waiting import aeventually
+from tests.fixtures.waiting import PATIENCE, aeventually
 
 NULLABLE = {"started_at", "completed_at", "result", "error", "next_retry_at", "worker_id", "locked_until"}
 
@@ -91,7 +91,7 @@ async def test_block_03_running(five_o_clock: ManualClock, config: Config) -> No
     tasklib.init(named)
     tasklib.default_queue().clock = five_o_clock
     proceed = threading.Event()
-    send_email = define_send_email(lambda: proceed.wait(20))
+    send_email = define_send_email(lambda: proceed.wait(PATIENCE))
     task_id = await tasklib.submit_task(send_email, delay_seconds=3600, to="bob@example.com", subject="Hello Bob")
     five_o_clock.advance(hours=1, minutes=5, seconds=23)
 

@@ -23,7 +23,7 @@ from tasklib import (
 )
 from tasklib.fluent import Fluent
 from tests.acceptance.seeds.support import advance, fail, read, url_of
-from tests.fixtures.waiting import aeventually, eventually
+from tests.fixtures.waiting import PATIENCE, aeventually, eventually
 
 
 def wait_for(queue: TaskQueue, number: int) -> list[Task]:
@@ -136,7 +136,7 @@ async def test_block_49_worker(queue: TaskQueue) -> None:
 
     def slow(payload: Any) -> str:
         started.set()
-        proceed.wait(20)
+        proceed.wait(PATIENCE)
         return "finished"
 
     queue.register_handler("test", slow)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from tests.fixtures.waiting import eventually
+from tests.fixtures.waiting import PATIENCE, eventually
 
 
 class Server:
@@ -45,7 +45,7 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.stop()
         try:
-            self.code = self._process.wait(20)
+            self.code = self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -105,7 +105,7 @@ def test_listening_needs_a_token_once_there_is_one(database_url: str, tmp_path: 
     with TaskQueue(Config(database_url=database_url)) as queue:
         queue.database.run(lambda: tokens.create_token("ada", tokens.Role.PRODUCER))
     with Server(database_url, tmp_path) as server:
-        assert httpx.get(f"{server.url}/api/events").status_code == 401
+        assert httpx.get(f"{server.url}/api/events", timeout=60).status_code == 401
 
 
 def test_metrics_are_in_the_format_of_prometheus(queue: Face, http: Client) -> None:

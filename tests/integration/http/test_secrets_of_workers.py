@@ -78,7 +78,7 @@ def test_secrets_that_only_workers_know_of_are_hidden(
         assert http.post(
             "/api/tasks", {"type": "pay", "payload": payload(), "options": {"repeat": {"every": 3600}}}
         ).is_success
-        assert coded.wait(marked[-1], 20).kwargs == payload()
+        assert coded.wait(marked[-1], 60).kwargs == payload()
 
     # What was stored while a worker told is marked: nobody who comes later has to be told.
     with open_queue(queue.url, "awaiting", queue.plain.clock) as face:  # type: ignore[arg-type]

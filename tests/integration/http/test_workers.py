@@ -16,7 +16,7 @@ from tasklib.storage.operations.access.tokens import Role, create_token
 from tests.acceptance.documents import ROOT
 from tests.fixtures.queues import Face
 from tests.fixtures.reverse_proxy import ReverseProxy, nothing
-from tests.fixtures.waiting import aeventually, eventually
+from tests.fixtures.waiting import PATIENCE, aeventually, eventually
 from tests.integration.http.conftest import Client
 from tests.integration.http.serving import Server
 
@@ -311,10 +311,10 @@ def test_the_example_in_javascript_works_also_when_answers_are_lost(database_url
         bad = queue.enqueue("divide", {"a": 1, "b": 0}, max_attempts=1)
         worker = subprocess.Popen([node, ROOT / "examples" / "http_worker.mjs", proxy.url])
         try:
-            assert queue.wait(good, 30).result == {"value": "HELLO"}
-            assert "cannot divide by zero" in (queue.wait(bad, 30).error or "")
+            assert queue.wait(good, 60).result == {"value": "HELLO"}
+            assert "cannot divide by zero" in (queue.wait(bad, 60).error or "")
             assert sorted(lost) == ["claim", "complete"]
         finally:
             worker.terminate()
-            assert worker.wait(20) == 0
+            assert worker.wait(PATIENCE) == 0
         eventually(lambda: not queue.workers())

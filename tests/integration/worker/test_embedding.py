@@ -17,7 +17,7 @@ import pytest
 
 import tasklib
 from tasklib import ConfigurationError, TaskQueue, TaskWorker
-from tests.fixtures.waiting import aeventually, eventually
+from tests.fixtures.waiting import PATIENCE, aeventually, eventually
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
@@ -174,7 +174,7 @@ def test_a_worker_in_a_thread_ends_when_its_event_is_set(queue: TaskQueue, early
     if not early:
         eventually(queue.workers)
         stop.set()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     assert not queue.workers()
 

@@ -25,7 +25,7 @@ from tasklib.worker.upkeep.watch import RequestWatch
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import aeventually
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 Steps = Generator[Any, Any, Any]
 
 
