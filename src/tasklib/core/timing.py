@@ -56,10 +56,10 @@ class Timing(Protocol):
         """This moment."""
         ...
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float, /) -> None:
         """Return after so many seconds."""
 
-    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[Any]:
+    def timeout(self, seconds: float | None, /) -> AbstractAsyncContextManager[Any]:
         """Cancel the block after so many seconds, and raise TimeoutError; None: never."""
         ...
 
