@@ -87,7 +87,7 @@ def test_a_postgresql_connection_is_refused_by_a_queue_on_sqlite(
 def test_an_unknown_driver_of_sqlalchemy_is_named(sqlite: Database) -> None:
     engine = sqlalchemy.create_engine("sqlite+pysqlcipher://", module=sqlite3)
 
-    with pytest.raises(ConfigurationError, match=r"sqlite\+pysqlcipher; it knows postgresql\+psycopg, .*aiosqlite"):
+    with pytest.raises(ConfigurationError, match=r"sqlite\+pysqlcipher; it supports postgresql\+psycopg, .*aiosqlite"):
         sqlite.run_on(sqlalchemy.orm.Session(engine), lambda: submit_tasks([a_task()]))
 
 

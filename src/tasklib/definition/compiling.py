@@ -24,7 +24,7 @@ class Compiled:
     dump: Callable[..., Any]
     error: type[ValidationError]
     is_simple: bool
-    """Whether every value that fits surely reads back, so that trying it can be spared."""
+    """Whether every valid value reads back, so that no test of it is needed."""
     secrets: tuple[str, ...]
 
 

@@ -103,8 +103,8 @@ def _position(code: CodeType) -> tuple[str, int]:
 
 
 def _running_body(code: CodeType) -> CodeType | None:
-    """The body of the module, cell, class or function that runs now and in which this code stands."""
-    frame = sys._getframe()  # noqa: SLF001  there is no other way to ask; only two tasks of one name pay for it
+    """The body of the module, cell, class or function that is running and defines this code."""
+    frame = sys._getframe()  # noqa: SLF001  there is no other way; only two tasks of one name pay for it
     while frame is not None:
         if _is_inside(code, frame.f_code):
             return frame.f_code
@@ -113,9 +113,9 @@ def _running_body(code: CodeType) -> CodeType | None:
 
 
 def _is_inside(code: CodeType, body: CodeType) -> bool:
-    """Whether the body defines it: by identity, because code that is compiled anew is another object."""
+    """Whether the body defines it: by identity, because code that is compiled again is another object."""
     inner = [each for each in body.co_consts if isinstance(each, CodeType)]
-    # A function with type parameters stands in a scope of its own.
+    # A function with type parameters is in a scope of its own.
     return any(each is code or (each.co_name.startswith("<generic") and _is_inside(code, each)) for each in inner)
 
 

@@ -1,4 +1,4 @@
-"""The parameters of a function as a task sees them: what a caller gives, and what the worker fills in."""
+"""The parameters of a task's function: those that the caller gives, and those that the worker fills in."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read_parameters(function: AnyFunction, task: str) -> tuple[Parameter, ...]:
 
 
 def resolve_again(function: AnyFunction, parameter: Parameter, task: str) -> Any:
-    """The parameter's annotation, now that all should be defined; if it is not, a TaskDefinitionError."""
+    """The parameter's annotation, when everything should be defined; if it is not, a TaskDefinitionError."""
     if not isinstance(parameter.annotation, Unresolved):
         return parameter.annotation
     found = _Hints(function, task).resolve(parameter.name, parameter.annotation.raw)
@@ -78,7 +78,7 @@ def resolve_again(function: AnyFunction, parameter: Parameter, task: str) -> Any
 
 
 def underlying(function: Any) -> Any:
-    """The function whose code and annotations count, inside partials, wrappers and callable objects."""
+    """The innermost function, inside partials, wrappers and callable objects."""
     while True:
         if isinstance(function, functools.partial):
             function = cast("Any", function).func
@@ -144,7 +144,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 
 class _Hints:
-    """Evaluates annotations one by one, so that an unknown name spoils only its own parameter."""
+    """Evaluates annotations one by one, so that an unknown name affects only its own parameter."""
 
     def __init__(self, function: AnyFunction, task: str) -> None:
         self.task = task
@@ -167,7 +167,7 @@ class _Hints:
         return found
 
     def guess(self, annotation: Any) -> Any:
-        """An unresolved annotation with its unknown names taken for Any, to see what the worker must fill in.
+        """An unresolved annotation with Any for its unknown names, to see what the worker must fill in.
 
         `Annotated[Engine, Resource()]` works although Engine is imported for type checkers only.
         """

@@ -1,4 +1,4 @@
-"""The tasks one queue knows, by name and by the names they had before."""
+"""The tasks defined for one queue, by name and by former names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Registry:
         self._retries: dict[str, int] = {}
 
     def add(self, definition: Definition) -> Definition:
-        """Make the task known; a name taken by another function is a TaskDefinitionError that names both."""
+        """Register the task; a name taken by another function is a TaskDefinitionError that names both."""
         with self._changing:
             for name in (definition.name, *definition.options.aliases):
                 other = self._by_any_name.get(name)
@@ -31,7 +31,7 @@ class Registry:
         return definition
 
     def remove(self, name: str) -> Definition | None:
-        """Forget the task of this name; the definition it had, or None if there was none."""
+        """Remove the task of this name; its definition, or None if there was none."""
         with self._changing:
             rest = dict(self._definitions)
             removed = rest.pop(name, None)
@@ -62,7 +62,7 @@ class Registry:
         return list(self._by_any_name)
 
     def retries(self) -> Mapping[str, int]:
-        """For each name and alias, how many attempts after the first its declaration asks for, if it says so."""
+        """For each name and alias, how many retries its declaration asks for, if it does."""
         return self._retries
 
     def items(self) -> list[tuple[str, Definition]]:
@@ -82,7 +82,7 @@ class Registry:
         return name in self._by_any_name
 
     def _replace(self, definitions: dict[str, Definition]) -> None:
-        # New dictionaries, so that a reader in another thread never sees one change under it.
+        # New dictionaries, so that none changes while another thread reads it.
         by_any_name = {name: each for each in definitions.values() for name in (each.name, *each.options.aliases)}
         self._definitions, self._by_any_name = definitions, by_any_name
         self._retries = {

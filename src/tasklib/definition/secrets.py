@@ -17,12 +17,12 @@ MOST_LEVELS: Final = 64
 
 
 def secret_paths(kind: Any) -> tuple[str, ...]:
-    """The places of secrets in values of a type, as paths; under every name by which a field can be given or kept."""
+    """The places of secrets in values of a type, as paths, under every name by which a field can be given or stored."""
     return tuple(dict.fromkeys(join_path(path) for path in _paths(kind, (), (), {})))
 
 
 def hidden_paths(opened: Any, masked: Any, path: Path = ()) -> Iterator[Path]:
-    """The places where Pydantic writes something else than what is kept: it has masked a secret there."""
+    """The places where Pydantic writes something else than what is stored: it has masked a secret there."""
     if type(opened) is dict and type(masked) is dict and opened.keys() == masked.keys():
         for key, entry in opened.items():
             yield from hidden_paths(entry, masked[key], (*path, key_part(key)))
@@ -94,7 +94,7 @@ def _members(kind: Any, origin: Any) -> Iterator[tuple[Path, Any, Bound]]:
     every: list[str] = []
     for number, (name, (hint, infos)) in enumerate(named.items()):
         keys = [name, *_aliases(infos), *_generated(generator, name)]
-        keys += [str(number)] if hasattr(origin, "_fields") else []  # a named tuple may be kept as an array
+        keys += [str(number)] if hasattr(origin, "_fields") else []  # a named tuple may be stored as an array
         every += keys
         yield from (((key_part(key),), hint, own) for key in dict.fromkeys(keys))
     extra = extra_items(origin)
@@ -103,7 +103,7 @@ def _members(kind: Any, origin: Any) -> Iterator[tuple[Path, Any, Bound]]:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    """The annotated fields of a class that is kept field by field; empty for other types."""
+    """The annotated fields of a class that is stored field by field; empty for other types."""
     marks = ("__dataclass_fields__", "__total__", "_fields")
     if not isinstance(kind, type) or not any(hasattr(kind, mark) for mark in marks):
         return {}

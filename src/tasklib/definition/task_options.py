@@ -1,4 +1,4 @@
-"""How a task wishes to be run: retries, timeout, isolation and the rest, checked when it is said."""
+"""How a task is run: retries, timeout, isolation and the rest, checked when it is declared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_INTEGER: Final = 2**31 - 1
 """The largest value of an integer column."""
 
 RESERVED_OPTIONS: Final = frozenset({"delay_seconds", "max_retries", "timeout_seconds", "priority", "tags"})
-"""What `submit_task` takes for itself; a parameter of such a name is given through `.options()`."""
+"""Options that `submit_task` takes itself; for a parameter of such a name use `.options()`."""
 
 _NAMED = re.compile(r"\{(\w+)\}")
 
@@ -69,10 +69,10 @@ class TaskOptions:
     retry_policy: RetryPolicy | None = None
     isolation: Isolation = "auto"
     memory_limit_mb: int | None = None
-    """MiB that its child process may use, with `isolation="process"`; None: as the worker says."""
+    """MiB that its child process may use, with `isolation="process"`; None: the worker's setting."""
     transactional: bool = False
     aliases: tuple[str, ...] = ()
-    """Older names under which rows may still wait."""
+    """Former names under which rows may still wait."""
     max_concurrency: int | None = None
     """How many may run at once in one worker."""
     concurrency_key: str | None = None
@@ -94,7 +94,7 @@ class TaskOptions:
             if not check(value):
                 raise ConfigurationError(f"{name} must be {rule}, got {shown(value)}")
         if self.burst is not None and self.rate is None:
-            raise ConfigurationError(f"burst is about a rate: give rate too, got burst={self.burst}")
+            raise ConfigurationError(f"burst needs a rate: give rate too, got burst={self.burst}")
 
     @classmethod
     def for_task(cls, task: str, **given: Any) -> Self:
@@ -118,7 +118,7 @@ class TaskOptions:
 
     @property
     def declared_limits(self) -> Mapping[str, float] | None:
-        """The limits over all workers that it declares, by name; None if it declares none."""
+        """The limits over all workers that the task declares; None if it declares none."""
         given = {name: getattr(self, name) for name in ("rate", "burst", "max_running")}
         return {name: value for name, value in given.items() if value is not None} or None
 

@@ -158,7 +158,7 @@ class FunctionDefinition(Definition):
 
     def bind_all(self, rows: Sequence[Any], *, limit: int | None = None) -> str:
         """The arguments of many calls at once."""
-        # Where any name is taken, those that the worker fills in have to be looked for.
+        # Where any name is accepted, those that the worker fills in must be refused.
         if self._injected and any(each.role is Role.EXTRA for each in self.parameters):
             return super().bind_all(rows, limit=limit)
         try:
@@ -166,7 +166,7 @@ class FunctionDefinition(Definition):
         except Misfit as misfit:
             row = rows[misfit.index]
             if not isinstance(row, Mapping) or self._injected:
-                self.bind_row(misfit.index, row)  # checked alone, its error may be clearer
+                self.bind_row(misfit.index, row)  # bound alone, its error may be clearer
             raise
 
     def bind_payload(self, payload: Any, *, limit: int | None = None) -> dict[str, Any]:
@@ -293,7 +293,7 @@ class HandlerDefinition(Definition):
         except TaskDefinitionError:
             if isinstance(underlying(self.function), FunctionType):
                 raise
-            # A built-in that does not say its parameters is called with the payload.
+            # A built-in without a signature is called with the payload.
             return (Parameter("payload", _POSITIONAL_ONLY, True, Any),)
 
     def _payload_validation(self, declared: Any) -> Validation | None:
@@ -306,7 +306,7 @@ class HandlerDefinition(Definition):
 
 
 def secrets_of(definition: Definition | None) -> tuple[str, ...]:
-    """What the definition says is secret, as paths; nothing if there is none, or if its types cannot be read."""
+    """What the definition marks as secret, as paths; nothing without a definition, or if its types cannot be read."""
     try:
         return () if definition is None else definition.secrets
     except TaskDefinitionError:

@@ -71,7 +71,7 @@ class Validation:
             if not many.is_simple:
                 many.validate(stored, by_alias=True, by_name=True)
             array = plain_array(stored, limit)
-        except Exception:  # noqa: BLE001  the user's serializers and validators run here; below it is said which row it was
+        except Exception:  # noqa: BLE001  the user's serializers and validators run here; below the error names the row
             array = None
         return dumps(self._stored_each(typed, limit)) if array is None else array
 
@@ -140,7 +140,7 @@ class Validation:
         else:
             if check_plain(masked, what=self._task, limit=limit):
                 return masked
-        # Pydantic masks secrets in JSON; as Python values they are kept, and `plain` stores them open.
+        # Pydantic masks secrets in JSON but not in Python values, which `plain` then stores unmasked.
         opened = plain(
             compiled.dump(typed, mode="python", round_trip=True, warnings=False), what=self._task, limit=limit
         )
@@ -153,7 +153,7 @@ class Validation:
         if masked is None or shown.value(opened, self.secrets) == shown.value(masked, self.secrets):
             return
         for path in hidden_paths(opened, masked):
-            # One that is made of the data itself, in ever new places, makes the whole secret.
+            # With secrets in ever new places, the whole value is treated as secret.
             place = join_path(path) if len(self._hidden) < MOST_HIDDEN else ""
             if place not in compiled.secrets:
                 self._hidden[place] = None
@@ -183,7 +183,7 @@ class Validation:
         return f"{start}{message} (got {got})"
 
     def _shown(self, detail: ErrorDetails) -> str:
-        """The value at fault, unless it stands where secrets are, or holds some."""
+        """The value at fault, masked where secrets are."""
         redactor, places = Redactor(), set(split_paths(self.secrets))
         for part in map(str, detail["loc"]):
             if redactor.value({part: ""}) != {part: ""}:

@@ -1,4 +1,4 @@
-"""TaskQueue: the one object everything else is a face of.  One module for each thing it can do."""
+"""TaskQueue, one module for each thing it can do."""
 
 from tasklib.queue.acting import ActsOnTasks
 from tasklib.queue.arguments import Filters, Id, require_id, task_filter

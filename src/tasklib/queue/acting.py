@@ -31,7 +31,7 @@ class ActsOnTasks(QueueBase):
 
     @operation
     def retry(self, task_id: Id) -> Operation[Task]:
-        """Start a failed, cancelled, buried or completed task anew, from zero attempts."""
+        """Restart a failed, cancelled, buried or completed task, from zero attempts."""
         return (yield from actions.retry_task(require_id(task_id)))
 
     aretry = retry.as_async
@@ -67,7 +67,7 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Start every matching task anew that failed or was buried, or of the states named; `dry_run` only counts."""
+        """Restart every matching task that failed or was buried, or of the given states; `dry_run` only counts."""
         return (yield from self._act_on_matching(Action.RETRY, task_filter(state, name, filters), dry_run))
 
     aretry_many = retry_many.as_async
@@ -111,7 +111,7 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Remove every matching task that failed or was buried, or of the states named; `dry_run` only counts."""
+        """Remove every matching task that failed or was buried, or of the given states; `dry_run` only counts."""
         return (yield from self._act_on_matching(Action.DELETE, task_filter(state, name, filters), dry_run))
 
     adelete_many = delete_many.as_async
@@ -132,7 +132,7 @@ class ActsOnTasks(QueueBase):
 
     @operation
     def redrive(self, group: ErrorGroup | str, *, rate: float | None = None, dry_run: bool = False) -> Operation[int]:
-        """Start every task of a group of `errors()` anew, from zero attempts; returns how many.
+        """Restart every task of a group of `errors()`, from zero attempts; returns how many.
 
         They come due one after the other, `rate` in a second; without a rate all at once.  `dry_run` only counts.
         """

@@ -61,7 +61,7 @@ def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Fi
 
 
 def check_states(state: str | Iterable[str] | None, known: Sequence[str] = FILTER_STATES) -> tuple[str, ...]:
-    """The states asked for, each known; None asks for none in particular."""
+    """The given states, each checked; empty for None."""
     if state is None:
         return ()
     states = (state,) if isinstance(state, str) else tuple(state)
@@ -78,7 +78,7 @@ SLOWEST_RATE: Final = 1e-6
 def is_rate(value: Any, *, above: float | None = None) -> bool:
     """Whether it is a number of tasks per second: 0 or more, or above something.
 
-    One in weeks is no rate but a pause; and what PostgreSQL cannot reckon with would stop every worker.
+    One task in weeks is a pause, not a rate; and a number that PostgreSQL cannot compute with would stop every worker.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and (value == 0 or SLOWEST_RATE <= value < 1e9) and (above is None or value > above)

@@ -96,6 +96,6 @@ class QueueBase:
 def stop_before_close(queue: QueueBase, stop: Callable[[], Awaitable[None]]) -> None:
     """Have `stop` called before the queue closes within an event loop.
 
-    It ends what goes on in the background there, which would open connections anew.
+    It ends background work there, which would open connections again.
     """
     queue._before_close.append(stop)  # noqa: SLF001  for the service, not for users

@@ -87,7 +87,7 @@ class ControlsTasks(QueueBase):
         """Let at most so many tasks with one `concurrency_key`, or with each that has no limit of its own, run at once.
 
         Over all workers and names together, or with `name` of this name alone, which is then counted by itself.
-        0 is unlimited, None forgets what was set.  One, if nothing is.
+        0 is unlimited, None resets to the default, which is one.
         """
         for what, value in (("a concurrency key", key), ("a name", name)):
             if value is not None and not is_key(value):

@@ -1,4 +1,4 @@
-"""The default queue behind the module functions; the only global state there is."""
+"""The default queue behind the module functions; the only global state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 class _Default:
-    """Holds the default queue; its registry is there before it, because functions are decorated at import."""
+    """Holds the default queue; its registry exists before it, because functions are decorated at import."""
 
     def __init__(self) -> None:
         self.registry = Registry()
@@ -101,7 +101,7 @@ async def submit_task(
 
 
 def _refuse_shadowed(definition: Definition, options: SubmitOptions) -> None:
-    """An option given where the function has a parameter of that name could be meant for either."""
+    """Refuse an option where the function has a parameter of the same name: it could mean either."""
     if isinstance(definition, FunctionDefinition):
         for name in definition.shadowed_options():
             if getattr(options, name):

@@ -1,4 +1,4 @@
-"""Looking at tasks and workers."""
+"""Reading tasks and workers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ReadsTasks(QueueBase):
 
     @operation
     def stats(self) -> Operation[QueueStats]:
-        """How many tasks stand where, in all and by name."""
+        """How many tasks are in each state, in all and by name."""
         return (yield from statistics.count_tasks_by_state())
 
     astats = stats.as_async
@@ -84,7 +84,7 @@ class ReadsTasks(QueueBase):
 
     @operation
     def explain(self, task_id: Id) -> Operation[Explanation]:
-        """Why the task is not running: every reason with its evidence and remedy, the one that binds first in front."""
+        """Why the task is not running: every reason with its evidence and remedy, the most binding first."""
         found = explain_evidence((yield from gather_evidence(require_id(task_id))))
         yield from self.secret_places.learn()
         return Redactor(self.config.redact_keys, self.secret_places.of).explanation(found)

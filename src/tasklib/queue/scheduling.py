@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class Scheduling(TypedDict, total=False):
-    """What else can be decided about a schedule."""
+    """The other options of a schedule."""
 
     misfire: Misfire
     overlap: Overlap
@@ -92,7 +92,7 @@ class KeepsSchedules(SubmitsTasks):
 
     @operation
     def remove_schedule(self, name: str) -> Operation[bool]:
-        """Forget a schedule; tasks it has made stay.  False if there is none of that name."""
+        """Remove a schedule; tasks it has made stay.  False if there is none of that name."""
         return (yield from schedules.remove_schedule(name))
 
     aremove_schedule = remove_schedule.as_async
@@ -120,7 +120,7 @@ class KeepsSchedules(SubmitsTasks):
 
     @operation
     def fire_schedules(self) -> Operation[int]:
-        """Make the tasks of every tick that has come; workers do this by themselves.  Returns how many were made."""
+        """Make the tasks of every due tick; workers do this by themselves.  Returns how many were made."""
         return (yield from schedules.fire_schedules(self.scheduled_task))
 
     afire_schedules = fire_schedules.as_async

@@ -1,4 +1,4 @@
-"""Where the arguments of tasks hold secrets: by the code that is known here, and by what workers report of theirs."""
+"""Where the arguments of tasks hold secrets: by the tasks defined here, and by the reports of workers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_NAMES: Final = 10_000
 
 
 class SecretPlaces:
-    """Knows for each name where its arguments hold secrets, as paths.
+    """For each name, where its arguments hold secrets, as paths.
 
-    Who submits by name alone, over HTTP or by SQL, cannot mark the row: only code that has the function knows.
+    A submission by name alone, over HTTP or by SQL, cannot mark the row: that takes the function's annotations.
     """
 
     def __init__(self, registry: Registry) -> None:

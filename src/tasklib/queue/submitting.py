@@ -19,14 +19,14 @@ from tasklib.queue.sync_async import require_asyncio
 from tasklib.storage.operations import tasks
 from tasklib.storage.statement import Operation
 from tasklib.submission import NO_OPTIONS, Merger, SubmitKeywords, SubmitOptions, mark_secrets, new_task
-from tasklib.submission.task_store import Chunk, Stored
+from tasklib.submission.stream import Chunk, Stored
 
 ENQUEUE_MAX_RETRIES = 2
-"""Tasks submitted by name get three attempts unless somebody says otherwise."""
+"""Tasks submitted by name get three attempts unless the options say otherwise."""
 NO_PAYLOAD: Final[dict[str, Any]] = {}
-"""Of a task that is given none; `None` is one, JSON's null.  Never changed."""
+"""The payload of a task that is given none; `None` is a payload, JSON's null.  Never changed."""
 NO_TASK_OPTIONS: Final = TaskOptions()
-"""Of a task that is not defined here.  Made and checked once."""
+"""The options of a task that is not defined here.  Made and checked once."""
 
 
 class SubmitsTasks(QueueBase):
@@ -129,7 +129,7 @@ class SubmitsTasks(QueueBase):
         return (await self.asubmit_new([new], connection))[0]
 
     def is_joined(self, connection: Any) -> bool:
-        """Whether what is submitted here and now belongs to a transaction of somebody else's."""
+        """Whether what is submitted here joins a transaction that is open already."""
         return self._joined(connection) is not None
 
     @cached_property
@@ -146,7 +146,7 @@ class SubmitsTasks(QueueBase):
         running: TaskContext | None = current_context(None)
         if running is not None or self.header_sources:
             inherited = dict(running.headers) if running is not None else {}
-            for own in (SECRETS_HEADER, SUBMITTER_HEADER):  # they are about the other task
+            for own in (SECRETS_HEADER, SUBMITTER_HEADER):  # they describe the other task
                 inherited.pop(own, None)
             for source in self.header_sources:
                 inherited.update(source())
@@ -169,4 +169,4 @@ def _attempts(value: Any) -> int:
 
 def _refuse_both(one: str, other: str, given: Any) -> None:
     if given is not None:
-        raise ConfigurationError(f"give {one} or {other}, not both ({other} was {given!r}): they decide the same")
+        raise ConfigurationError(f"give {one} or {other}, not both ({other} was {given!r}): they mean the same")

@@ -75,7 +75,7 @@ def as_operation(method: Callable[P, T]) -> Callable[P, Operation[T]]:
 
 
 def _begun(make: Callable[[], Operation[T]]) -> Callable[[], Operation[T]]:
-    """What makes the operation, of which the first was run up to its first statement already."""
+    """Makes the operation; the first one has already run up to its first statement."""
     first = make()
     try:
         begun = [_going_on(first, next(first))]

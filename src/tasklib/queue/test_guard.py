@@ -1,9 +1,9 @@
 """While tests run: a queue of the program under test does not use its own database unless the test asks for it.
 
-The pytest plugin switches this on; nowhere else is anything asked.  Refused is every queue that the program makes, at
-import or during a test, unless the URL can be shown to be the test's: given to the program by test code, put into the
-environment while tests run, or a file in pytest's temporary folder.  A queue that a test or a fixture makes with a URL
-of its own is the test's affair, and so is one in memory.
+The pytest plugin switches this on.  Every queue that the program makes, at import or during a test, is refused, unless
+its URL comes from the test: given to the program by test code, put into the environment while tests run, or a file in
+pytest's temporary folder.  A queue that a test or a fixture makes with a URL of its own is allowed, as is one
+in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REMEDY = (
 
 
 class TestGuard:
-    """What is known of the tests that run."""
+    """Decides which queues the running tests may use."""
 
     def __init__(self, root: Path, *, allows_all: bool, base_temp: Path | None = None) -> None:
         self.root = root
@@ -43,7 +43,7 @@ class TestGuard:
         self.test_allows = False
 
     def is_of_program(self, config: Config, *, given: bool) -> bool:
-        """Whether a queue made here and now is the program's own, not one that a test has made for itself."""
+        """Whether the queue being made is the program's own, not one that a test makes for itself."""
         if config.is_sqlite and ":memory:" in config.database_url:
             return False
         maker = _maker()
@@ -64,7 +64,7 @@ class TestGuard:
         return url in map(_url, changed) or self._is_temporary(url) or self._is_passed(url, maker)
 
     def _is_temporary(self, url: str) -> bool:
-        """Whether it is a file that pytest will throw away; a program's own may stand in the temporary folder too."""
+        """Whether it is a file that pytest will remove; a program's own may be in the temporary folder too."""
         path = Path(unquote(url.partition("?")[0].removeprefix("sqlite:///"))).absolute()
         if not url.startswith("sqlite:"):
             return False
@@ -98,7 +98,7 @@ guard: TestGuard | None = None
 def guarded(database: Database, config: Config, *, given: bool) -> Database:
     """The database of a queue that is being made, refused to tests where it is the program's own.
 
-    `given` says that the URL was given by whoever makes the queue, and not taken from the environment.
+    `given` says that the URL was passed in, not taken from the environment.
     """
     if guard is None or not guard.is_of_program(config, given=given):
         return database
@@ -106,7 +106,7 @@ def guarded(database: Database, config: Config, *, given: bool) -> Database:
 
 
 class _Guarded:
-    """A database that asks before each use."""
+    """A database whose every use is checked."""
 
     def __init__(self, database: Database, config: Config) -> None:
         self.__dict__.update(_database=database, _config=config)
@@ -136,7 +136,7 @@ def _arguments(frame: FrameType) -> list[Any]:
 
 
 def _names(value: Any, url: str) -> bool:
-    """Whether a value says this URL: a text, settings of ours, or texts in a list or a mapping.
+    """Whether a value contains this URL: a text, a Config, or texts in a list or a mapping.
 
     Other objects are not looked into: the program's own settings, which a test may pass on, name its own database.
     """

@@ -1,4 +1,4 @@
-"""Waiting for a task's end: woken by the database, with a look now and then in case that got lost."""
+"""Waiting for a task's end: notified by the database, and polled in case a notification is lost."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _listener(task_id: UUID, wake: Callable[[], object]) -> Callable[[str], None
 
 
 def _wait(timing: Timing, task_id: UUID, timeout: float | None) -> Steps:
-    """Looks to take and seconds to sleep until the task is finished; a wake-up ends a sleep early."""
+    """Reads to make and seconds to wait until the task is finished; a notification ends a wait early."""
     deadline = None if timeout is None else timing.monotonic() + timeout
     look: Look = lambda: watch_task(task_id)  # noqa: E731
     while True:

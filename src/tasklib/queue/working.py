@@ -48,7 +48,7 @@ class RunsTasks(QueueBase):
         """Take back at once every task whose worker is overdue or whose lease has passed; returns how many.
 
         It goes by the database's clock alone.  Workers do the same by themselves, and more carefully: they observe a
-        worker for a full `worker_timeout_seconds`, so that an outage or a step of that clock makes nobody look dead.
+        worker for a full `worker_timeout_seconds`, so that an outage or a step of that clock declares none dead.
         Do not call this right after one.
         """
         recovery = yield from workers.recover_stale(self.config.backoff)
@@ -112,8 +112,7 @@ class RunsTasks(QueueBase):
 
 
 def _import_late(module: str) -> Any:
-    """A module of a layer above, found by name when it is needed: a queue starts its worker and its HTTP service, and
-    knows nothing else of them."""
+    """A module of a higher layer, imported when it is needed: a queue only starts its worker and its HTTP service."""
     return importlib.import_module(f"tasklib.{module}")
 
 
@@ -130,7 +129,7 @@ async def _stopping_when(event: StopEvent | None, stop: Callable[[], None], timi
     """Call `stop` once the event is set."""
 
     async def watch(event: StopEvent) -> None:
-        # Asked now and then, because an event of threads cannot be awaited.
+        # Polled, because an event of threads cannot be awaited.
         while not event.is_set():
             await timing.sleep(STOP_LOOK_SECONDS)
         stop()

@@ -13,8 +13,7 @@ from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import copy
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.operations.scratch import drop_schema
-from tasklib.storage.statement import Operation
+from tasklib.storage.statement import Operation, Statement
 
 COPIED: Final = "copied by tasklib copy"
 """Why the source of a copy is paused."""
@@ -52,7 +51,7 @@ class Administration(ServicePart):
     @operation
     def drop_schema(self) -> Operation[None]:
         """Remove the whole PostgreSQL schema with everything in it; only for one that the caller has made."""
-        yield from drop_schema()
+        yield Statement("drop_schema")
 
     adrop_schema = drop_schema.as_async
 

@@ -89,6 +89,6 @@ def is_sqlite_too_old() -> bool:
 
 def lends_sessions(url: str, timeout_seconds: float) -> bool:
     """Whether a pooler in transaction mode stands between this machine and the PostgreSQL server of the URL."""
-    from tasklib.storage.postgres import pooler
+    from tasklib.storage.postgres import session
 
-    return pooler.lends_sessions(url, timeout_seconds)
+    return session.lends_sessions(url, timeout_seconds)

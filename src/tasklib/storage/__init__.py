@@ -1,4 +1,4 @@
-"""Where tasks are kept.  Internal: nobody outside this package sees SQL."""
+"""Where tasks are stored.  Internal: there is no SQL outside this package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tasklib.storage.database import Database
 
 
 def connect(config: Config, clock: Clock | None = None) -> Database:
-    """The database a configuration names; nothing is opened before the first operation.
+    """The database that a configuration names; nothing is opened before the first operation.
 
     Statements take `now` from the clock, by default the database's own.
     """

@@ -1,4 +1,4 @@
-"""What the rest of tasklib knows of a database: it runs operations, tells of changes, and keeps its schema right."""
+"""The interface of a database: it runs operations, notifies of changes, and keeps its schema up to date."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tasklib.core.clock import Clock
 from tasklib.storage.statement import Operation, T
 
 Listener = Callable[[str], None]
-"""Called from some thread with what happened: `new`, `done:<id>`, `cancel`, or `changed` when it is not known."""
+"""Called from any thread with what happened: `new`, `done:<id>`, `cancel`, or `changed` when it is not known."""
 
 
 class Transaction(Protocol):

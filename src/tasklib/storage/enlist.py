@@ -189,7 +189,7 @@ _Send = Callable[[str, Any], Awaitable[Sequence[Row] | None]]
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """What there is to know of a connection: its database, how to write parameters, and how to send a text.
+    """A connection of the caller: its database, how to write parameters, and how to send a text.
 
     `send` is a coroutine function for every connection, but that of a blocking one never waits.  It gives None for
     a text that has no rows to give.
@@ -311,10 +311,10 @@ def _sqlalchemy_link(owner: Any, send: _Send, *, asynchronous: bool) -> _Link:
     style = _SQLALCHEMY_STYLES.get((dialect.name, dialect.driver))
     if style is None:
         raise ConfigurationError(
-            f"tasklib does not know SQLAlchemy's {dialect.name}+{dialect.driver}; it knows "
+            f"tasklib does not support SQLAlchemy's {dialect.name}+{dialect.driver}; it supports "
             + ", ".join("+".join(key) for key in _SQLALCHEMY_STYLES)
         )
-    # A session that was closed begins anew by itself.
+    # A closed session opens a connection again by itself.
     closed = not _is_session(owner) and _is_closed(lambda: owner.closed)
     return _Link(dialect.name, style, send, asynchronous, closed)
 

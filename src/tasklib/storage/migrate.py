@@ -32,11 +32,11 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a database has noted of a migration that made its tables."""
+    """What a database has recorded of a migration that made its tables."""
 
     min_compatible: int
     checksum: str | None
-    """None if it was noted before checksums were."""
+    """None if it was recorded before there were checksums."""
 
 
 @cache
@@ -75,14 +75,14 @@ def parts(dialect: str) -> tuple[Part, ...]:
 def missing(dialect: str, applied: Mapping[int, Applied], where: str, start_over: str) -> Sequence[Migration]:
     """The migrations to apply, given those that the schema has; one too new, or made by other files, is an error.
 
-    `where` names the place of the tables, `start_over` says how to make them anew there.
+    `where` names the place of the tables, `start_over` says how to create them again.
     """
     known = migrations(dialect)
     newest = known[-1].version
     needs = max((each.min_compatible for version, each in applied.items() if version > newest), default=0)
     if needs > newest:
         raise SchemaTooNew(
-            f"the database has schema {max(applied)}, made by a newer tasklib; this tasklib knows schema {newest} and "
+            f"the database has schema {max(applied)}, made by a newer tasklib; this one supports schema {newest} and "
             f"must not write to it; upgrade tasklib (nothing was changed)"
         )
     others = [

@@ -15,7 +15,7 @@ from tasklib.storage.statement import Row, UndecodedText
 
 NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Shown where a time that is always there cannot be read."""
-UNREADABLE: Final = "UnreadableTask: the stored row cannot be read: {}; correct it by hand, or submit the task anew"
+UNREADABLE: Final = "UnreadableTask: the stored row cannot be read: {}; correct it by hand, or submit the task again"
 """The error of a task that failed because its row cannot be read, and why it cannot."""
 
 
@@ -86,7 +86,7 @@ _KEYS: Final = ("name", "unique_key", "concurrency_key")
 
 
 def is_undecoded(value: Any) -> bool:
-    """Whether it is text that nobody can ask for, because it is no UTF-8."""
+    """Whether it is text that cannot be searched for, because it is not UTF-8."""
     return isinstance(value, UndecodedText)
 
 
@@ -112,7 +112,7 @@ def _start(column: str, text: str) -> str | None:
 
 
 class RowReader:
-    """Reads the columns of one row, each for itself: one that cannot be read takes nothing else with it."""
+    """Reads the columns of one row separately: one that cannot be read does not affect the others."""
 
     __slots__ = ("_row", "problems")
 
@@ -121,10 +121,10 @@ class RowReader:
         self.problems: list[str] = []
 
     def read(self, column: str, decode: Callable[[Any], Any], instead: Any = None) -> Any:
-        """The value of a column, or something in its place and a note."""
+        """The value of a column; one that cannot be read is replaced, and noted in `problems`."""
         try:
             return decode(self._row[column])
-        except Exception as error:  # noqa: BLE001  whatever somebody has written there
+        except Exception as error:  # noqa: BLE001  other programs may have written anything there
             self.problems.append(f"{column} cannot be read ({reason_of(error)})")
             return instead
 
@@ -167,7 +167,7 @@ class ClaimedTask:
             self.created_at,
             self.name,
             self.kwargs,
-            self.rare,  # What most tasks have none of travels apart.
+            self.rare,  # What most tasks do not have is sent separately.
         ) = fields
         self.timeout_seconds: float | None = None
         self.retry_count = self.lost_count = 0
@@ -237,7 +237,7 @@ def claimed_from_text(text: str | None, claim: Sequence[Any]) -> tuple[list[Clai
     try:
         return [ClaimedTask(fields, claim) for fields in loads(f"[{text}]")], []
     except ValueError:
-        pass  # one of them, or more; below it is found out which
+        pass  # at least one of them; below each is read alone
     tasks: list[ClaimedTask] = []
     broken: list[BrokenTask] = []
     for line in _BETWEEN.split(text):
@@ -252,7 +252,7 @@ def claimed_from_text(text: str | None, claim: Sequence[Any]) -> tuple[list[Clai
 _BETWEEN: Final = re.compile(r',\n(?=\["[-0-9a-f]{36}",)')
 """What is between two tasks of a claim; no JSON that a database writes has a line end inside."""
 _HEAD: Final = re.compile(r'\["[-0-9a-f]{36}",\d+,\d+')
-"""How each begins: its id, position and version, before anything that somebody else has written."""
+"""How each begins: its id, position and version, which only the database writes."""
 
 
 def worker_from_row(row: Row) -> WorkerInfo:

@@ -51,7 +51,7 @@ def steps(
         return result
     except Exception:
         if opened:
-            # What went wrong is the error to tell; a connection that cannot even roll back is discarded.
+            # The first error is the one to raise; a connection that cannot even roll back is discarded.
             with suppress(Exception):
                 yield ROLLBACK
         raise

@@ -46,11 +46,11 @@ MEMORY: Final = Statement("memory")
 """Answered with one row: what `recall` returns."""
 
 DONE_BEFORE: Final = "done before"
-"""Set in the memory by an operation that has found its own work done: nothing more is to be written about it."""
+"""Set in the memory by an operation that found its work done by an earlier try: nothing more is recorded about it."""
 
 
 def recall() -> Operation[dict[str, Any]]:
-    """A dictionary that one call of an operation has for itself, however often it is tried.
+    """A dictionary that belongs to one call of an operation, however often it is tried.
 
     The reply to a COMMIT can be lost.  The operation is then tried again, and finds by what it noted here, such as the
     id of the task it was making, whether its own work is done already.
@@ -60,17 +60,17 @@ def recall() -> Operation[dict[str, Any]]:
 
 
 ROLLBACK: Final = Statement("rollback")
-"""Yielded after a failure that the operation gets over: what was done since the last BEGIN or COMMIT is undone."""
+"""Yielded after a failure that the operation handles: what was done since the last BEGIN or COMMIT is undone."""
 
 
 class UndecodedText(str):
-    """Text of a database that is no UTF-8, with a mark in place of its odd bytes; only SQLite can hold such."""
+    """Text that is not UTF-8, with a mark in place of its odd bytes; only SQLite can hold such."""
 
     __slots__ = ()
 
 
 class DuplicateKey(StorageError):
-    """A statement would have made a key twice and did nothing; an operation that expects it goes on."""
+    """A statement that would have stored a key twice, and did nothing; an operation may expect it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Sql:
     place: tuple[str, int]
     """The file and the line of its name."""
     comment: str
-    """What it is for, and after that what else its author has said, line by line."""
+    """What it is for, then further comments, line by line."""
     text: str
     parameters: frozenset[str]
     writes: bool

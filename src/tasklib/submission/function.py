@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, Type
 from tasklib.core.task import NewTask, TaskId, TaskIds
 from tasklib.definition import Definition, Misfit, shows_options
 from tasklib.errors import InvalidArguments
-from tasklib.submission.stream import Packer, Stream, agroups, groups, refusal
+from tasklib.submission.stream import Packer, Stream, TaskStore, agroups, groups, refusal
 from tasklib.submission.submit_options import NO_OPTIONS, SubmitKeywords, SubmitOptions, meant_option
-from tasklib.submission.task_store import TaskStore
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,7 +113,7 @@ class TaskFunction(Submitter[P], Generic[P, R]):
     if not TYPE_CHECKING:  # a type checker would take it for any attribute at all
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Only asked for what is not there: a method of other task queues is answered with what to write here."""
+            """Raise AttributeError; for a method of other task queues it says what to write here."""
             own = self.__dict__.get("__name__", "task")
             if name in METHODS_ELSEWHERE:
                 remedy = f"{own}{METHODS_ELSEWHERE[name]}"
@@ -126,7 +125,7 @@ class TaskFunction(Submitter[P], Generic[P, R]):
 
 
 def _with_hint(error: InvalidArguments, definition: Definition, kwargs: Mapping[str, Any]) -> InvalidArguments:
-    """The error, and what to write where an argument was meant as an option of the submission."""
+    """The error, with a hint where an argument was meant as an option of the submission."""
     parameters = {each.name for each in definition.parameters}
     options = [option for name in kwargs if name not in parameters and (option := meant_option(name))]
     if not options:

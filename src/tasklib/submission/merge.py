@@ -12,7 +12,7 @@ from tasklib.submission.stream import CHUNK
 
 
 class Merger:
-    """Concurrent submissions of one event loop travel in one statement while another is on its way.
+    """Concurrent submissions of one event loop share one statement while another is in flight.
 
     A lone submission is sent at once; those that arrive meanwhile share the next statement.  A caller gets the
     id of its task only after the commit that stores it.
@@ -41,7 +41,7 @@ class _LoopMerger:
         self._drainer: asyncio.Task[None] | None = None
 
     async def submit(self, new: NewTask) -> TaskId:
-        # A unique key may raise its own conflict, which is nobody else's.
+        # A unique key may raise a conflict, which concerns this caller only.
         if new.unique_key is not None:
             return (await self._send([new]))[0]
         if self._sending:
@@ -71,7 +71,7 @@ class _LoopMerger:
             ids = await self._send([new for new, _ in batch])
         except Exception as error:  # noqa: BLE001  each caller gets it
             if len(batch) > 1 and not isinstance(error, DatabaseUnavailable | DatabaseBusy | DatabaseFull):
-                # One row that is refused must not take the others with it.
+                # One refused row must not fail the others.
                 for entry in batch:
                     await self._send_batch([entry])
                 return

@@ -53,12 +53,12 @@ def _expiry(options: SubmitOptions, after: float | None) -> tuple[datetime | Non
 
 
 def mark_secrets(new: NewTask, definition: Definition | None) -> NewTask:
-    """The row, saying which of its arguments the code calls secret, so that those who show it can hide them."""
+    """The row, marking which of its arguments are annotated as secret, so that front ends can hide them."""
     return with_secrets(new, () if definition is None else definition.secrets)
 
 
 def with_secrets(new: NewTask, secrets: Iterable[str]) -> NewTask:
-    """The row, saying of these arguments too that they are secret."""
+    """The row, marking these arguments as secret too."""
     marked = marked_paths(new.headers)
     more = [each for each in dict.fromkeys(secrets) if each not in marked]
     return replace(new, headers={**new.headers, SECRETS_HEADER: [*marked, *more]}) if more else new

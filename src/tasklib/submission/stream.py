@@ -6,20 +6,54 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeAlias, overload
 
-from tasklib.core.task import NewTask, TaskBatch, TaskIds, first_of_many
+from tasklib.core.config import Config
+from tasklib.core.task import NewTask, TaskBatch, TaskId, TaskIds, first_of_many
 from tasklib.definition import Definition, Misfit
 from tasklib.errors import InvalidArguments
 from tasklib.submission.submit_options import SubmitOptions
-from tasklib.submission.task_store import Chunk, Stored, TaskStore
+
+Chunk: TypeAlias = TaskBatch | Sequence[NewTask]
+"""What is stored in one statement."""
+Stored: TypeAlias = TaskIds | list[TaskId]
+"""The ids of a chunk."""
 
 CHUNK = 2000
 """Rows of a bulk submission sent in one statement."""
 CHUNK_CHARACTERS = 8 << 20
-"""Fewer rows are sent where their JSON is longer than this: neither side has to hold more of it at once."""
+"""Fewer rows are sent where their JSON is longer than this, to bound the memory of both sides."""
 GROUP = 200
-"""Rows made ready before others have the event loop."""
+"""Rows prepared before other work gets the event loop."""
+
+
+class TaskStore(Protocol):
+    """Makes rows of submissions, and stores them; a TaskQueue."""
+
+    config: Config
+
+    def new_task(self, definition: Definition, kwargs: Any, options: SubmitOptions) -> NewTask:
+        """The row of one submission."""
+        ...
+
+    @overload
+    def submit_new(self, new: TaskBatch, connection: Any = None) -> TaskIds: ...
+    @overload
+    def submit_new(self, new: Sequence[NewTask], connection: Any = None) -> list[TaskId]: ...
+    @overload
+    def submit_new(self, new: Chunk, connection: Any = None) -> Stored: ...
+
+    async def asubmit_new(self, new: Chunk, connection: Any = None) -> Stored:
+        """The awaiting form of `submit_new`."""
+        ...
+
+    async def asubmit_one(self, new: NewTask, connection: Any = None) -> TaskId:
+        """Store one row, together with those that are submitted at the same time."""
+        ...
+
+    def is_joined(self, connection: Any) -> bool:
+        """Whether what is stored joins a transaction that is open already."""
+        ...
 
 
 class Packer:
@@ -85,22 +119,22 @@ def _has_own_keys(definition: Definition, options: SubmitOptions) -> bool:
 
 
 class Stream:
-    """Stores chunk after chunk, one on its way while the next is made ready; each is committed by itself."""
+    """Stores chunk after chunk, one in flight while the next is prepared; each is committed by itself."""
 
     def __init__(self, queue: TaskStore, connection: Any, ids: TaskIds) -> None:
         self._queue = queue
         self._connection = connection
-        # Whoever gives a connection may use it for the rows' source: it has one thing to do at a time.
+        # The caller's connection may also be the source of the rows, and does one thing at a time.
         self._overlaps = not queue.is_joined(connection)
         self._ids = ids
-        self._on_its_way: asyncio.Future[Stored] | None = None
+        self._in_flight: asyncio.Future[Stored] | None = None
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Leave nothing on its way: after an error it is stored first; only who is cancelled does not wait for that."""
-        sending = self._on_its_way
+        """Leave nothing in flight: after an error the last chunk is stored first, but not after a cancellation."""
+        sending = self._in_flight
         if sending is None:
             return
         try:
@@ -110,20 +144,20 @@ class Stream:
             sending.cancel()
             await asyncio.wait([sending])
             if not sending.cancelled():
-                sending.exception()  # retrieved, not raised: what ended the stream came first
+                sending.exception()  # retrieved, not raised: the error that ended the stream came first
 
     async def send(self, chunk: Chunk) -> None:
-        """Begin to store this chunk, when the one before is stored."""
+        """Begin to store this chunk once the one before is stored."""
         await self.settle()
-        self._on_its_way = asyncio.ensure_future(self._queue.asubmit_new(chunk, self._connection))
+        self._in_flight = asyncio.ensure_future(self._queue.asubmit_new(chunk, self._connection))
         if not self._overlaps:
             await self.settle()
 
     async def settle(self) -> None:
-        """Wait for what is on its way, and keep its ids."""
-        if self._on_its_way is not None:
-            stored = await self._on_its_way
-            self._on_its_way = None
+        """Wait for the chunk in flight, and keep its ids."""
+        if self._in_flight is not None:
+            stored = await self._in_flight
+            self._in_flight = None
             self._ids.extend(stored)
 
 
@@ -135,14 +169,14 @@ def refusal(misfit: Misfit, kept: int) -> InvalidArguments:
 
 
 def groups(rows: Iterable[Any]) -> Iterator[list[Any]]:
-    """The rows, some at a time."""
+    """The rows in groups."""
     iterator = iter(rows)
     while group := list(itertools.islice(iterator, GROUP)):
         yield group
 
 
 async def agroups(rows: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[list[Any]]:
-    """The rows, some at a time, and in between others have the event loop."""
+    """The rows in groups; in between other work gets the event loop."""
     if not isinstance(rows, AsyncIterable):
         for group in groups(rows):
             yield group

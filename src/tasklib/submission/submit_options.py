@@ -33,7 +33,7 @@ class SubmitKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitOptions:
-    """What can be said of one submission beside its arguments; None leaves it to the task or the configuration."""
+    """The options of one submission beside its arguments; None leaves it to the task or the configuration."""
 
     delay_seconds: float | timedelta = 0.0
     run_at: datetime | None = None
@@ -119,4 +119,4 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 NO_OPTIONS: Final = SubmitOptions()
-"""What most submissions say: nothing.  Made and checked once."""
+"""The options of most submissions.  Made and checked once."""

@@ -24,18 +24,17 @@ OnProgress = Callable[[int], None]
 """Called after each step of a bulk action with how many tasks it has changed so far."""
 
 BEFORE = "before"
-"""In the memory of an action all of whose statements were sent, so that only the reply to COMMIT can be missing: what
-the task was before it."""
+"""In the memory of an action that has sent all its statements, so that only the reply to COMMIT can be missing: the
+task as it was before."""
 
 _RETRYABLE: Final = dumps(sorted({str(phase.state) for phase in ACTIONS[Action.RETRY].possible}))
 
-_STATEMENTS: Final[Mapping[Action, tuple[str, tuple[str, ...]]]] = {
-    Action.RETRY: ("retry_tasks", ("ids", "states")),
-    Action.CANCEL: ("cancel_tasks", ("ids",)),
-    Action.PRIORITIZE: ("set_priorities", ("ids", "priority")),
-    Action.DELETE: ("delete_tasks", ("ids",)),
+_STATEMENTS: Final[Mapping[Action, str]] = {
+    Action.RETRY: "retry_tasks",
+    Action.CANCEL: "cancel_tasks",
+    Action.PRIORITIZE: "set_priorities",
+    Action.DELETE: "delete_tasks",
 }
-"""Which statement does it to many tasks, with which parameters."""
 
 _COUNTED_BY: Final[Mapping[Action, str]] = {
     Action.RETRY: "count_retries",
@@ -46,7 +45,7 @@ _COUNTED_BY: Final[Mapping[Action, str]] = {
 
 
 def retry_task(task_id: UUID) -> Operation[Task]:
-    """Start the task anew from zero attempts."""
+    """Restart the task from zero attempts."""
     yield BEGIN
     memory = yield from recall()
     started = yield from _started_before(task_id, memory)
@@ -86,7 +85,7 @@ def cancel_task(task_id: UUID) -> Operation[Task]:
 
 
 def set_priority(task_id: UUID, priority: int) -> Operation[Task]:
-    """Give a task that has not ended another place among those that wait."""
+    """Change the priority of a task that has not ended."""
     yield BEGIN
     if not (yield Statement("set_priorities", {"ids": _ids([task_id]), "priority": priority})):
         raise (yield from _refusal(task_id, Action.PRIORITIZE))
@@ -117,27 +116,24 @@ def act_on_matching(
 ) -> Operation[int]:
     """Do it to every matching task in a state that allows it; how many that was.
 
-    A retry passes over a task whose unique key is taken again.
+    A retry skips a task whose unique key is taken again.
     """
 
     def act(rows: Sequence[Row]) -> Operation[int]:
         retry = action is Action.RETRY
         ids = (yield from without_taken_keys(rows)) if retry else [uuid(row["id"]) for row in rows]
-        given = {"ids": _ids(ids), "priority": priority, "states": _RETRYABLE}
-        changed = yield Statement(statement, {key: given[key] for key in parameters})
+        changed = yield Statement(_STATEMENTS[action], {"ids": _ids(ids), "priority": priority, "states": _RETRYABLE})
         if retry:
             yield Statement("wake_workers")
         return len(changed)
 
-    statement, parameters = _STATEMENTS[action]
     return (yield from in_steps(replace(which, states=states_for(action, which.states)), act, on_progress))
 
 
 def count_matching(action: Action, which: TaskFilter) -> Operation[int]:
     """How many tasks `act_on_matching` would change now."""
     wanted = replace(which, states=states_for(action, which.states))
-    count: int = (yield Statement(_COUNTED_BY[action], filter_params(wanted)))[0]["count"]
-    return count
+    return int((yield Statement(_COUNTED_BY[action], filter_params(wanted)))[0]["count"])
 
 
 def cleanup_tasks(
@@ -211,7 +207,7 @@ def _live_holder(task: Task) -> Operation[UUID | None]:
 
 
 def _started_before(task_id: UUID, memory: dict[str, Any]) -> Operation[Task | None]:
-    """The task, if an earlier try of this very retry has started it anew, whatever has become of it since."""
+    """The task, if an earlier try of this call has restarted it, whatever has happened to it since."""
     task = (yield from get_task(task_id)) if BEFORE in memory else None
     if task is None or memory[BEFORE] == _mark(task):
         return None
@@ -220,7 +216,7 @@ def _started_before(task_id: UUID, memory: dict[str, Any]) -> Operation[Task | N
 
 
 def _mark(task: Task) -> tuple[object, ...]:
-    """What tells whether anything has happened to the task."""
+    """What changes whenever something happens to the task."""
     return task.state, task.version, task.attempts, task.completed_at, task.next_retry_at
 
 

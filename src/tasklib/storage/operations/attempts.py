@@ -20,10 +20,10 @@ def complete_tasks(
 ) -> Operation[set[str]]:
     """End attempts in success; returns the ids whose claim had been lost, which changed nothing.
 
-    Their moments are compared with `moment`, or with the machine's.  Said `again` because the reply was lost, an
-    attempt that is completed already was completed by this.
+    Their moments are compared with `moment`, or with the machine's.  With `again`, after a lost reply, an attempt that
+    is completed already was completed by this call.
     """
-    again = yield from _said_again(again)
+    again = yield from _is_repeated(again)
     moment = time.monotonic() if moment is None else moment
     # The results are JSON text already, so the batch is put together as text instead of being parsed and dumped again.
     batch = ",".join(
@@ -43,10 +43,10 @@ def complete_tasks(
 def end_attempts(endings: Sequence[Ending], *, moment: float | None = None, again: bool = False) -> Operation[set[str]]:
     """End attempts in any other way; returns the ids whose claim had been lost, which changed nothing.
 
-    Their moments are compared with `moment`, or with the machine's.  Said `again` because the reply was lost, an
-    attempt that has ended in just this way was ended by this.
+    Their moments are compared with `moment`, or with the machine's.  With `again`, after a lost reply, an attempt that
+    has ended in just this way was ended by this call.
     """
-    again = yield from _said_again(again)
+    again = yield from _is_repeated(again)
     moment = time.monotonic() if moment is None else moment
     batch = [_ending(ending, moment) for ending in sorted(endings, key=lambda e: e.task_id)]
     rows = yield Statement("end_attempts", {"batch": dumps(batch)})
@@ -84,7 +84,7 @@ def find_cancel_requests(held: Iterable[tuple[str, int]]) -> Operation[tuple[set
 
 
 def report_progress(reports: Iterable[tuple[str, int, float, str | None]]) -> Operation[None]:
-    """Keep the latest progress of running attempts."""
+    """Store the latest progress of running attempts."""
     batch = [
         {"id": task_id, "version": version, "progress": fraction, "message": message}
         for task_id, version, fraction, message in sorted(reports, key=lambda r: r[0])
@@ -93,7 +93,7 @@ def report_progress(reports: Iterable[tuple[str, int, float, str | None]]) -> Op
 
 
 def append_log(lines: Mapping[tuple[str, int], Sequence[LogLine]]) -> Operation[None]:
-    """Keep the latest lines that running attempts, given by id and version, have logged."""
+    """Store the latest log lines of running attempts, given by id and version."""
     batch = [
         {
             "id": task_id,
@@ -111,7 +111,7 @@ def _last_report(fraction: float, message: str | None) -> str:
     return f',"progress":{fraction!r},"message":{dumps(message)}'
 
 
-def _said_again(again: bool) -> Operation[bool]:
+def _is_repeated(again: bool) -> Operation[bool]:
     """Whether an earlier try of this call may have been recorded."""
     memory = yield from recall()
     again = again or "sent" in memory

@@ -11,7 +11,7 @@ from tasklib.core.codec import dumps, loads
 from tasklib.core.lifecycle import Ending
 from tasklib.core.task import DEFAULT_RETRIES
 from tasklib.storage.operations.attempts import end_attempts
-from tasklib.storage.operations.limits.keys import NOBODYS_TURN, find_hints, settle_turn, take_turn
+from tasklib.storage.operations.limits.keys import NO_KEYS, find_hints, settle_turn, take_turn
 from tasklib.storage.operations.limits.names import NO_LIMITS, spend_tokens, take_limits
 from tasklib.storage.rows import UNREADABLE, BrokenTask, ClaimedTask, claimed_from_text
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
@@ -28,7 +28,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How many attempts after the first a task gets whose row does not say, as one inserted by hand."""
+    """How many retries a task gets whose row does not say, as one inserted by hand."""
 
     by_name: Mapping[str, int] = field(default_factory=dict[str, int])
     default: int = DEFAULT_RETRIES
@@ -71,23 +71,23 @@ class Claimed:
     contended: bool = False
     """More was due than was taken, because other workers held it at that moment: ask again at once."""
     registered: bool = True
-    """False if this instance was declared dead: it must stop, or register anew."""
+    """False if this instance was declared dead: it must stop, or register again."""
     limited: bool = False
     """Limits hold for some of these names, so nothing should be claimed that cannot start at once."""
     next_due_in: float | None = None
     """Seconds until the next waiting task of these names becomes due, or a rate limit allows one again."""
     plain: bool = False
-    """Nobody has switched anything: the next claim may try the smaller statement first."""
+    """Nothing is paused or limited: the next claim may try the smaller statement first."""
     hinted: bool = False
     """Tasks with a concurrency key may be able to start: the next claim should look at keys."""
     exhausted: bool = False
-    """Nothing was left that is due, and nothing but an insert, an end or the passing of time changes that."""
+    """Nothing due is left; only an insert, an end or the passing of time changes that."""
     last: Sequence[Position] = ()
     """Where this claim left off in each name and priority it saw due, if these were few."""
 
 
 def claim_tasks(claim: Claim) -> Operation[Claimed]:
-    """Lease due tasks, best first; the answer tells what the next claim should look for."""
+    """Lease due tasks, best first; the answer says what the next claim should look for."""
     if claim.plain and not claim.caps:
         claimed = yield from _claim_plainly(claim)
         if claimed is not None:
@@ -112,7 +112,7 @@ def _params(claim: Claim) -> dict[str, Any]:
 
 def _claim_under_limits(claim: Claim) -> Operation[Claimed]:
     """Claim where limits or concurrency keys may hold: each decides before the claim, in one transaction with it."""
-    limits, turn = NO_LIMITS, NOBODYS_TURN
+    limits, turn = NO_LIMITS, NO_KEYS
     if claim.keyed or claim.limited:
         yield BEGIN
         limits = yield from take_limits(claim.names)
@@ -173,7 +173,7 @@ def _claimed(row: Row, limit: int, lease_seconds: float) -> tuple[list[ClaimedTa
 
 
 def _fail(broken: Sequence[BrokenTask]) -> Operation[None]:
-    """End tasks for good that were claimed and cannot be read; each alone."""
+    """Fail tasks for good that were claimed and cannot be read."""
     if broken:
         endings = [Ending.give_up(each.id, each.version, error=UNREADABLE.format(each.reason)) for each in broken]
         yield from end_attempts(endings)

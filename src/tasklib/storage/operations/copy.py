@@ -1,4 +1,4 @@
-"""Moving a queue: tasks as they stand, from one database to another, in insertion order."""
+"""Copying a queue: its tasks from one database to another, in insertion order."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ PLAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Some tasks as they stand."""
+    """Some tasks as they are stored."""
 
     rows: list[dict[str, Any]]
     last: int
-    """The position to go on from."""
+    """The position to continue from."""
     unreadable: list[str] = field(default_factory=list[str])
     """The ids of those that cannot be read, and so not be copied."""
 
 
 def export_tasks(after: int) -> Operation[Exported]:
-    """The next tasks after a position; those that run are taken as waiting, their attempt not spent."""
+    """The next tasks after a position; running ones become waiting ones, their attempt not spent."""
     rows = yield Statement("export_tasks", {"after": after, "limit": STEP})
     found = Exported([], rows[-1]["seq"] if rows else after)
     for row in rows:
@@ -46,7 +46,7 @@ def export_tasks(after: int) -> Operation[Exported]:
 
 
 def import_tasks(rows: Sequence[dict[str, Any]]) -> Operation[int]:
-    """Store tasks as they stood elsewhere; those whose id is there already are left as they are.  How many were new."""
+    """Store tasks of another database, except those whose id exists already; how many were new."""
     return len((yield Statement("import_tasks", {"batch": dumps(list(rows))})))
 
 
@@ -58,7 +58,7 @@ def _exported(row: Row) -> dict[str, Any]:
         data[name] = None if at is None else moment_text(at)
     for name in DOCUMENTS:
         data[name] = None if row[name] is None else loads(row[name])
-    dumps(data)  # a number without end is read and cannot be written
+    dumps(data)  # an infinite number can be read but not written
     if data["state"] == "running":
         data |= {"state": "pending", "attempts": data["attempts"] - 1, "cancel_requested_at": None}
         data |= {"progress": None, "progress_message": None}

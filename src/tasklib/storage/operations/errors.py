@@ -13,10 +13,10 @@ from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement
 
 HOURS = 24
-"""For so many hours failures are counted one by one."""
+"""Failures are counted for each of so many hours."""
 
 MOST_GROUPS = 1000
-"""Groups that are looked through for one by its id."""
+"""Groups that are searched for one by its id."""
 
 
 def list_errors(name: str | None, limit: int) -> Operation[list[ErrorGroup]]:
@@ -38,9 +38,9 @@ def list_errors(name: str | None, limit: int) -> Operation[list[ErrorGroup]]:
 
 
 def redrive(which: TaskFilter, rate: float | None) -> Operation[int]:
-    """Start every matching task anew that failed for good; they come due one after the other, `rate` in a second.
+    """Restart every matching task that failed for good; they come due one after the other, `rate` in a second.
 
-    Without a rate all at once.  One whose unique key is taken again is passed over.
+    Without a rate all at once.  One whose unique key is taken again is skipped.
     """
     restarted = 0
 

@@ -1,6 +1,6 @@
-"""Workers that speak HTTP: what a worker in this process knows of itself is read from the database instead.
+"""Workers over HTTP: what a worker process keeps in memory is read from the database here.
 
-Each was registered by somebody, and only for them it claims, beats, ends attempts and stops.
+Only the caller that registered an instance may claim, send heartbeats, end attempts and stop for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasklib.storage.statement import BEGIN, Operation, Statement
 
 
 class NotYours(Exception):
-    """The instance was registered by somebody else."""
+    """Another caller registered the instance."""
 
 
 MAX_OWNED: Final = 1000
@@ -38,7 +38,7 @@ class TooManyWorkers(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """An instance, and who speaks for it."""
+    """An instance, and the caller that registered it."""
 
     instance: UUID
     owner: str
@@ -78,7 +78,7 @@ class Overrun:
 
 
 def register_for(who: workers.Registration) -> Operation[None]:
-    """Make an instance known, unless its owner has MAX_OWNED others: nobody can fill the table."""
+    """Register an instance, unless its owner has MAX_OWNED others: no caller can fill the table."""
     yield BEGIN
     asked = {"owner": who.owner, "instance": str(who.instance)}
     if (yield Statement("count_owned_workers", asked))[0]["found"] >= MAX_OWNED:
@@ -113,7 +113,7 @@ def claim_for(
     worker = yield from find_worker(who)
     if worker is None:
         return None
-    # Two claims of one instance at once would each forget what the other has just taken.
+    # Two concurrent claims of one instance would each overwrite what the other has just taken.
     own = yield Statement("lock_claims", {"dead": dumps([str(who.instance)])})
     if not own:
         return None
@@ -140,8 +140,8 @@ def claim_for(
 
 
 def give_back_for(instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation[None]:
-    """Give back what a claim took whose answer was lost, if it was committed at all; one that still is under way is
-    waited for."""
+    """Release what a claim took whose answer was lost, if it was committed at all; waits for one that is still under
+    way."""
     yield BEGIN
     yield Statement("lock_claims", {"dead": dumps([str(instance)])})
     yield from attempts.end_attempts([Ending.release(task_id, version) for task_id, version in taken])
@@ -149,7 +149,7 @@ def give_back_for(instance: UUID, taken: Sequence[tuple[str, int]]) -> Operation
 
 
 def beat_for(who: Remote, lease_seconds: float) -> Operation[Holding | None]:
-    """Say that an instance is alive and move its leases forward; None if it was declared dead."""
+    """Record a heartbeat and move the leases of the instance forward; None if it was declared dead."""
     if (yield from find_worker(who)) is None or not (yield from workers.beat(who.instance, None)):
         return None
     yield from workers.renew_held(who.instance, lease_seconds)
@@ -159,7 +159,7 @@ def beat_for(who: Remote, lease_seconds: float) -> Operation[Holding | None]:
 
 
 def stop_for(who: Remote) -> Operation[int | None]:
-    """Forget an instance and give back what it holds, so many tasks; None if it is not known any more."""
+    """Remove an instance and release what it holds; how many tasks, or None if it is not registered."""
     if (yield from find_worker(who)) is None:
         return None
     return (yield from workers.release_held(who.instance))
@@ -235,7 +235,7 @@ def end_for(ending: Ending, owner: str) -> Operation[Ended]:
 
 
 def report_for(task_id: UUID, version: int, owner: str, fraction: float, message: str | None) -> Operation[None]:
-    """Keep how far an attempt has come."""
+    """Store the progress of an attempt."""
     task = yield from _find(task_id)
     if not _is_current(task, version):
         raise ClaimLost(task_id, version, task.state)
@@ -266,7 +266,7 @@ def _is_current(task: Task, version: int) -> bool:
 
 
 def _require_owner(task: Task, owner: str) -> Operation[None]:
-    """Refuse whoever did not register the instance that runs the task."""
+    """Refuse a caller that did not register the instance that runs the task."""
     rows = yield Statement("find_holder", {"seq": task.seq, "version": task.version})
     if not any(row["owner"] == owner for row in rows):
         raise NotYours

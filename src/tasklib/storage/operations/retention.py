@@ -1,4 +1,4 @@
-"""Removing finished tasks in the background: a page of rows at a time, by whichever worker has the turn."""
+"""Removing finished tasks in the background: a page of rows at a time, by one worker at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Swept:
 
 
 def sweep_tasks(rules: Sequence[Rule], turn_seconds: float) -> Operation[Swept | None]:
-    """Remove what is old enough among the next rows; None if it is another worker's turn.
+    """Remove what is old enough among the next rows; None if another worker does it.
 
     Rows are looked at in the order of their insertion, from where the last look ended.  That needs no index on the time
     of their end, which finishing a task would have to keep, and every look costs the same.

@@ -1,4 +1,4 @@
-"""Schedules: kept, and moved from tick to tick so that each tick makes exactly one task."""
+"""Schedules: stored, and moved from tick to tick so that each tick makes exactly one task."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, ROLLBACK, Oper
 MakeTask = Callable[[Plan], NewTask]
 """Makes the row of a schedule's next task."""
 HELD_SECONDS: Final = 60.0
-"""How long nobody tries again to fire a schedule that could not be."""
+"""How long a schedule that failed to fire is not tried again."""
 
 log = logging.getLogger("tasklib.worker")
 
 
 def put_schedule(plan: Plan, *, declared_at: datetime | None = None) -> Operation[Schedule]:
-    """Make or change a schedule; a change of its times starts them anew, any other leaves them as they are."""
+    """Make or change a schedule; only a change of its times resets the next run."""
     yield BEGIN
     clock = yield from read_clock()
     first = plan.first_run(clock)
@@ -50,10 +50,10 @@ def list_schedules() -> Operation[list[Schedule]]:
 
 
 def declare_schedules(plans: Iterable[Plan], known_tasks: Iterable[str], declared_at: datetime) -> Operation[None]:
-    """Make the schedules declared in code be what the code says, and forget those it no longer declares.
+    """Store the schedules declared in code, and remove those that it no longer declares.
 
-    Only those over tasks known here are forgotten, so that programs with different tasks leave each other alone; and of
-    two versions of a program at work during a deployment, the one that started later decides.
+    Only those of tasks defined here are removed, so that programs with different tasks do not disturb each other; of
+    two versions of a program that run during a deployment, the one that started later decides.
     """
     declared = {plan.name: plan for plan in plans}
     for plan in declared.values():
@@ -116,7 +116,7 @@ def resume_schedule(name: str) -> Operation[bool]:
 
 
 def remove_schedule(name: str) -> Operation[bool]:
-    """Forget a schedule; False if there is none of that name."""
+    """Remove a schedule; False if there is none of that name."""
     yield BEGIN
     memory = yield from recall()
     removed = bool((yield Statement("remove_schedule", {"name": name})))
@@ -138,16 +138,11 @@ def _fire_alone(schedule: Schedule, make: MakeTask, clock: datetime) -> Operatio
         return fired
     except Exception as error:
         if isinstance(error, StorageError) and type(error) is not StorageError:
-            raise  # not its fault: the database is away, or full, or denies it, or others came between
+            raise  # not the schedule's fault: the database is unavailable, full, or refuses, or there was a conflict
         yield ROLLBACK
         reason = f"{type(error).__name__}: {reason_of(error)}"
         log.warning("schedule %r cannot run, and is tried again in %d s: %s", schedule.name, HELD_SECONDS, reason)
-        held = {
-            "name": schedule.name,
-            "version": schedule.version,
-            "error": reason,
-            "seconds": HELD_SECONDS,
-        }
+        held = {"name": schedule.name, "version": schedule.version, "error": reason, "seconds": HELD_SECONDS}
         yield Statement("hold_schedule", held)
         return 0, False
 
@@ -190,7 +185,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for key in Plan.fields():
         value = getattr(plan, key)
-        # No other of them can be null; a payload can, and stays it.
+        # Only a payload can be null, and stays so.
         if key != "name" and (value is not None or key == "kwargs"):
             document[key] = value.isoformat() if isinstance(value, datetime) else value
     return document
@@ -203,7 +198,7 @@ def _schedule(row: Row) -> Schedule:
     document: Any = read("plan", loads, {})
     try:
         plan = _plan(row["name"], document)
-    except Exception as error:  # noqa: BLE001  whatever somebody, or a newer version, has stored
+    except Exception as error:  # noqa: BLE001  anything may be stored there, also by a newer version
         plan = BrokenPlan.of(row["name"], document)
         reader.problems.append(reason_of(error))
     return Schedule(
@@ -228,7 +223,7 @@ def _plan(name: str, document: Any) -> Plan:
     stored: dict[str, Any] = document  # pyright: ignore[reportUnknownVariableType]
     if unknown := stored.keys() - Plan.fields():
         raise ConfigurationError(
-            f"the stored plan has a field that this version does not know: {min(unknown)!r}; upgrade this program"
+            f"the stored plan has a field that this version does not support: {min(unknown)!r}; upgrade this program"
         )
     if "task" not in stored:
         raise ConfigurationError("the stored plan names no task; make the schedule again")

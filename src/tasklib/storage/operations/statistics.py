@@ -1,4 +1,4 @@
-"""Numbers for charts and counts: added by workers, merged and thinned by whoever has the turn, read by front ends."""
+"""Statistics for charts and counts: added by workers, merged by one worker at a time, read by front ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasklib.core.task import QueueStats, TaskState
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.reading import lists
 from tasklib.storage.operations.reading.block_index import BLOCK_SIZE, MOST_NAMES
-from tasklib.storage.rows import moment, uuid
+from tasklib.storage.rows import moment, required_moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 
 FOLD_ROWS: Final = 500_000
@@ -23,12 +23,12 @@ FOLD_EVERY: Final = timedelta(seconds=4)
 KEEP_EVERY: Final = timedelta(seconds=55)
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 RETENTION_SECONDS: Final = 30 * DAY
-"""How long numbers for charts are kept: by minute for a day, then by hour."""
+"""How long statistics are kept: by minute for a day, then by hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How often something ended in one way since it was last said, and how long it waited and ran."""
+    """How often tasks of a name ended in one way since the last report, and how long they waited and ran."""
 
     name: str
     outcome: str
@@ -39,7 +39,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long half, nearly all and all but one in a hundred took at most, in seconds; None where nothing was."""
+    """Percentiles of durations in seconds; None where there were none."""
 
     p50: float | None
     p95: float | None
@@ -53,7 +53,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What was done in a time, of one name or of all."""
+    """What was done in one step of time, of one name or of all."""
 
     at: int
     name: str
@@ -64,7 +64,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many tasks waited and ran at the deepest moment of a time."""
+    """How many tasks waited and ran at the deepest moment of one step of time."""
 
     at: int
     due: int
@@ -103,23 +103,22 @@ def read_depths(*, since: int, until: int, step: int, name: str | None = None) -
 
 
 def count_tasks_by_state() -> Operation[QueueStats]:
-    """How many tasks stand where, exactly: few are read one by one, many are counted without reading the finished."""
+    """How many tasks are in each state, exactly; a large table is counted without reading the finished ones."""
     if (yield from lists.is_small()):
         return (yield from lists.count_by_state())
     return _stats((yield Statement("count_quickly")))
 
 
 def keep_statistics(*, fold_every: timedelta = FOLD_EVERY) -> Operation[bool]:
-    """Do, once a minute for the whole fleet, what keeps numbers small; and every few seconds, count on.
+    """Merge statistics once a minute for all workers together, and update the totals every few seconds.
 
-    Returns False if there was nothing to do, or somebody else is at it.
+    Returns False if there was nothing to do, or another worker does it.
     """
     rows = yield Statement("read_statistics_turn")
     if not rows:
         return False
     last = rows[0]
-    clock = moment(last["now"])
-    assert clock is not None
+    clock = required_moment(last["now"])
     may_fold, may_keep = _is_due(last["counted_at"], clock, fold_every), _is_due(last["merged_at"], clock, KEEP_EVERY)
     if not may_keep and not (may_fold and last["behind"]):
         return False
@@ -149,7 +148,7 @@ def read_time() -> Operation[int]:
 
 def _is_due(last: Any, clock: datetime, every: timedelta) -> bool:
     before = moment(last)
-    # A time in the future is that of a clock that was set back.
+    # A time in the future comes from a clock that was set back since.
     return before is None or not timedelta(0) <= clock - before < every
 
 
@@ -175,7 +174,7 @@ def _note_depth() -> Operation[None]:
         running = counts.get("running", 0)
         if due or delayed or retrying or running:
             batch.append({"name": name, "due": due, "delayed": delayed, "retrying": retrying, "running": running})
-    # One row even if there is nothing: an empty queue is not the same as nobody having looked.
+    # One row even if there is nothing: an empty queue is not the same as no measurement.
     batch = batch or [{"name": "", "due": 0, "delayed": 0, "retrying": 0, "running": 0}]
     yield Statement("add_depths", {"batch": dumps(batch)})
 
@@ -247,6 +246,4 @@ def find_oldest_waiting() -> Operation[Oldest | None]:
     rows = yield Statement("find_oldest_waiting")
     if not rows:
         return None
-    due = moment(rows[0]["due_at"])
-    assert due is not None
-    return Oldest(uuid(rows[0]["id"]), rows[0]["name"], due)
+    return Oldest(uuid(rows[0]["id"]), rows[0]["name"], required_moment(rows[0]["due_at"]))

@@ -16,7 +16,7 @@ from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
 from tasklib.storage.statement import BEGIN, DONE_BEFORE, DuplicateKey, Operation, Row, Statement, recall
 
 RESUBMITS = 5
-"""How often a submission is tried again because the task that held its unique key has just ended."""
+"""How often a submission is repeated because the task that held its unique key has just ended."""
 
 
 def submit_tasks(
@@ -35,7 +35,7 @@ def submit_tasks(
     if entries is not None:
         memory = yield from recall()
         if "sent" in memory and (yield from get_task(new[0].id)) is not None:
-            entries = None  # written with the tasks, by the try whose reply was lost
+            entries = None  # stored with the tasks by the try whose reply was lost
         memory["sent"] = True
     if len(new) == 1 and new[0].unique_key is None and entries is None and created_at is None:
         yield Statement("insert_task", _values(new[0]))
@@ -66,7 +66,7 @@ def submit_tasks(
 
 
 def submit_once(new: NewTask) -> Operation[TaskId]:
-    """Store one task whose row is made anew by each try of a call, under the id of the first."""
+    """Store one task whose row each try of a call makes again, under the id of the first try."""
     memory = yield from recall()
     kept = replace(new, id=memory.setdefault("id", new.id))
     if "sent" in memory and (yield from get_task(kept.id)) is not None:
@@ -104,7 +104,7 @@ def find_ids(short: ShortId) -> Operation[list[UUID]]:
 
 
 def watch_task(task_id: UUID) -> Operation[Task | None]:
-    """Ask to be notified of the task's end, then read it: an end before this is seen, one after it is told."""
+    """Ask to be notified of the task's end, then read it: an end before this is seen, a later one is notified."""
     yield Statement("watch_task", {"id": str(task_id)})
     return (yield from get_task(task_id))
 
@@ -130,33 +130,20 @@ def _values(new: NewTask) -> dict[str, Any]:
 
 def _columns(new: NewTask) -> dict[str, Any]:
     """The task as one object of the JSON batch; what is left out gets its default in the statement."""
-    columns: dict[str, Any] = {
-        "id": str(new.id),
-        "name": new.name,
-        "kwargs": new.kwargs,
-        "max_retries": new.max_retries,
+    optional = {
+        "run_at": None if new.run_at is None else moment_text(new.run_at),
+        "delay": new.delay_seconds if new.run_at is None else None,
+        "timeout_seconds": new.timeout_seconds,
+        "priority": new.priority,
+        "tags": new.tags,
+        "unique_key": new.unique_key,
+        "concurrency_key": new.concurrency_key,
+        "headers": new.headers,
+        "expires_at": None if new.expires_at is None else moment_text(new.expires_at),
+        "expires_in": new.expires_in if new.expires_at is None else None,
     }
-    if new.run_at is not None:
-        columns["run_at"] = moment_text(new.run_at)
-    elif new.delay_seconds:
-        columns["delay"] = new.delay_seconds
-    if new.timeout_seconds is not None:
-        columns["timeout_seconds"] = new.timeout_seconds
-    if new.priority:
-        columns["priority"] = new.priority
-    if new.tags:
-        columns["tags"] = new.tags
-    if new.unique_key is not None:
-        columns["unique_key"] = new.unique_key
-    if new.concurrency_key is not None:
-        columns["concurrency_key"] = new.concurrency_key
-    if new.headers:
-        columns["headers"] = new.headers
-    if new.expires_at is not None:
-        columns["expires_at"] = moment_text(new.expires_at)
-    elif new.expires_in is not None:
-        columns["expires_in"] = new.expires_in
-    return columns
+    required = {"id": str(new.id), "name": new.name, "kwargs": new.kwargs, "max_retries": new.max_retries}
+    return required | {key: value for key, value in optional.items() if value}
 
 
 def _settle_conflicts(refused: Sequence[NewTask], answers: dict[UUID, TaskId]) -> Operation[list[NewTask]]:
@@ -196,7 +183,7 @@ def _settle(task: NewTask, found: Sequence[Row]) -> Operation[TaskId | None]:
                     f"this role may not ({error}); use on_conflict='return', or a role with the rights of a worker"
                 ) from error
             if rows:
-                # The insert that was refused has woken workers too early for this.
+                # The refused insert woke workers too early.
                 yield Statement("wake_workers")
                 return TaskId(uuid(rows[0]["id"]), created=False)
             if holder["state"] == TaskState.RUNNING:

@@ -1,4 +1,4 @@
-"""Worker instances: registering, beating, and taking over from the dead."""
+"""Worker instances: registration, heartbeats, and recovery of the tasks of dead ones."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Registration:
     concurrency: int
     names: tuple[str, ...]
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What it tells of itself; every beat may tell it anew."""
+    """What it reports of itself; every heartbeat may update it."""
     owner: str | None = None
     """Who registered it over HTTP."""
 
 
 def register_worker(who: Registration) -> Operation[None]:
-    """Make the instance known; it may claim from now on."""
+    """Register the instance; it may claim from now on."""
     yield BEGIN
     yield Statement(
         "register_worker",
@@ -62,7 +62,7 @@ def register_worker(who: Registration) -> Operation[None]:
 
 
 def beat(instance: UUID, info: Mapping[str, Any] | None) -> Operation[bool]:
-    """Say that the instance is alive; False if it was declared dead meanwhile."""
+    """Record a heartbeat; False if the instance was declared dead meanwhile."""
     text = None if info is None else dumps(dict(info))
     return bool((yield Statement("beat", {"instance": str(instance), "info": text})))
 
@@ -80,7 +80,7 @@ def declare_idle(instance: UUID, names: Sequence[str], seconds: float) -> Operat
 
 
 def declare_busy(instance: UUID, names: Sequence[str]) -> Operation[None]:
-    """Be notified no more; another that knows the same names is notified instead."""
+    """Be notified no more; another worker of the same names is notified instead."""
     yield Statement("declare_busy", {"instance": str(instance), "kind": kind(names)})
 
 
@@ -90,13 +90,13 @@ def wake_workers() -> Operation[None]:
 
 
 def list_workers() -> Operation[list[WorkerInfo]]:
-    """Every known instance, the most recently heard first."""
+    """Every registered instance, the one with the latest heartbeat first."""
     rows = yield Statement("list_workers")
     return [worker_from_row(row) for row in rows]
 
 
 def reported_secrets() -> Operation[dict[str, tuple[str, ...]]]:
-    """Where the arguments of tasks hold secrets, as paths by name, by what every known instance tells."""
+    """Where the arguments of tasks hold secrets, as paths by name, as every registered instance reports."""
     found: dict[str, tuple[str, ...]] = {}
     for row in (yield Statement("list_reported_secrets")):
         reported = loads(row["secrets"])
@@ -108,10 +108,10 @@ def reported_secrets() -> Operation[dict[str, tuple[str, ...]]]:
 
 @dataclass(frozen=True, slots=True)
 class Strays:
-    """Tasks of an instance that it did not know of."""
+    """Tasks of an instance that it does not know it holds."""
 
     generation: int
-    """In which it claims from now on."""
+    """The generation in which it claims from now on."""
     tasks: list[tuple[str, int]]
 
 
@@ -122,10 +122,11 @@ def list_held(instance: UUID) -> Operation[list[tuple[str, int]]]:
 
 
 def find_strays(instance: UUID, known: Collection[tuple[str, int]]) -> Operation[Strays]:
-    """The tasks that claims have taken for the instance without its knowing, all of them: what it has sent so far takes
-    nothing any more, also if it reaches the database only later.
+    """All tasks that claims have taken for the instance without its knowledge.
 
-    `known` are the (id, version) pairs it knows to hold.
+    Claims that it has already sent take nothing any more, even if they reach the database later.
+
+    `known` are the (id, version) pairs that it holds as far as it knows.
     """
     yield BEGIN
     rows = yield Statement("begin_generation", {"instance": str(instance)})
@@ -182,7 +183,7 @@ def recover_silent(silent: Sequence[Sighting], backoff: Backoff) -> Operation[Re
 def recover_stale(backoff: Backoff) -> Operation[Recovery]:
     """Take back at once what is overdue by the database's clock, and running tasks that no known worker holds.
 
-    Reads the whole table, and cannot tell a dead worker from one that an outage or a step of the clock kept silent.
+    Reads the whole table, and cannot distinguish a dead worker from one silenced by an outage or a step of the clock.
     """
     yield BEGIN
     seen = yield from look_for_silent()
@@ -194,7 +195,7 @@ def recover_stale(backoff: Backoff) -> Operation[Recovery]:
 
 
 def recover_from(instance: UUID, backoff: Backoff, *, suspects: Collection[int] | None = None) -> Operation[int]:
-    """Take back the tasks of an instance that is known to be gone, without waiting for its heartbeat to be missed.
+    """Recover the tasks of an instance that is known to have ended, without waiting for missed heartbeats.
 
     `suspects` are the numbers (`seq`) of those that were running: the others lose no attempt and are not suspected.
     """
@@ -212,7 +213,7 @@ def recover_from(instance: UUID, backoff: Backoff, *, suspects: Collection[int] 
 
 
 def release_held(instance: UUID) -> Operation[int]:
-    """Give back the tasks of an instance that was stopped and is gone: nobody's fault, so no attempt is spent."""
+    """Release the tasks of an instance that was stopped and has ended; no attempt is spent."""
     dead = {"dead": dumps([str(instance)])}
     yield BEGIN
     yield Statement("lock_claims", dead)
@@ -238,12 +239,12 @@ def recover_orphans(backoff: Backoff, *, before: int | None = None) -> Operation
 
 
 def kind(names: Sequence[str]) -> str:
-    """What workers have in common that know the same names."""
+    """A short digest that workers of the same names share."""
     return sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
 def _lock_dead(silent: Iterable[Sighting]) -> Operation[list[str]]:
-    """The instances among the silent that have given no sign of life since; nobody else looks after them now."""
+    """The silent instances without a heartbeat since, locked against other recoveries."""
     seen = [{"instance": each.key, "heartbeat": each.value} for each in silent if each.version is None]
     if not seen:
         return []
@@ -259,11 +260,11 @@ def _remove(dead: Sequence[str]) -> Operation[None]:
 
 
 def _take_back(stale: Sequence[Row], backoff: Backoff, *, leases: Iterable[Sighting] = ()) -> Operation[int]:
-    """Let lost tasks run again, or end, as their attempts allow; fenced like every other write."""
+    """Let lost tasks run again, or end, as `core/outcome` decides; fenced like every other write."""
     lost: dict[str, dict[str, Any]] = {
         each.key: {"id": each.key, "version": each.version, "lease": each.value} for each in leases
     }
-    # Of a worker that is gone: then it does not matter what became of the lease.
+    # Those of a dead worker: the state of the lease does not matter.
     lost |= {str(row["id"]): {"id": str(row["id"]), "version": row["version"]} for row in stale}
     if not lost:
         return 0

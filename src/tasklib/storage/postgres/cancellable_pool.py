@@ -1,4 +1,4 @@
-"""An asynchronous pool that does not lose cancellations, and lends again what came back last."""
+"""An asynchronous pool that does not lose cancellations, and lends the connection returned last."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class CancellablePool(AsyncConnectionPool[AsyncConnection[Any]]):
     psycopg's own takes the cancellation for a failed attempt and goes on. asyncio.run() cancels every task at its end
     and waits for them: a program short enough to end while its pool still opens a connection would never end.
 
-    And psycopg's takes turns.  Whoever submits one task after the other would wake another server process each time,
-    whose part of the processor's cache is cold: 7 % of a lone submit.
+    And psycopg's takes turns: submitting one task after the other would use another server process each time, whose
+    processor cache is cold, which costs 7 % of a lone submit.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -26,12 +26,12 @@ class CancellablePool(AsyncConnectionPool[AsyncConnection[Any]]):
 
     @classmethod
     async def worker(cls, q: Any) -> None:
-        """Run the pool's chores, one after the other."""
+        """Run the pool's internal jobs, one after the other."""
         await super().worker(_UntilCancelled(q))  # type: ignore[arg-type]
 
     async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:
-        """Wait for a connection.  A wait that is cancelled at the moment it gets one is cancelled, as the caller was
-        told; psycopg's own forgets it, and a worker that was to stop would go on."""
+        """Wait for a connection.  A wait that is cancelled at the moment it gets one raises CancelledError; psycopg's
+        own loses the cancellation, and a worker that should stop would go on."""
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
         connection = await super().getconn(timeout)
@@ -42,14 +42,14 @@ class CancellablePool(AsyncConnectionPool[AsyncConnection[Any]]):
 
 
 class _LastFirst(deque[Any]):
-    """The connections that wait, as the pool sees them: the first is the one that came last."""
+    """The idle connections: the one returned last is lent first."""
 
     def popleft(self) -> Any:
         return self.pop()
 
 
 class _UntilCancelled:
-    """The queue of chores as a worker sees it: it has no more for one that was cancelled."""
+    """The pool's queue of internal jobs; it raises for a worker that was cancelled."""
 
     def __init__(self, queue: Any) -> None:
         self._queue = queue

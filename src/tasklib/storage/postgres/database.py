@@ -24,8 +24,7 @@ from tasklib.storage.dialects.postgres import PostgresDialect, is_conflict, tran
 from tasklib.storage.forking import notice_forks
 from tasklib.storage.postgres.grants import Duty, grants
 from tasklib.storage.postgres.listener import PostgresListener
-from tasklib.storage.postgres.pool_lending import AsyncLent, Lent
-from tasklib.storage.postgres.pools import Pools
+from tasklib.storage.postgres.pools import AsyncLent, Lent, Pools
 from tasklib.storage.postgres.schema import current_schema, ensure_schema
 from tasklib.storage.postgres.sending import execute, execute_async
 from tasklib.storage.run import run_awaiting, run_blocking, steps
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from tasklib.storage.enlist import Enlisted
 
 CONFLICT_TRIES = 5
-CLOSED = "the queue was closed while it was used; close it last"
 
 
 class PostgresDatabase:
@@ -61,15 +59,13 @@ class PostgresDatabase:
                 with Lent(self._pools.blocking(), self._config.connect_timeout_seconds) as connection:
                     todo = steps(make(), translate, self.clock, memory)
                     return run_blocking(todo, lambda s: execute(connection, dialect, s))
-            except PoolTimeout as error:
+            except (PoolTimeout, PoolClosed) as error:
                 raise self._explain(error) from error
-            except PoolClosed as error:
-                raise DatabaseUnavailable(CLOSED) from error
             except TaskLibError as error:
                 if remaining == 0 or not _repeat(error, repeatable, remaining):
                     raise
                 if isinstance(error, DatabaseUnavailable):
-                    # What cut this connection has likely cut those beside it.
+                    # What cut this connection has likely cut the others too.
                     self._pools.blocking().check()
                 time.sleep(_pause(remaining))
         raise AssertionError("unreachable")
@@ -83,10 +79,8 @@ class PostgresDatabase:
                 async with AsyncLent(await self._pools.of_loop(), self._config.connect_timeout_seconds) as connection:
                     todo = steps(make(), translate, self.clock, memory)
                     return await run_awaiting(todo, lambda s: execute_async(connection, dialect, s))
-            except PoolTimeout as error:
+            except (PoolTimeout, PoolClosed) as error:
                 raise await asyncio.to_thread(self._explain, error) from error
-            except PoolClosed as error:
-                raise DatabaseUnavailable(CLOSED) from error
             except TaskLibError as error:
                 if remaining == 0 or not _repeat(error, repeatable, remaining):
                     raise
@@ -115,11 +109,9 @@ class PostgresDatabase:
         with ExitStack() as stack:
             try:
                 connection = stack.enter_context(self._pools.blocking("lending").connection())
-            except PoolTimeout as error:
+            except (PoolTimeout, PoolClosed) as error:
                 raise self._explain(error) from error
-            except PoolClosed as error:
-                raise DatabaseUnavailable(CLOSED) from error
-            connection.row_factory, connection.cursor_factory = tuple_row, Cursor  # as if nobody had it before
+            connection.row_factory, connection.cursor_factory = tuple_row, Cursor  # whatever the last borrower set
             stack.enter_context(_translated())
             stack.enter_context(connection.transaction())
             with _kept_open():
@@ -133,10 +125,8 @@ class PostgresDatabase:
         async with AsyncExitStack() as stack:
             try:
                 connection = await stack.enter_async_context((await self._pools.of_loop("lending")).connection())
-            except PoolTimeout as error:
+            except (PoolTimeout, PoolClosed) as error:
                 raise await asyncio.to_thread(self._explain, error) from error
-            except PoolClosed as error:
-                raise DatabaseUnavailable(CLOSED) from error
             connection.row_factory, connection.cursor_factory = tuple_row, AsyncCursor
             stack.enter_context(_translated())
             await stack.enter_async_context(connection.transaction())
@@ -196,7 +186,7 @@ class PostgresDatabase:
         return await asyncio.to_thread(self._ensure) if self._ready is None else self._ready
 
     def _ensure(self) -> PostgresDialect:
-        """Check the schema once; the connection is made directly, so that its failure is told in the server's words."""
+        """Check the schema once, on a connection of its own, so that an error is the server's own message."""
         if self._ready is not None:
             return self._ready
         with self._lock:
@@ -223,15 +213,17 @@ class PostgresDatabase:
         """A connection for few statements, which are not worth preparing: a pooler may stand in between."""
         return psycopg.connect(url, autocommit=True, prepare_threshold=None, **self._pools.options)
 
-    def _explain(self, timeout: PoolTimeout) -> TaskLibError:
-        """Why the pool gave no connection: the server is gone, or everything is in use."""
+    def _explain(self, refused: PoolTimeout | PoolClosed) -> TaskLibError:
+        """Why the pool gave no connection: it is closed, the server is down, or all connections are in use."""
+        if isinstance(refused, PoolClosed):
+            return DatabaseUnavailable("the queue was closed while it was used; close it last")
         try:
             self._connect().close()
         except DatabaseUnavailable as error:
             return error
         return DatabaseBusy(
             f"all {self._config.pool_size} connections of the pool were in use for "
-            f"{self._config.connect_timeout_seconds:g} s; raise pool_size, or look for what holds them ({timeout})"
+            f"{self._config.connect_timeout_seconds:g} s; raise pool_size, or find what holds them ({refused})"
         )
 
 
@@ -270,7 +262,7 @@ class _Transaction:
 
 @contextmanager
 def _kept_open() -> Generator[None]:
-    """Inside, psycopg refuses commit() and rollback(); its own signal to roll back must not end the block silently."""
+    """psycopg refuses commit() and rollback() in the block; its Rollback exception must not end it silently either."""
     try:
         yield
     except psycopg.Rollback as error:
@@ -281,14 +273,14 @@ def _kept_open() -> Generator[None]:
 
 
 def _check_can_commit(connection: Connection[Any] | AsyncConnection[Any]) -> None:
-    """psycopg sends no COMMIT on a connection that was found broken, and says nothing of it."""
+    """Raise if the connection is broken: psycopg then sends no COMMIT and raises nothing."""
     if connection.closed:
         raise DatabaseUnavailable("the connection broke before COMMIT, and everything in the transaction was undone")
 
 
 @contextmanager
 def _translated() -> Generator[None]:
-    """Errors of our own statements as ours; those the user's code raised are the user's and pass as they are."""
+    """Translate lost connections; errors that the user's own statements raised pass unchanged."""
     try:
         yield
     except psycopg.OperationalError as error:
@@ -298,7 +290,7 @@ def _translated() -> Generator[None]:
 
 
 def _repeat(error: TaskLibError, repeatable: bool, remaining: int) -> bool:
-    """Whether to do it again: after a conflict always, after a broken connection once and only if that is harmless."""
+    """Whether to try again: after a conflict always, after a broken connection once and only if that is harmless."""
     if is_conflict(error):
         return True
     return repeatable and isinstance(error, DatabaseUnavailable) and remaining == CONFLICT_TRIES - 1

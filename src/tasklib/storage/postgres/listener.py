@@ -19,13 +19,13 @@ from psycopg import Connection, sql
 from tasklib.storage.database import Listener
 
 CHECK_SECONDS = 10.0
-"""How long the connection may be silent before it is asked whether it still lives."""
+"""How long the connection may be silent before it is tested."""
 ANSWER_SECONDS = 5.0
-"""How long the answer may take before the connection is given up."""
+"""How long the server may take to answer before the connection is dropped."""
 WAKE_SECONDS = 5.0
 LINGER_SECONDS = 5.0
-"""How long after its last subscriber the connection goes on listening: PostgreSQL wakes every session that listens for
-each notice, but one who waits for a task often waits for another soon."""
+"""How long after its last subscriber the connection goes on listening: PostgreSQL wakes every listening session for
+each notification, but a program that waits for a task often waits for another soon."""
 MAX_BACKOFF_SECONDS = 5.0
 
 log = logging.getLogger("tasklib.storage")
@@ -41,8 +41,8 @@ class PostgresListener:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._listening = threading.Event()
-        self._bell, self._rope = socket.socketpair()
-        self._rope.setblocking(False)
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_sender.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="tasklib-listen", daemon=True)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -51,7 +51,7 @@ class PostgresListener:
             self._listeners.append(listener)
             if not self._thread.is_alive() and not self._closed.is_set():
                 self._thread.start()
-        self._ring()
+        self._wake()
         self._listening.wait(ANSWER_SECONDS)
 
         def unsubscribe() -> None:
@@ -64,18 +64,18 @@ class PostgresListener:
     def close(self) -> None:
         """Stop listening."""
         self._closed.set()
-        self._ring()
+        self._wake()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(5)
-        self._bell.close()
-        self._rope.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
 
     def _run(self) -> None:
         failures = 0
         while not self._closed.is_set():
             try:
                 with self._connect() as connection:
-                    connection.add_notify_handler(lambda notice: self._tell(notice.payload))
+                    connection.add_notify_handler(lambda notice: self._notify(notice.payload))
                     self._listen(connection)
                     if failures:
                         log.info("listening for notifications again")
@@ -87,7 +87,7 @@ class PostgresListener:
                     log.warning(
                         "lost the connection for notifications, polling until it is back: %s", str(error).strip()
                     )
-            # Whoever waits for the first LISTEN goes on without it: polling is the floor.
+            # A caller that waits for the first LISTEN continues without it, by polling.
             self._listening.set()
             if not self._closed.is_set():
                 self._closed.wait(min(MAX_BACKOFF_SECONDS, 0.1 * 2 ** min(failures, 6)) * random.uniform(0.5, 1))
@@ -95,16 +95,16 @@ class PostgresListener:
     def _listen(self, connection: Connection[Any]) -> None:
         _ask(connection, sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         self._listening.set()
-        self._tell("changed")
+        self._notify("changed")
 
     def _serve(self, connection: Connection[Any]) -> None:
-        """Pass notifications on; listen only while somebody is to be told, and a moment longer."""
-        heard = needed = time.monotonic()
+        """Pass notifications on; listen only while there are subscribers, and a moment longer."""
+        received = needed = time.monotonic()
         while not self._closed.is_set():
-            if _wait(connection, self._bell):
-                heard = time.monotonic()
+            if _wait(connection, self._wake_receiver):
+                received = time.monotonic()
                 while (notice := connection.pgconn.notifies()) is not None:
-                    self._tell(notice.extra.decode())
+                    self._notify(notice.extra.decode())
             if self._listeners:
                 needed = time.monotonic()
                 if not self._listening.is_set():
@@ -112,30 +112,30 @@ class PostgresListener:
             elif self._listening.is_set() and time.monotonic() - needed > LINGER_SECONDS:
                 self._listening.clear()
                 _ask(connection, sql.SQL("UNLISTEN *"))
-            if time.monotonic() - heard > CHECK_SECONDS:
+            if time.monotonic() - received > CHECK_SECONDS:
                 _ask(connection, sql.SQL("SELECT 1"))
-                heard = time.monotonic()
+                received = time.monotonic()
 
-    def _ring(self) -> None:
-        """Have the thread look at once."""
-        with suppress(OSError):  # it is rung already, or closed
-            self._rope.send(b"!")
+    def _wake(self) -> None:
+        """Have the thread check at once."""
+        with suppress(OSError):  # it is awake already, or closed
+            self._wake_sender.send(b"!")
 
-    def _tell(self, event: str) -> None:
+    def _notify(self, event: str) -> None:
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:
             listener(event)
 
 
-def _wait(connection: Connection[Any], bell: socket.socket) -> bool:
+def _wait(connection: Connection[Any], wake_receiver: socket.socket) -> bool:
     """Wait for a moment; whether the server has sent something.  Raises psycopg's error if the connection is lost."""
     poll = select.poll()  # not select, which refuses descriptors above 1,023
-    for each in (connection, bell):
+    for each in (connection, wake_receiver):
         poll.register(each.fileno(), select.POLLIN)
     ready = {descriptor for descriptor, _ in poll.poll(WAKE_SECONDS * 1000)}
-    if bell.fileno() in ready:
-        bell.recv(64)
+    if wake_receiver.fileno() in ready:
+        wake_receiver.recv(64)
     if connection.fileno() in ready:
         connection.pgconn.consume_input()
     return connection.fileno() in ready

@@ -1,25 +1,36 @@
-"""The connection pools of one database: blocking ones for all threads, and one of each purpose per event loop."""
+"""The connection pools of one database: blocking ones for all threads, and one of each purpose per event loop.
+
+A pool that lost its server reconnects with pauses that double without end, and every request for a connection waits for
+that.  Ours gives up soon and is asked again, which makes it try at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, finalize
 
 from psycopg import AsyncConnection, Connection
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg.pq import TransactionStatus
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from tasklib.core.calls.own_tasks import own_task, owning_tasks
 from tasklib.core.config import Config
 from tasklib.storage.postgres.cancellable_pool import CancellablePool
-from tasklib.storage.postgres.pool_lending import RECONNECT_SECONDS
 from tasklib.storage.postgres.session import SessionSetup
 
 Purpose: TypeAlias = Literal["queue", "lending"]
 """What a pool is for: our own short operations, or transactions lent to users' code, which may hold all of theirs for
 long and must not keep heartbeats, renewals and requests to cancel from getting one."""
+
+RECONNECT_SECONDS = 0.2
+"""How long a pool tries to reconnect by itself."""
+ASK_SECONDS = 0.4
+"""How long one request for a connection waits."""
 
 
 class Pools:
@@ -92,6 +103,61 @@ class Pools:
         }
 
 
+class Lent:
+    """A connection of the pool while `with` lasts; PoolTimeout if none is free within so many seconds.
+
+    Written out, because psycopg's own and contextlib's managers cost as much as a small statement.
+    """
+
+    __slots__ = ("_connection", "_pool", "_seconds")
+
+    def __init__(self, pool: ConnectionPool[Connection[Any]], seconds: float) -> None:
+        self._pool = pool
+        self._seconds = seconds
+
+    def __enter__(self) -> Connection[Any]:
+        for wait, is_last in _waits(self._seconds):
+            try:
+                self._connection = self._pool.getconn(wait)
+                break
+            except PoolTimeout:
+                if is_last:
+                    raise
+        return self._connection
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and _is_busy(self._connection):
+            with suppress(Exception):
+                self._connection.rollback()
+        self._pool.putconn(self._connection)
+
+
+class AsyncLent:
+    """The same without blocking the event loop."""
+
+    __slots__ = ("_connection", "_pool", "_seconds")
+
+    def __init__(self, pool: AsyncConnectionPool[AsyncConnection[Any]], seconds: float) -> None:
+        self._pool = pool
+        self._seconds = seconds
+
+    async def __aenter__(self) -> AsyncConnection[Any]:
+        for wait, is_last in _waits(self._seconds):
+            try:
+                self._connection = await self._pool.getconn(wait)
+                break
+            except PoolTimeout:
+                if is_last:
+                    raise
+        return self._connection
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and _is_busy(self._connection):
+            with suppress(Exception):
+                await self._connection.rollback()
+        await self._pool.putconn(self._connection)
+
+
 class _LoopPool:
     """A pool that is closed when its event loop is shut down, even if nobody closes it.
 
@@ -136,3 +202,16 @@ def _connection_options(config: Config) -> dict[str, Any]:
         "keepalives_count": 3,
         "tcp_user_timeout": 25_000,
     }
+
+
+def _is_busy(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Whether something was left open on the connection, which the next borrower must not find."""
+    return not connection.closed and connection.info.transaction_status is not TransactionStatus.IDLE
+
+
+def _waits(seconds: float) -> Iterator[tuple[float, bool]]:
+    """How long to wait each time, and whether it is the last."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > ASK_SECONDS:
+        yield ASK_SECONDS, False
+    yield max(0.0, left), True

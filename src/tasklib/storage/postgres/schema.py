@@ -72,8 +72,8 @@ def ensure_schema(connection: Connection[Any], dialect: PostgresDialect, *, migr
 
 def _applied(connection: Connection[Any], dialect: PostgresDialect) -> Mapping[int, Applied]:
     """What the schema has, by version; a foreign table in our place is an error."""
-    # Read from the catalog itself: to_regclass answers from a cache that a session which has just waited for the lock
-    # has not yet been told to forget, and would miss what the one before it created.
+    # Read from the catalog itself: to_regclass answers from a cache that is still stale in a session which has just
+    # waited for the lock, and would miss what the one before it created.
     found = connection.execute(
         "SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname IN ('tasklib_migrations', 'tasks')",
@@ -81,7 +81,7 @@ def _applied(connection: Connection[Any], dialect: PostgresDialect) -> Mapping[i
     ).fetchall()
     if ("tasklib_migrations",) in found:
         rows = connection.execute(
-            # By way of the whole row: tables made before there were checksums have no such column.
+            # Through the whole row, because tables made before checksums have no such column.
             dialect.fill(
                 "SELECT version, min_compatible, to_jsonb(m) ->> 'checksum' FROM {schema}.tasklib_migrations AS m"
             ).encode()
@@ -103,7 +103,7 @@ def _apply(connection: Connection[Any], dialect: PostgresDialect, migration: Mig
         try:
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
-                # A table in use must not be waited for with everybody queueing up behind us: give way and try again.
+                # Waiting for a table in use would block everybody behind us: give up soon and try again.
                 connection.execute("SET LOCAL lock_timeout = '2s'")
                 return _apply_locked(connection, dialect, migration)
         except pg.LockNotAvailable:

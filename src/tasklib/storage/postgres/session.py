@@ -1,8 +1,8 @@
-"""What is set for our statements: once for a session that is ours while the connection lasts, else in each transaction.
+"""The settings of our statements: made once where a session stays ours, else in each transaction.
 
-Poolers such as PgBouncer lend a session of the server for one transaction.  What is prepared or set there reaches other
-programs, and what others have prepared there is run in its place.  So it is looked for whenever a connection is opened,
-also after an outage: nobody else tells us when a pooler was put in front.
+Poolers such as PgBouncer lend a server session for one transaction.  What is prepared or set there reaches other
+programs, and what they have prepared is run in its place.  So every new connection is tested for a pooler, also after
+an outage: one may have been put in front since.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import threading
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+import psycopg
 from psycopg import AsyncConnection, Connection, IsolationLevel
 
 from tasklib.core.config import Config, redact_url
-from tasklib.storage.postgres.pooler import lends_sessions
+from tasklib.storage.dialects.postgres import unreachable
 
-# Our statements are planned once and run often; compiling them, or planning them anew each time, costs more than
+# Our statements are planned once and run often; compiling them, or planning them each time, costs more than
 # running them.  A plan made while the table was empty is kept when it is full, and to such a plan reading all of the
 # table looks cheap: so an index is used wherever one fits, and in its order.  And a process that is frozen between two
 # statements does not keep its locks from the others for longer than it takes to declare it dead.
@@ -42,6 +43,7 @@ SET_LOCALLY: Final = (
 """The same for one transaction, in one statement."""
 BEGIN_WITH_SETTINGS: Final = BEGIN + b"; " + SET_LOCALLY
 WHICH_SESSION: Final = "SELECT pg_backend_pid()"
+ROUNDS: Final = 3
 
 log = logging.getLogger("tasklib.storage")
 
@@ -49,12 +51,12 @@ AnyConnection = Connection[Any] | AsyncConnection[Any]
 
 
 def keeps_session(connection: AnyConnection) -> bool:
-    """Whether what is set and prepared on this connection stays there, and reaches nobody else."""
+    """Whether what is set and prepared on this connection stays there, and reaches no other program."""
     return connection.prepare_threshold is not None
 
 
 class SessionSetup:
-    """Makes new connections of one database ours; it is the `configure` of its pools."""
+    """Sets up new connections of one database; it is the `configure` of its pools."""
 
     def __init__(self, config: Config) -> None:
         self._url = config.database_url
@@ -66,7 +68,7 @@ class SessionSetup:
 
     @property
     def prepare_threshold(self) -> int | None:
-        """From the second time on: planning our larger statements takes longer than running them."""
+        """Prepare from the second use on: planning our larger statements takes longer than running them."""
         return None if self._declared is False else 1
 
     def configure(self, connection: Connection[Any]) -> None:
@@ -103,10 +105,10 @@ class SessionSetup:
                 self._stop_preparing(connection)
 
     def _is_suspect(self, connection: AnyConnection, row: Any) -> bool:
-        """Whether somebody stands between us and the server.
+        """Whether there may be a pooler between us and the server.
 
-        Who answers is not who greeted us, because a pooler gives keys of its own; or another of our connections has the
-        same session, and then that one prepares nothing any more either.
+        The session that answers is not the one that accepted the connection, because a pooler gives keys of its own; or
+        another of our connections has the same session, and then that one stops preparing too.
         """
         _name_apart(connection)
         session: int = row[0]
@@ -134,6 +136,38 @@ class SessionSetup:
 
 
 def _name_apart(connection: AnyConnection) -> None:
-    """Prepare under names that no other connection uses: psycopg counts from 0 in each, so that behind a pooler nobody
-    knows of, one client would run the other's statement; by these it gets an error."""
+    """Prepare under names that no other connection uses: psycopg counts from 0 in each, so that behind an undetected
+    pooler one client would run another's statement; with these names it gets an error."""
     connection._prepared._prepared_idx = secrets.randbits(62)  # noqa: SLF001  psycopg has no public way
+
+
+def lends_sessions(url: str, timeout_seconds: float) -> bool:
+    """True if two connections were served by one session, or one of them by two.
+
+    The first is asked twice, then the other: a pooler that reuses the session released last serves both with it, and
+    one that takes turns serves the first with two.  Repeated, because other programs use the pool meanwhile.
+    """
+    with _connect(url, timeout_seconds) as one, _connect(url, timeout_seconds) as other:
+        ours: set[int] = set()
+        theirs: set[int] = set()
+        for _ in range(ROUNDS):
+            ours |= {_session_of(one), _session_of(one)}
+            theirs.add(_session_of(other))
+        return len(ours) > 1 or len(theirs) > 1 or bool(ours & theirs)
+
+
+def _connect(url: str, timeout_seconds: float) -> Connection[tuple[int]]:
+    timeout = max(2, round(timeout_seconds))
+    try:
+        return psycopg.connect(
+            url, autocommit=True, prepare_threshold=None, connect_timeout=timeout, application_name="tasklib"
+        )
+    except psycopg.Error as error:
+        raise unreachable(url, error) from error
+
+
+def _session_of(connection: Connection[tuple[int]]) -> int:
+    """The server process that answers."""
+    row = connection.execute(WHICH_SESSION).fetchone()
+    assert row is not None
+    return row[0]

@@ -1,9 +1,9 @@
 """SQLite in a process that forks.
 
-SQLite notes in its process's memory which locks the connections there hold.  A forked child has a copy of these notes
-but none of the locks: a connection of its own would take them for held, and be refused, or write beside its parent.  So
-a child closes what it has from its parent before it opens the file itself.  That is harmless while those connections
-are idle, and a fork waits a moment for it; a child forked in the middle of something can not use the file.
+SQLite records in the process's memory which locks its connections hold.  A forked child has a copy of these records
+but none of the locks: a connection of its own would believe them held, and be refused, or write beside its parent.  So
+a child closes what it inherited before it opens the file itself.  That is harmless while those connections are idle,
+and a fork waits a moment for that; a child forked during a transaction cannot use the file.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from tasklib.errors import DatabaseUnavailable
 from tasklib.storage.sqlite.file_identity import FileIdentity
 
 FORK_WAIT_SECONDS = 1.0
-"""How long a fork waits for what other threads do in SQLite; new work waits for the fork meanwhile."""
+"""How long a fork waits for other threads to leave SQLite; new work waits for the fork meanwhile."""
 
 
 class Connection(sqlite3.Connection):
-    """A connection to a file that a forked child knows of."""
+    """A connection to a file, registered for the case of a fork."""
 
     file: Path | None = None
     identity: FileIdentity | None = None
 
     def opened(self, file: Path, identity: FileIdentity) -> None:
-        """Say which file this is a connection to."""
+        """Register which file this is a connection to."""
         self.file, self.identity = file, identity
         _forks.connections.add(self)
 
     def close(self) -> None:
-        """Close it, unless the file was replaced: SQLite's last connection writes the log that it knows into the file
-        and deletes the one that has its name, with everything that others have committed there."""
+        """Close it, unless the file was replaced: SQLite's last connection writes its own log into the file and deletes
+        the one of that name, with everything that others have committed there."""
         if self.identity is not None and self.identity.is_lost:
             self.identity.keep_open()
             _keep_for_ever(self)
@@ -46,7 +46,7 @@ class Connection(sqlite3.Connection):
 
 
 class Use:
-    """While `with` lasts, or between begin and end, somebody is inside SQLite with this file."""
+    """Marks that this thread uses SQLite with this file, inside `with` or between begin and end."""
 
     __slots__ = ("_file",)
 
@@ -62,7 +62,7 @@ class Use:
                 _forks.uses[self] = (self._file, threading.get_ident())
 
     def end(self) -> None:
-        """Nothing is left open."""
+        """Leave SQLite."""
         if self._file is not None:
             with _forks.changed:
                 _forks.uses.pop(self, None)
@@ -96,7 +96,7 @@ def _keep_for_ever(connection: Connection) -> None:
 
 
 class _Forks:
-    """Everything that is open in this process, and what it has from its parent."""
+    """Everything that is open in this process, and what it inherited from its parent."""
 
     def __init__(self) -> None:
         self.connections: WeakSet[Connection] = WeakSet()

@@ -1,7 +1,7 @@
-"""A transaction lent to the user's code, which can neither end it nor keep everybody else waiting for long.
+"""A transaction lent to the user's code, which can neither end it nor make other writers wait for long.
 
-SQLite has one writer.  A loan that has lasted for half of the time that others wait for their turn is undone from
-outside, even while the code that has it is busy with something else; whatever that code sends later is refused.
+SQLite has one writer.  A loan that lasts for half of the time that others wait for the lock is undone from outside,
+even while the code that has it is busy with something else; what that code sends later is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INTERRUPT_SECONDS: Final = 0.01
 
 
 class Loan:
-    """The time during which a connection with an open transaction is the user's; ended once, by whoever comes first."""
+    """The time during which the user's code has a connection with an open transaction; it ends once."""
 
     def __init__(self, connection: LentConnection, limit: float, undo: Callable[[], None]) -> None:
         self._connection = connection
@@ -69,7 +69,7 @@ class Loan:
                 raise
 
     def refuse(self, what: str) -> None:
-        """Say that the user's code may not do this."""
+        """Raise the error for what the user's code may not do."""
         raise ContextError(
             f"{what} would end the transaction of ctx.connection, which is committed together with the task's "
             "completion when the function returns, and undone when it raises; leave that to the worker"
@@ -93,7 +93,7 @@ class Loan:
                 self._undoing = True
                 self._undo()
         except sqlite3.Error:
-            pass  # Rows of the user's that are still being read stand in the way; the end of the loan undoes it.
+            pass  # Blocked by rows that the user's code still reads; the end of the loan undoes it.
         finally:
             self._undoing = False
             self._lock.release()

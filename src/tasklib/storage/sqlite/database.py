@@ -1,4 +1,4 @@
-"""SQLite through the standard library: one connection that writes in turn, and others that read beside it."""
+"""SQLite through the standard library: one connection that writes, and others that read beside it."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class SqliteDatabase:
         self.watcher = SqliteWatcher(None if self.path is None else self._connect, self.path)
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
-        self._start_anew()
+        self._reset()
         notice_forks(self)
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._open_lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._single_threads: dict[str, ThreadPoolExecutor] = {}
@@ -76,7 +76,7 @@ class SqliteDatabase:
     def forget_parent(self) -> None:
         """A forked child opens connections of its own; see across_forks.py."""
         self._writer, self._readers = None, []
-        self._start_anew()
+        self._reset()
 
     def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation in this thread."""
@@ -109,10 +109,10 @@ class SqliteDatabase:
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
-        """A transaction on a connection of its own.  Everybody else waits for it, so it is cut short if it is long.
+        """A transaction on a connection of its own.  All other writers wait for it, so one that is too long is undone.
 
-        Whatever the user's code does to that connection is gone with it.  A database in memory has only one, which is
-        lent, and which nobody else can use before it is given back.
+        Whatever the user's code sets on that connection ends with it.  A database in memory has only one connection,
+        which is lent and cannot be used otherwise before it is returned.
         """
         writer = self._opened()
         connection = writer if isinstance(writer, LentConnection) else self._connect_as(LentConnection)
@@ -139,9 +139,9 @@ class SqliteDatabase:
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncGenerator[Transaction]:
-        """The same, with the turn awaited in a thread.
+        """The same, with the writer's lock awaited in a thread.
 
-        That and the end have each a thread for themselves: those that everybody uses may all be waiting for this turn.
+        Beginning and ending have a thread each, because the shared ones may all be waiting for this very lock.
         """
         block = self.transaction()
         turn = self._one_by_one("turns").submit(block.__enter__)
@@ -179,12 +179,12 @@ class SqliteDatabase:
             return applied
 
     def __del__(self) -> None:
-        # A queue that nobody closed: Python 3.13 and later warn of every connection left to the garbage collector.
+        # For a queue that was not closed: Python 3.13 and later warn of connections left to the garbage collector.
         try:
             for connection in (*self._readers, self._writer):
                 if connection is not None:
                     connection.close()
-        except Exception:  # noqa: BLE001  half-made, or the interpreter is going and has taken our modules away
+        except Exception:  # noqa: BLE001  half-made, or the interpreter is shutting down
             pass
 
     def close(self) -> None:
@@ -251,7 +251,7 @@ class SqliteDatabase:
             return self._writer
 
     def _opened_beside(self) -> None:
-        """The same beside a transaction of the caller, which is in the way if the tables must be made first."""
+        """The same beside a transaction of the caller, which blocks it if the tables must be made first."""
         try:
             self._opened()
             self.file.check()
@@ -321,10 +321,10 @@ class SqliteDatabase:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         if self.path is not None and journal_mode(connection) != "wal":
             self._use_write_ahead_log(connection)
-        # Commits survive a power cut; checkpoints are done in turn, see writer_lock.py.
+        # Commits survive a power cut; checkpoints are done under the writer's lock, see writer_lock.py.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        # When the log starts over it is cut to this, so that its size tells when to checkpoint again.
+        # When the log starts over it is cut to this, so that its size shows when to checkpoint again.
         connection.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_BYTES}")
         connection.executescript(_CONNECTION_SQL)
 
@@ -358,7 +358,7 @@ class SqliteDatabase:
         reader.close()
 
     def committed(self, writer: sqlite3.Connection) -> None:
-        """After every commit, still in turn: keep the write-ahead log short."""
+        """After every commit, with the writer's lock still held: keep the write-ahead log short."""
         if self.path is None:
             return
         try:
@@ -387,7 +387,7 @@ class _Transaction:
 
 
 def _give_back(block: AbstractContextManager[Transaction], turn: Future[Transaction]) -> None:
-    """Undo a transaction whose turn came when nobody waited for it any more."""
+    """Undo a transaction that began after its caller had stopped waiting."""
     if not turn.cancelled() and turn.exception() is None:
         late = asyncio.CancelledError()
         block.__exit__(type(late), late, None)

@@ -1,6 +1,6 @@
-"""Whether a SQLite file is still the one that was opened, or its name means another file, or none, by now.
+"""Whether a SQLite file is still the one that was opened, or was deleted or replaced since.
 
-A process keeps a deleted file for as long as it has it open, and would write to it for nobody.
+A process keeps a deleted file for as long as it has it open, and what it writes there is lost.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class FileIdentity:
         return next(iter(self._opened), None) or ""
 
     def note(self) -> None:
-        """Remember what is there now; the connection that was just opened has read from it."""
+        """Remember the files of now, which the connection just opened reads from."""
         self._opened = self._found()
 
     @property
     def is_lost(self) -> bool:
-        """Whether a name no longer means what was opened."""
+        """Whether a name no longer leads to what was opened."""
         return bool(self.mark) and self._found() != self._opened
 
     def check(self, what_happened: str = "nothing was stored") -> None:
-        """Raises DatabaseReplaced if the names no longer mean what was opened: three looks at a folder, some 3 µs."""
+        """Raise DatabaseReplaced if a name no longer leads to what was opened; three calls of stat, about 3 µs."""
         if self.is_lost:
             self._refuse(self._opened, what_happened)
 
     def check_before_opening(self) -> None:
-        """Raises DatabaseReplaced if this process keeps the file open without the log or the index that it has now:
-        SQLite would use what the process has."""
+        """Raise DatabaseReplaced if this process has the file open with another log or index than it has now: SQLite
+        would use those of the process."""
         opened = _kept_open.get(mark_of(self._names[0]) or "") if self._names else None
         if opened is not None and opened != self._found():
             self._refuse(opened, "nothing was stored")

@@ -1,4 +1,4 @@
-"""The files of a SQLite database: where a URL says it is, and what can be learned of it without opening it."""
+"""The files of a SQLite database: where a URL says it is, and what can be found out without opening it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def path_of(url: str) -> Path | None:
 
 
 def create_private(path: Path) -> None:
-    """Make the file, if it is not there, for its owner alone: whoever can read it reads every argument and secret.
+    """Create the file, if it does not exist, for its owner alone: it holds every argument and secret.
 
-    SQLite gives its own files beside it the same rights.  One that is there keeps the rights that it has.
+    SQLite gives its own files beside it the same rights.  One that exists keeps its rights.
     """
     if path.exists():
         return
-    with suppress(OSError):  # somebody else was faster, or it cannot be made: opening it says why
+    with suppress(OSError):  # another process was faster, or it cannot be made: opening it says why
         try:
             # Without opening it: to close it again would end the locks of another thread's connection.
             os.mknod(os.path.realpath(path), 0o600 | stat.S_IFREG)
@@ -50,7 +50,7 @@ def lock_path(path: Path) -> Path:
 
 
 def journal_mode(connection: sqlite3.Connection, change: str = "") -> str | None:
-    """The file's mode, after the change if one is asked for; None while another connection stands in its way."""
+    """The file's mode, after the change if one is asked for; None while another connection blocks it."""
     try:
         return str(connection.execute(f"PRAGMA journal_mode {change}").fetchone()[0])
     except sqlite3.OperationalError as error:
@@ -69,8 +69,8 @@ def has_write_ahead_log(path: Path | None) -> bool:
 
 
 def find_replaced(path: Path | None) -> tuple[str, bool] | None:
-    """The living process that wrote last, if that was to a file which has this name no longer, and whether another
-    has it."""
+    """The running process that wrote last, if it wrote to a file that no longer has this name, and whether another
+    file has it."""
     if path is None:
         return None
     process, mark = last_writer(lock_path(path))

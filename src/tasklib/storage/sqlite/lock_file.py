@@ -1,4 +1,4 @@
-"""The lock file that keeps processes from writing at once, and what a fork must not do to it.
+"""The lock file that keeps processes from writing at the same time, and how it survives forks.
 
 flock's lock belongs to what was opened, not to a process: a child forked meanwhile shares it, and closing the file in
 one of them ends nothing while the other has it open.  So it is unlocked before it is closed, and a forked child closes
@@ -18,11 +18,11 @@ from tasklib.errors import DatabaseUnavailable
 _ours: set[int] = set()
 """Every descriptor of a lock file that is open in this process."""
 _no_fork = threading.RLock()
-"""Held while a descriptor is opened or closed, and by a fork, so that a child knows exactly which it has."""
+"""Held while a descriptor is opened or closed, and by a fork, so that a child has exactly the ones listed."""
 
 
 class LockFile:
-    """One opening of the lock file, locked or on its way to be."""
+    """The lock file opened once, locked or waiting to be."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -47,7 +47,7 @@ class LockFile:
         return os.path.samestat(os.fstat(self._descriptor), found)
 
     def sign(self, note: str) -> None:
-        """Write down who has it, for those who wait too long."""
+        """Write the process id into it, for the message of a wait that takes too long."""
         os.pwrite(self._descriptor, f"{os.getpid()} {note}".ljust(60).encode(), 0)
 
     def release(self) -> None:
@@ -60,7 +60,7 @@ class LockFile:
 
 
 def last_writer(path: Path) -> tuple[str, str]:
-    """The process that had the lock last, and what it noted beside; empty if not known."""
+    """The process that had the lock last, and its note; empty if not known."""
     try:
         process, _, note = path.read_text("ascii", "replace").strip().partition(" ")
     except OSError:
@@ -79,7 +79,7 @@ def _open(path: Path) -> int:
 
 
 def _create(path: Path) -> int:
-    """A new lock file, for those who may write to the database: they all need it, and nobody else does."""
+    """A new lock file, with the rights of the database: exactly those who may write there need it."""
     try:
         rights = path.with_name(path.name.removesuffix("-lock")).stat().st_mode & 0o666
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The connection side of one operation: reads beside the writer, and writes in turn."""
+"""The connection side of one operation: reads beside the writer, and writes under its lock."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Host(Protocol):
         ...
 
     def give_back(self, reader: sqlite3.Connection) -> None:
-        """Let the next one read with it."""
+        """Return it for the next reader."""
         ...
 
     def committed(self, writer: sqlite3.Connection) -> None:
-        """After every commit, still in turn."""
+        """After every commit, with the writer's lock still held."""
         ...
 
 
 class Session:
-    """The connection side of one operation: reads beside the writer, and writes in turn."""
+    """Runs the statements of one operation."""
 
     def __init__(self, database: Host, writer: sqlite3.Connection, is_lent_here: bool = False) -> None:
         self._database = database
@@ -118,7 +118,7 @@ class Session:
         changed = self._writer.total_changes != self._changes
         try:
             try:
-                if how == "COMMIT" or self._writer.in_transaction:  # SQLite undoes some by itself
+                if how == "COMMIT" or self._writer.in_transaction:  # SQLite rolls back by itself after some errors
                     self._writer.execute(how)
                 self._database.committed(self._writer)
             except sqlite3.Error:
@@ -131,7 +131,7 @@ class Session:
             self._database.gate.release()
         if how == "COMMIT" and changed:
             self._database.file.check("what was just written is in the old file")
-            self._database.watcher.tell()
+            self._database.watcher.notify()
 
     def _alone(self, statement: Statement) -> Sequence[Row]:
         self._begin()

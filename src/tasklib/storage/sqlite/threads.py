@@ -12,6 +12,6 @@ class Threads(ThreadPoolExecutor):
         try:
             super()._adjust_thread_count()
         except RuntimeError:
-            # The call waits in line already; a thread that is there takes it.
+            # The call is queued already; an existing thread takes it.
             if not self._threads:
                 raise

@@ -1,4 +1,4 @@
-"""Noticing changes: at once those of this process, and within a poll those that other processes commit to the file."""
+"""Noticing changes: those of this process at once, those that other processes commit within one poll."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tasklib.storage.forking import notice_forks
 from tasklib.storage.sqlite.across_forks import Use
 
 POLL_SECONDS = 0.02
-"""How often the file is asked for its change counter: a few microseconds each time, no file is read."""
+"""How often the file's change counter is polled: a few microseconds each time, no file is read."""
 
 
 class SqliteWatcher:
@@ -25,7 +25,7 @@ class SqliteWatcher:
         notice_forks(self)
 
     def forget_parent(self) -> None:
-        """In a forked child nobody watches, and nobody has asked for it."""
+        """A forked child has no watching thread and no subscribers."""
         self._listeners: list[Listener] = []
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -49,7 +49,7 @@ class SqliteWatcher:
 
         return unsubscribe
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Call every subscriber."""
         with self._lock:
             listeners = list(self._listeners)
@@ -57,7 +57,7 @@ class SqliteWatcher:
             listener("changed")
 
     def close(self) -> None:
-        """Stop watching; whoever subscribes after that starts it again."""
+        """Stop watching; the next subscription starts it again."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._closed.set()
@@ -80,6 +80,6 @@ class SqliteWatcher:
                     continue
                 if version != seen:
                     seen = version
-                    self.tell()
+                    self.notify()
         finally:
             connection.close()

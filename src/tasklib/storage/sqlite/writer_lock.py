@@ -1,8 +1,8 @@
-"""The turn to write: one writer at a time among threads and processes, in the order they came, for a bounded wait.
+"""The writer's lock: one writer at a time among threads and processes, in order of arrival, for a bounded wait.
 
 SQLite itself lets writers race for its lock with sleeps in between, which is neither fair nor bounded for the loser.
 And before 3.51.3 a checkpoint that runs while another connection writes can corrupt a WAL database, so every write and
-every checkpoint of ours happens in turn, under a lock file beside the database.
+every checkpoint of ours is done under a lock file beside the database.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tasklib.storage.sqlite.lock_file import LockFile, last_writer
 
 
 class WriterLock:
-    """Hands the turn to write to one holder at a time."""
+    """Held by one writer at a time."""
 
     def __init__(self, path: Path | None, timeout_seconds: float, mark: Callable[[], str] = str) -> None:
-        """`mark` says which file this process writes to, for those who find it replaced."""
+        """`mark` identifies the file this process writes to, for the message if it was replaced."""
         self._path = path
         self._timeout = timeout_seconds
         self._mark = mark
@@ -30,14 +30,14 @@ class WriterLock:
         notice_forks(self)
 
     def forget_parent(self) -> None:
-        """Nobody has the turn among the threads of a forked child, whoever had it in the parent."""
+        """No thread of a forked child holds it, whichever held it in the parent."""
         self._mutex = threading.Lock()
         self._queue: deque[threading.Event] = deque()
         self._taken = False
         self._held: LockFile | None = None
 
     def acquire(self) -> None:
-        """Wait for the turn; raises DatabaseBusy, naming the holder, when it does not come in time."""
+        """Wait for the lock; raises DatabaseBusy, naming the holder, if the wait is too long."""
         deadline = time.monotonic() + self._timeout
         self._acquire_among_threads(deadline)
         if self._path is None:
@@ -49,7 +49,7 @@ class WriterLock:
             raise
 
     def release(self) -> None:
-        """Pass the turn on."""
+        """Let the next writer have it."""
         held, self._held = self._held, None
         if held is not None:
             held.release()
@@ -88,10 +88,10 @@ class WriterLock:
             if file.is_current():
                 file.sign(self._mark())
                 return file
-            file.release()  # deleted while we waited: whoever comes now locks another one
+            file.release()  # deleted while we waited: the next writer locks a new one
 
     def _wait_in_line(self, file: LockFile, path: Path, deadline: float) -> None:
-        """Queue up in the kernel, which serves waiters in order; a wait that is given up releases itself later."""
+        """Wait in the kernel, which serves waiters in order; a wait that timed out releases the lock later."""
         waiting = _Waiting(file)
         threading.Thread(target=waiting.run, name="tasklib-sqlite-wait", daemon=True).start()
         if not waiting.granted.wait(max(0.0, deadline - time.monotonic())) and waiting.give_up():

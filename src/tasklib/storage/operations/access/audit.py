@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from tasklib.core.codec import dumps, loads
-from tasklib.storage.rows import moment
+from tasklib.storage.rows import required_moment
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, T, recall
 
 
@@ -66,7 +66,7 @@ def recorded(work: Operation[T], entry_of: Callable[[Any], AuditEntry | None]) -
             yield from _write(entry_of(BEGUN))
         if commits:
             yield COMMIT
-        # Put off until it is known whether it is the last one.
+        # Delayed until it is known whether it is the last one.
         commits = statement is COMMIT
         rows: Sequence[Row] = ()
         try:
@@ -91,8 +91,8 @@ def list_audit(*, limit: int, before: int | None = None) -> Operation[list[Store
     """Entries, the newest first; `before` is the `seq` of the last entry of the page before."""
     found = []
     for row in (yield Statement("list_audit", {"limit": limit, "before": before})):
-        at = moment(row["at"])
-        assert at is not None
         same = {name: row[name] for name in ("actor", "role", "action", "target", "remote", "request_id")}
-        found.append(StoredEntry(row["seq"], at, AuditEntry(**same, detail=loads(row["detail"]))))
+        found.append(
+            StoredEntry(row["seq"], required_moment(row["at"]), AuditEntry(**same, detail=loads(row["detail"])))
+        )
     return found

@@ -1,4 +1,4 @@
-"""Tokens of the HTTP service: only their hashes are kept."""
+"""Tokens of the HTTP service: only their hashes are stored."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.rows import moment, uuid
+from tasklib.storage.rows import moment, required_moment, uuid
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
 PREFIX: Final = "tl_"
 """What every token begins with, so that scanners of source code can find one."""
 SHOWN_CHARACTERS: Final = 9
-"""How much of a token is kept in clear, to tell tokens apart."""
+"""How much of a token is stored in clear, to distinguish tokens."""
 
 
 class Role(StrEnum):
@@ -49,14 +49,14 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token just made; its secret is shown this once and kept nowhere."""
+    """A token just made; its secret is shown this once and stored nowhere."""
 
     token: Token
     secret: str
 
 
 def hashed(secret: str) -> str:
-    """What is kept of a secret.  It has 256 random bits, so that a fast hash cannot be turned back."""
+    """What is stored of a secret.  It has 256 random bits, so that a fast hash cannot be reversed."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -126,14 +126,12 @@ def revoke_token(token_id: UUID) -> Operation[Token | None]:
 
 
 def _token(row: Row) -> Token:
-    created = moment(row["created_at"])
-    assert created is not None
     return Token(
         id=uuid(row["id"]),
         name=row["name"],
         role=Role(row["role"]),
         begins=row["begins"],
-        created_at=created,
+        created_at=required_moment(row["created_at"]),
         expires_at=moment(row["expires_at"]),
         last_used_at=moment(row["last_used_at"]),
         revoked_at=moment(row["revoked_at"]),

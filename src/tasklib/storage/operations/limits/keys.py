@@ -1,4 +1,4 @@
-"""Concurrency keys: whose turn it is, within which limits, and the limits themselves."""
+"""Concurrency keys: which of them a claim may start tasks of, and their limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasklib.storage.rows import UNREADABLE, is_undecoded
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 KEYS_AT_ONCE: Final = 32
-"""Keys that a claim looks at if it may start fewer tasks: many of them may turn out to be full."""
+"""Keys that a claim looks at even if it may start fewer tasks, because many of them may be full."""
 
 UNREADABLE_KEY: Final = UNREADABLE.format("concurrency_key is no UTF-8")
 
@@ -26,16 +26,16 @@ class Turn:
     seqs: Mapping[int, str]
     """The tasks that may start, each with its key."""
     elsewhere: bool
-    """Some keys were in the hands of another claim at this moment."""
+    """Another claim held some of the keys at this moment."""
 
 
-NOBODYS_TURN: Final = Turn((), {}, elsewhere=False)
+NO_KEYS: Final = Turn((), {}, elsewhere=False)
 
 
 def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int) -> Operation[Turn]:
     """Lock the keys whose turn it is and find what may start of each, so that no limit of a key is ever exceeded.
 
-    `room` and `caps` are what the limits of names leave: names that cannot start anything take no turns of others.
+    `room` and `caps` are what the limits of names leave: names that cannot start anything take no place of others.
 
     Locking and looking are two statements: the second sees everything that earlier holders of the locks have done.
     """
@@ -49,7 +49,7 @@ def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int) -> Opera
     keys = [row["key"] for row in rows if row["locked"]]
     if not keys:
         return Turn((), {}, bool(rows))
-    # Keys share what there is room for, so that one with a million tasks leaves its neighbours their part.
+    # Keys share the room, so that one with a million tasks leaves the others their part.
     free = dumps([name for name in names if caps.get(name, room) > 0])
     looked = {"keys": dumps(keys), "names": free, "share": max(1, room // len(keys))}
     found = yield Statement("find_keyed", looked)
@@ -83,7 +83,7 @@ def find_hints(names: Sequence[str]) -> Operation[tuple[bool, float | None]]:
 
 
 def set_key_limit(key: str | None, name: str | None, count: int | None) -> Operation[None]:
-    """Let so many tasks of a key, or of every key without a limit of its own, run at once; None forgets the limit."""
+    """Let so many tasks of a key, or of every key without a limit of its own, run at once; None resets the limit."""
     asked = {"key": key or EVERYTHING}
     yield BEGIN
     yield Statement("set_key_limit", {**asked, "name": name or EVERYTHING, "count": count})

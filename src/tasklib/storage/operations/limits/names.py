@@ -1,4 +1,4 @@
-"""The limits of names that one claim decides under: held by its transaction, so that none is ever exceeded."""
+"""The limits of names that apply to one claim: locked by its transaction, so that none is ever exceeded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HeldLimits:
         return min(waits, default=None)
 
     def room(self, most: int, caps: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """How many tasks may start, of at most so many, and of each name in the answer."""
+        """How many of at most `most` tasks may start, and how many of each name with a limit."""
         tighter = dict(caps)
         left = dict.fromkeys(self.elsewhere, 0) | {
             limit.name or EVERYTHING: self._left(limit, most) for limit in self.limits
@@ -75,6 +75,6 @@ def take_limits(names: Sequence[str]) -> Operation[HeldLimits]:
 
 
 def spend_tokens(held: HeldLimits, seqs: Sequence[int]) -> Operation[None]:
-    """Have each task that was claimed use up a token of the rates it stands under."""
+    """Have each claimed task use up a token of the rates that apply to it."""
     if seqs and any(limit.rate is not None for limit in held.limits):
         yield Statement("spend_tokens", {"seqs": dumps(list(seqs))})

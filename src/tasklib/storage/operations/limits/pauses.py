@@ -1,4 +1,4 @@
-"""Pauses: stored, so that they hold across restarts and machines."""
+"""Pauses and limits of names: stored, so that they hold across restarts and machines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tasklib.core.codec import dumps, loads
 from tasklib.core.controls import Limit, Pause
-from tasklib.storage.rows import moment
+from tasklib.storage.rows import required_moment
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
 EVERYTHING = ""
@@ -26,13 +26,10 @@ def resume(name: str | None) -> Operation[bool]:
 
 def list_pauses() -> Operation[list[Pause]]:
     """What is paused now."""
-    rows = yield Statement("list_pauses")
-    pauses = []
-    for row in rows:
-        since = moment(row["paused_at"])
-        assert since is not None
-        pauses.append(Pause(row["name"] or None, since, row["paused_by"], row["reason"]))
-    return pauses
+    return [
+        Pause(row["name"] or None, required_moment(row["paused_at"]), row["paused_by"], row["reason"])
+        for row in (yield Statement("list_pauses"))
+    ]
 
 
 def set_rate(name: str | None, tasks_per_second: float | None, *, burst: float | None = None) -> Operation[None]:
@@ -56,12 +53,11 @@ def declare_limits(declared: Mapping[str, Mapping[str, float] | None]) -> Operat
 
 def list_limits() -> Operation[list[Limit]]:
     """The limits in force."""
-    rows = yield Statement("list_limits")
-    return [limit_from_row(row) for row in rows]
+    return [limit_from_row(row) for row in (yield Statement("list_limits"))]
 
 
 def limit_from_row(row: Row) -> Limit:
-    """The limit of a row; its tokens as fine as both databases can tell: one there but for a rounding is there."""
+    """The limit of a row, its tokens rounded to what both databases can represent."""
     tokens, declared = row["tokens"], row["declared"]
     return Limit(
         row["name"] or None,

@@ -1,4 +1,4 @@
-"""The block index: which 10,000 positions of insertion order cannot hold a match by its name or when it was made."""
+"""The block index: which blocks of 10,000 positions cannot hold a match, by name or by creation time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tasklib.core.task import TaskFilter
 from tasklib.storage.statement import Operation, Statement
 
 BLOCK_SIZE: Final = 10_000
-"""Positions of which one row says which names there are, and how old and new the tasks."""
+"""Positions of one row, which lists their names and their oldest and newest creation time."""
 MOST_NAMES: Final = 100
-"""Names that such a row tells; with more of them there it tells nothing of names."""
+"""Names that such a row lists; with more it lists none, and may hold any."""
 MOST_BLOCKS: Final = 200
 """Rows looked at for one list; what is older than the last of them may hold anything."""
 

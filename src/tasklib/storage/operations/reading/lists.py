@@ -32,8 +32,8 @@ def list_tasks(
 ) -> Operation[list[Task]]:
     """Matching tasks, newest first; `before` is the `seq` of the last task of the page before.
 
-    None from below `floor`, which only those take that `find_floor` finds one for.  Of what may be long no more than
-    `width` characters are read.
+    None from below `floor`, which applies only where `find_floor` finds one.  Of long columns no more than `width`
+    characters are read.
     """
     params = filter_params(which) | {"limit": limit, "offset": offset, "before": before, "width": width}
     between = {"before": NEVER if before is None else before, "floor": floor or 0}
@@ -44,7 +44,7 @@ def list_tasks(
     elif states == {"retrying"}:
         rows = yield Statement("list_retrying", params | between)
     elif states == {"running"} and not (yield from is_small()):
-        # Of a small table also those that nobody holds are found.
+        # In a small table also those that no worker holds are found.
         rows = yield Statement("list_held_tasks", params)
     else:
         rows = yield Statement("list_tasks", params)
@@ -68,7 +68,7 @@ def is_indexed(which: TaskFilter) -> bool:
 
 
 def is_covered(which: TaskFilter) -> bool:
-    """Whether the index of failures tells which of them match."""
+    """Whether the index of failures alone decides which of them match."""
     return replace(which, states=(), name=None, fingerprint=None) == TaskFilter()
 
 
@@ -79,13 +79,11 @@ def is_small() -> Operation[bool]:
 
 def count_tasks(which: TaskFilter) -> Operation[int]:
     """How many tasks match."""
-    rows = yield Statement("count_tasks", filter_params(which))
-    count: int = rows[0]["count"]
-    return count
+    return int((yield Statement("count_tasks", filter_params(which)))[0]["count"])
 
 
 def count_failures(which: TaskFilter) -> Operation[int]:
-    """How many tasks ended in the way of the filter's fingerprint, by what is asked for beside: state and name."""
+    """How many tasks failed with the filter's fingerprint, in its states and of its name."""
     states = _states(which)
     troubles = None if states >= {"failed", "buried"} else dumps(sorted(states))
     params = {"troubles": troubles, "name": which.name, "fingerprint": which.fingerprint}
@@ -93,7 +91,7 @@ def count_failures(which: TaskFilter) -> Operation[int]:
 
 
 def count_by_state() -> Operation[QueueStats]:
-    """How many tasks stand where, in all and by name."""
+    """How many tasks are in each state, in all and by name."""
     rows = yield Statement("count_by_state")
     by_name: dict[str, dict[str, int]] = {}
     totals = dict.fromkeys([*TaskState, "delayed", "retrying"], 0)

@@ -1,7 +1,7 @@
-"""Looking for tasks from the newest back, a bounded way at a time: what no index finds must not cost the whole table.
+"""Scanning tasks from the newest back in bounded steps: what no index finds must not cost the whole table.
 
-No index holds what a finish writes, so completed tasks are found by walking back through the order of insertion.  A
-walk that has gone far enough stops and says where to go on.
+No index holds what a finish writes, so completed tasks are found by walking back in insertion order.  A walk that has
+gone far enough stops and says where to continue.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WIDEST: Final = 250_000
 CHUNK: Final = 200
 """Tasks read at once where each is judged here."""
 COVERED: Final = 60_000
-"""Failures looked through for one page where the index tells whether they match."""
+"""Failures looked through for one page where the index decides whether they match."""
 UNCOVERED: Final = 5_000
 """The same where each has to be read."""
 WAITING: Final = frozenset({"pending", "delayed"})
@@ -56,7 +56,7 @@ PAGE: Final = Bounds(40_000, reach=40_000, farthest=1_000_000, passing=120_000)
 NEAR: Final = Bounds(40_000, reach=40_000, farthest=40_000, passing=40_000)
 """For a page of tasks that are known not to exist, but for those of the last moment."""
 JUDGED: Final = Bounds(10_000, reach=10_000, farthest=10_000, passing=10_000)
-"""For a page of tasks that are judged one by one: it takes longer, and tells nothing about those refused."""
+"""For a page of tasks that are judged one by one: it takes longer, and reveals nothing about those refused."""
 SURVEY: Final = Bounds(40_000, reach=5_000_000, farthest=5_000_000, passing=5_000_000)
 """To get to know the gaps."""
 WHOLE: Final = Bounds(WIDEST, reach=1 << 62, farthest=1 << 62, passing=1 << 62)
@@ -82,7 +82,7 @@ class Walk:
     owed: int = 0
     """Matches that are still to be passed over."""
     stopped: int | None = None
-    """Look on below this; None if there is nothing more."""
+    """Continue below this; None if there is nothing more."""
     gap: Gap | None = None
     """The longest stretch without a match, if it is worth knowing."""
 
@@ -97,7 +97,7 @@ def walk_tasks(
 ) -> Operation[Walk]:
     """At most `limit` matching tasks, newest first; fewer if there are no more, or none within reach.
 
-    With `keep`, what that refuses is no match, and nothing in the answer tells that it was there.
+    With `keep`, what it refuses is no match, and nothing in the answer reveals that it was there.
     """
     params = filter_params(which) | {"width": _width(keep)}
     walk = Walk(owed=start.offset)
@@ -120,7 +120,7 @@ def walk_tasks(
         if not met and path.looked >= bounds.stride and which.states and set(which.states) <= WAITING:
             newest = (yield Statement("find_waiting", {"before": path.position}))[0]["seq"]
             path.position = path.first if newest is None else newest + 1
-    # Of matches that were passed over it is not known where they were.
+    # Where the matches are that an offset skipped is not known.
     walk.gap = None if start.offset else path.longest_gap()
     return walk
 
@@ -189,7 +189,7 @@ def _look(
 
 def _read_index(which: TaskFilter, walk: Walk, limit: int, start: Start, keep: Keep | None) -> Operation[None]:
     """Add the matches that an index finds, among the newest that it holds."""
-    # How many are passed over by an offset that nobody judges is not told: those look as far as they must.
+    # An offset without `keep` reveals nothing, so it may look as far as it must.
     every = which.name is None and which.fingerprint is None and "retrying" not in which.states and is_covered(which)
     if not every and (keep is not None or not start.offset):
         walk.stopped = yield from find_floor(which, start.below, COVERED if is_covered(which) else UNCOVERED)
@@ -206,7 +206,7 @@ def _read_index(which: TaskFilter, walk: Walk, limit: int, start: Start, keep: K
 
 
 def _width(keep: Keep | None) -> int:
-    """Whoever judges a task has to see all of it."""
+    """`keep` has to see all of a task."""
     return LISTED_WIDTH if keep is None else WHOLE_WIDTH
 
 

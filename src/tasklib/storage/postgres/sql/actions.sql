@@ -1,5 +1,5 @@
 -- name: retry_tasks
--- Start tasks anew from zero attempts; only those in one of the states given.
+-- Restart tasks from zero attempts; only those in one of the states given.
 UPDATE {schema}.tasks AS t
 SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL,
     result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
@@ -11,12 +11,12 @@ WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
 RETURNING t.id;
 
 -- name: wake_workers
--- Tell idle workers that tasks became due by something other than an insert.
+-- Notify idle workers that tasks became due by something other than an insert.
 SELECT pg_notify('{channel}', 'new')::text AS notified
 WHERE EXISTS (SELECT FROM {schema}.tasklib_idle AS i WHERE i.until > now());
 
 -- name: count_retries
--- How many matching tasks a retry would start anew: of each unique key one, and none whose key another task holds.
+-- How many matching tasks a retry would restart: of each unique key one, and none whose key another task holds.
 -- plan: custom
 SELECT
     count(*) FILTER (WHERE t.unique_key IS NULL OR t.live_key IS NOT NULL)
@@ -110,7 +110,7 @@ gone AS (
 SELECT count(*) AS deleted, (SELECT max(o.seq) FROM old AS o) AS last FROM gone;
 
 -- name: export_tasks
--- The next tasks after a position, in insertion order, as they stand.
+-- The next tasks after a position, in insertion order, as they are stored.
 SELECT {columns} FROM {schema}.tasks AS t WHERE t.seq > :after::bigint ORDER BY t.seq LIMIT :limit::integer;
 
 -- name: import_tasks

@@ -139,7 +139,7 @@ expired AS MATERIALIZED (
 SELECT
     {claimed_tasks} AS tasks,
     (SELECT count(*) FROM candidate) AS seen,
-    -- Read, because a CTE nobody reads is not run.
+    -- Read, because a CTE that is not read is not run.
     (SELECT count(*) FROM expired) AS expired,
     {is_registered} AS registered,
     EXISTS (SELECT FROM {schema}.tasklib_hints) AS hints,

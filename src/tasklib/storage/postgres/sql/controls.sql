@@ -66,8 +66,8 @@ WHERE {is_limited}
 ORDER BY c.name;
 
 -- name: take_limits
--- Lock the limits under which something of these names is due, until the transaction ends: whoever holds a limit decides
--- how it is used.  Nobody waits for one: a limit that another claim holds is not locked, and its tasks are left waiting.
+-- Lock the limits under which something of these names is due, until the transaction ends: the claim that holds a limit
+-- decides how it is used.  No claim waits: a limit that another one holds is not locked, and its tasks are left waiting.
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
 -- The server ends this transaction if nothing comes for a while: a worker that is stopped in the middle must not keep its

@@ -8,7 +8,7 @@ GROUP BY t.name
 ORDER BY t.name;
 
 -- name: look_for_orphans
--- How many running tasks nobody holds although their lease has passed; reads the whole table.
+-- How many running tasks no worker holds although their lease has passed; reads the whole table.
 SELECT count(*) AS count
 FROM {schema}.tasks AS t
 WHERE t.state = 'running' AND t.locked_until < coalesce(:now::timestamptz, now()) AND NOT EXISTS (

@@ -24,7 +24,7 @@ CROSS JOIN LATERAL (
 ORDER BY g.last_seen DESC, g.name, g.fingerprint;
 
 -- name: redrive_tasks
--- Start tasks anew from zero attempts, each due after a delay of its own; only those that failed for good.
+-- Restart tasks from zero attempts, each due after a delay of its own; only those that failed for good.
 UPDATE {schema}.tasks AS t
 SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL,
     result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL,

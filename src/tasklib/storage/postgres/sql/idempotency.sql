@@ -14,6 +14,6 @@ SELECT k.fingerprint, k.answer::text AS answer FROM {schema}.tasklib_idempotency
 UPDATE {schema}.tasklib_idempotency AS k SET answer = :answer::jsonb WHERE k.key = :key::text;
 
 -- name: forget_keys
--- Forget idempotency keys that nobody will send again.
+-- Remove idempotency keys that are too old to be sent again.
 DELETE FROM {schema}.tasklib_idempotency AS k
 WHERE k.created_at < :before::timestamptz;

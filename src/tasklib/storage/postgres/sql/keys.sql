@@ -73,7 +73,7 @@ ORDER BY p.priority DESC, p.due_at;
 
 -- name: take_keys
 -- The keys whose turn it is, best first, no more than :limit and for each name than :caps allows; each is locked until
--- the transaction ends, unless somebody else has it: then it is not ours to decide on.
+-- the transaction ends, unless another claim has it and decides on it.
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
 known AS MATERIALIZED (
@@ -224,7 +224,7 @@ FROM (SELECT :name::text COLLATE "C" AS name, :key::text COLLATE "C" AS key) AS 
 LEFT JOIN LATERAL ({key_limit_of}) AS l ON true;
 
 -- name: list_slots
--- The running tasks of one key that stand under one limit, oldest first, no more than :limit of them.
+-- The running tasks of one key that count against one limit, oldest first, no more than :limit of them.
 SELECT h.id
 FROM (SELECT :key::text COLLATE "C" AS key, :scope::text COLLATE "C" AS scope) AS s CROSS JOIN LATERAL (
     SELECT t.id, t.seq FROM {schema}.tasks AS t WHERE {holds_slot} LIMIT :limit::integer

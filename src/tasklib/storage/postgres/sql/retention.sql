@@ -1,5 +1,5 @@
 -- name: take_chore
--- Take the turn of a chore for some seconds; no row means that somebody has it.
+-- Take the turn of a chore for some seconds; no row means that another worker has it.
 INSERT INTO {schema}.tasklib_chores AS c (name, until)
 SELECT :name::text, n.now + make_interval(secs => :seconds::float8)
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS n

@@ -15,7 +15,7 @@ FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
 ON CONFLICT (name) DO UPDATE
 SET plan = excluded.plan, declared_at = excluded.declared_at, updated_at = excluded.updated_at, version = s.version + 1,
     error = NULL, held_until = NULL,
-    -- The same times go on from where they are; other times start anew.
+    -- The same times continue from where they are; other times start over.
     next_run_at = CASE
         WHEN (s.plan - '{task,kwargs,options,misfire,overlap,jitter}'::text[])
             = (excluded.plan - '{task,kwargs,options,misfire,overlap,jitter}'::text[]) THEN s.next_run_at
@@ -46,14 +46,14 @@ SELECT extract(epoch FROM min(greatest(s.next_run_at, s.held_until)) - coalesce(
 FROM {schema}.tasklib_schedules AS s WHERE s.paused_at IS NULL AND s.next_run_at IS NOT NULL;
 
 -- name: move_schedule
--- Take a tick: whoever moves the schedule on from the version it was read with inserts its task in the same transaction.
+-- Take a tick: the worker that moves the schedule on from the version it read inserts its task in the same transaction.
 UPDATE {schema}.tasklib_schedules AS s
 SET next_run_at = :next_run_at::timestamptz, version = s.version + 1, error = NULL, held_until = NULL
 WHERE s.name = :name::text AND s.version = :version::integer
 RETURNING s.name;
 
 -- name: hold_schedule
--- Note why a tick could not be fired, and let nobody try for a while.
+-- Record why a tick could not be fired, and let no worker try for a while.
 UPDATE {schema}.tasklib_schedules AS s
 SET error = :error::text, held_until = coalesce(:now::timestamptz, now()) + make_interval(secs => :seconds::float8)
 WHERE s.name = :name::text AND s.version = :version::integer;

@@ -60,7 +60,7 @@ GROUP BY p.at, p.name, p.outcome
 ORDER BY p.at, p.name, p.outcome;
 
 -- name: add_depths
--- Note how deep the queue is in this minute, if nobody has.
+-- Record how deep the queue is in this minute, unless it is recorded.
 INSERT INTO {schema}.tasklib_stats_depths (at, name, due, delayed, retrying, running)
 SELECT
     floor(extract(epoch FROM coalesce(:now::timestamptz, now())) / 60)::bigint * 60, b.name, b.due, b.delayed,
@@ -101,7 +101,7 @@ SELECT b.counted_at, b.merged_at, coalesce(:now::timestamptz, now()) AS now,
 FROM {schema}.tasklib_stats_position AS b;
 
 -- name: lock_statistics
--- Take the turn of keeping the statistics; no row means that somebody has it.
+-- Take the turn of keeping the statistics; no row means that another worker has it.
 SELECT b.seq FROM {schema}.tasklib_stats_position AS b FOR UPDATE SKIP LOCKED;
 
 -- name: keep_statistics
@@ -189,7 +189,7 @@ SELECT (
 )::bigint AS count;
 
 -- name: count_quickly
--- How many tasks stand where, by name, without reading what is finished: waiting tasks and failures by their indexes,
+-- How many tasks are in each state, by name, without reading what is finished: waiting tasks and failures by their indexes,
 -- running ones by who holds them, and all by the totals.  What is left over is completed.
 WITH counted AS MATERIALIZED (SELECT coalesce(max(b.seq), 0) AS seq FROM {schema}.tasklib_stats_position AS b),
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now)

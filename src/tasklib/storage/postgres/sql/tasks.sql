@@ -315,7 +315,7 @@ WHERE t.dead_at IS NOT NULL AND (:name::text IS NULL OR t.name = :name::text)
     AND (:troubles::jsonb IS NULL OR t.trouble = ANY (ARRAY(SELECT jsonb_array_elements_text(:troubles::jsonb))));
 
 -- name: count_by_state
--- How many tasks stand where, by name, with the delayed and the retrying apart.
+-- How many tasks are in each state, by name, with the delayed and the retrying apart.
 SELECT
     t.name, t.state, count(*) AS count,
     count(*) FILTER (WHERE t.state = 'pending' AND t.due_at > coalesce(:now::timestamptz, now())) AS delayed,
@@ -324,7 +324,7 @@ FROM {schema}.tasks AS t
 GROUP BY t.name, t.state;
 
 -- name: watch_task
--- Say that somebody waits for the end of a task, so that whoever ends it notifies.
+-- Record that a program waits for the end of a task, so that its end is notified.
 UPDATE {schema}.tasks AS t SET watched = true
 WHERE t.id = :id::uuid AND NOT t.watched AND t.completed_at IS NULL;
 

@@ -14,7 +14,7 @@ WITH worker AS (
 INSERT INTO {schema}.tasklib_claims (instance) SELECT w.instance FROM worker AS w RETURNING instance;
 
 -- name: count_owned_workers
--- How many other instances somebody has registered, the silent ones that nobody has removed yet included.
+-- How many other instances a caller has registered, including silent ones that are not removed yet.
 SELECT count(*) AS found FROM {schema}.tasklib_workers AS w
 WHERE w.owner = :owner::text AND w.instance <> :instance::uuid;
 
@@ -94,12 +94,12 @@ SELECT x.id, x.seq, x.name, x.version, x.locked_until FROM {schema}.tasks AS x
     WHERE x.seq = held.seq AND x.version = held.version AND x.state = 'running' LIMIT 1
 
 -- name: list_reported_secrets
--- Where the arguments of tasks hold secrets, as workers tell it.
+-- Where the arguments of tasks hold secrets, as workers report it.
 SELECT DISTINCT (w.info -> 'secrets')::text AS secrets FROM {schema}.tasklib_workers AS w
 WHERE w.info -> 'secrets' IS NOT NULL;
 
 -- name: list_held
--- The running tasks an instance holds, as the database knows them.
+-- The running tasks that an instance holds according to the database.
 SELECT t.id, t.version
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
@@ -176,7 +176,7 @@ ORDER BY w.instance
 FOR UPDATE OF w SKIP LOCKED;
 
 -- name: lock_claims
--- Let instances that are gone claim no more; a claim of theirs that is under way is waited for, so that it is seen next.
+-- Let dead instances claim no more; waits for a claim of theirs that is under way, so that it is seen next.
 SELECT h.instance, h.generation
 FROM {schema}.tasklib_claims AS h
 WHERE h.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
@@ -184,7 +184,7 @@ ORDER BY h.instance
 FOR UPDATE;
 
 -- name: find_held_by
--- The running tasks of instances that are gone.
+-- The running tasks of dead instances.
 SELECT t.id, t.version, t.seq
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)

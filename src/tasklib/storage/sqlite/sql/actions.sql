@@ -1,5 +1,5 @@
 -- name: retry_tasks
--- Start tasks anew from zero attempts; only those in one of the states given.
+-- Restart tasks from zero attempts; only those in one of the states given.
 UPDATE tasks
 SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL,
     result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
@@ -13,7 +13,7 @@ RETURNING id;
 SELECT NULL AS notified WHERE false;
 
 -- name: count_retries
--- How many matching tasks a retry would start anew: of each unique key one, and none whose key another task holds.
+-- How many matching tasks a retry would restart: of each unique key one, and none whose key another task holds.
 SELECT
     count(*) FILTER (WHERE t.unique_key IS NULL OR t.live_key IS NOT NULL)
     + count(DISTINCT json_array(t.name, t.unique_key)) FILTER (WHERE t.unique_key IS NOT NULL AND t.live_key IS NULL AND NOT EXISTS (
@@ -62,7 +62,7 @@ ORDER BY t.seq
 LIMIT :limit;
 
 -- name: lock_matching
--- Differs by necessity: whoever writes has the whole file locked, so that picked tasks are only read.
+-- Differs by necessity: a writer has the whole file locked, so that picked tasks are only read.
 SELECT t.id, t.seq, t.state, t.name, t.unique_key
 FROM tasks AS t
 WHERE t.id IN (SELECT p.value FROM json_each(:picked) AS p) AND {matches}
@@ -86,7 +86,7 @@ DELETE FROM tasks WHERE seq IN (SELECT +p.seq FROM temp.tasklib_picked AS p);
 SELECT count(*) AS deleted, max(p.seq) AS last FROM temp.tasklib_picked AS p;
 
 -- name: export_tasks
--- The next tasks after a position, in insertion order, as they stand.
+-- The next tasks after a position, in insertion order, as they are stored.
 SELECT {columns} FROM tasks AS t WHERE t.seq > :after ORDER BY t.seq LIMIT :limit;
 
 -- name: import_tasks

@@ -16,7 +16,7 @@ GROUP BY t.name, t.fingerprint
 ORDER BY g.last_seen DESC, t.name, t.fingerprint;
 
 -- name: redrive_tasks
--- Start tasks anew from zero attempts, each due after a delay of its own; only those that failed for good.
+-- Restart tasks from zero attempts, each due after a delay of its own; only those that failed for good.
 UPDATE tasks
 SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL,
     result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL,

@@ -14,6 +14,6 @@ SELECT k.fingerprint, k.answer FROM tasklib_idempotency AS k WHERE k.key = :key;
 UPDATE tasklib_idempotency SET answer = :answer WHERE key = :key;
 
 -- name: forget_keys
--- Forget idempotency keys that nobody will send again.
+-- Remove idempotency keys that are too old to be sent again.
 DELETE FROM tasklib_idempotency
 WHERE created_at < :before;

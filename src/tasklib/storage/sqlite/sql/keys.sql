@@ -210,7 +210,7 @@ SELECT
 FROM (SELECT :name AS name, :key AS key) AS n;
 
 -- name: list_slots
--- The running tasks of one key that stand under one limit, oldest first, no more than :limit of them.
+-- The running tasks of one key that count against one limit, oldest first, no more than :limit of them.
 SELECT h.id
 FROM (
     SELECT t.id, t.seq FROM (SELECT :key AS key, :scope AS scope) AS s CROSS JOIN tasks AS t INDEXED BY tasks_slots

@@ -1,5 +1,5 @@
 -- name: take_chore
--- Take the turn of a chore for some seconds; no row means that somebody has it.
+-- Take the turn of a chore for some seconds; no row means that another worker has it.
 INSERT INTO tasklib_chores (name, until)
 SELECT :name, strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :seconds)) WHERE true
 ON CONFLICT (name) DO UPDATE SET until = excluded.until

@@ -14,7 +14,7 @@ VALUES (:name, json(:plan), :next_run_at, :declared_at, :now, :now)
 ON CONFLICT (name) DO UPDATE
 SET plan = excluded.plan, declared_at = excluded.declared_at, updated_at = excluded.updated_at, version = version + 1,
     error = NULL, held_until = NULL,
-    -- The same times go on from where they are; other times start anew.
+    -- The same times continue from where they are; other times start over.
     next_run_at = CASE
         WHEN json_remove(plan, '$.task', '$.kwargs', '$.options', '$.misfire', '$.overlap', '$.jitter')
             = json_remove(excluded.plan, '$.task', '$.kwargs', '$.options', '$.misfire', '$.overlap', '$.jitter')
@@ -45,14 +45,14 @@ SELECT (julianday(min(max(s.next_run_at, coalesce(s.held_until, '')))) - juliand
 FROM tasklib_schedules AS s WHERE s.paused_at IS NULL;
 
 -- name: move_schedule
--- Take a tick: whoever moves the schedule on from the version it was read with inserts its task in the same transaction.
+-- Take a tick: the worker that moves the schedule on from the version it read inserts its task in the same transaction.
 UPDATE tasklib_schedules
 SET next_run_at = :next_run_at, version = version + 1, error = NULL, held_until = NULL
 WHERE name = :name AND version = :version
 RETURNING name;
 
 -- name: hold_schedule
--- Note why a tick could not be fired, and let nobody try for a while.
+-- Record why a tick could not be fired, and let no worker try for a while.
 UPDATE tasklib_schedules
 SET error = :error, held_until = strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', :seconds))
 WHERE name = :name AND version = :version;

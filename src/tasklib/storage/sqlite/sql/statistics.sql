@@ -61,7 +61,7 @@ GROUP BY p.at, p.name, p.outcome
 ORDER BY p.at, p.name, p.outcome;
 
 -- name: add_depths
--- Note how deep the queue is in this minute, if nobody has.
+-- Record how deep the queue is in this minute, unless it is recorded.
 INSERT OR IGNORE INTO tasklib_stats_depths (at, name, due, delayed, retrying, running)
 SELECT CAST(strftime('%s', :now) AS INTEGER) / 60 * 60, b.value ->> 'name', b.value ->> 'due', b.value ->> 'delayed',
     b.value ->> 'retrying', b.value ->> 'running'
@@ -148,7 +148,7 @@ SELECT
     + max(0, coalesce((SELECT max(t.seq) FROM tasks AS t), 0) - (SELECT b.seq FROM tasklib_stats_position AS b)) AS count;
 
 -- name: count_quickly
--- How many tasks stand where, by name, without reading what is finished: waiting tasks and failures by their indexes,
+-- How many tasks are in each state, by name, without reading what is finished: waiting tasks and failures by their indexes,
 -- running ones by who holds them, and all by the totals.  What is left over is completed.
 SELECT c.name, c.kind, sum(c.count) AS count, sum(c.later) AS later, sum(c.waiting) AS waiting
 FROM (

@@ -274,7 +274,7 @@ WHERE t.dead_at IS NOT NULL AND (:name IS NULL OR t.name = :name) AND coalesce(t
     AND (:troubles IS NULL OR t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k));
 
 -- name: count_by_state
--- How many tasks stand where, by name, with the delayed and the retrying apart.
+-- How many tasks are in each state, by name, with the delayed and the retrying apart.
 SELECT
     t.name, t.state, count(*) AS count,
     count(*) FILTER (WHERE t.state = 'pending' AND t.due_at > :now) AS delayed,
@@ -283,7 +283,7 @@ FROM tasks AS t
 GROUP BY t.name, t.state;
 
 -- name: watch_task
--- Differs by necessity: there is nobody to notify, a waiter looks whenever the file has changed.
+-- Differs by necessity: nothing is notified, a waiting program reads whenever the file has changed.
 SELECT t.id FROM tasks AS t WHERE t.id = :id;
 
 -- name: count_ahead

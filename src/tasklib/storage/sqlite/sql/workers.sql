@@ -8,7 +8,7 @@ ON CONFLICT (instance) DO NOTHING;
 INSERT INTO tasklib_claims (instance) VALUES (:instance) ON CONFLICT (instance) DO NOTHING RETURNING instance;
 
 -- name: count_owned_workers
--- How many other instances somebody has registered, the silent ones that nobody has removed yet included.
+-- How many other instances a caller has registered, including silent ones that are not removed yet.
 SELECT count(*) AS found FROM tasklib_workers AS w WHERE w.owner = :owner AND w.instance <> :instance;
 
 -- name: find_worker
@@ -36,7 +36,7 @@ DELETE FROM tasklib_claims WHERE instance = :instance;
 DELETE FROM tasklib_workers WHERE instance = :instance RETURNING instance;
 
 -- name: declare_idle
--- Differs by necessity: nobody needs to know, an idle worker watches the file.
+-- Differs by necessity: nothing to record, an idle worker watches the file.
 SELECT :instance AS instance, :kind AS kind, :max_notified AS max_notified, :seconds AS seconds;
 
 -- name: declare_busy
@@ -60,12 +60,12 @@ JOIN (
 ORDER BY w.heartbeat_at DESC, w.instance;
 
 -- name: list_reported_secrets
--- Where the arguments of tasks hold secrets, as workers tell it.
+-- Where the arguments of tasks hold secrets, as workers report it.
 SELECT DISTINCT w.info -> '$.secrets' AS secrets FROM tasklib_workers AS w
 WHERE w.info -> '$.secrets' IS NOT NULL;
 
 -- name: list_held
--- The running tasks an instance holds, as the database knows them.
+-- The running tasks that an instance holds according to the database.
 SELECT t.id, t.version
 FROM tasklib_claims AS h
 CROSS JOIN json_each(h.seqs) AS held
@@ -131,12 +131,12 @@ WHERE w.heartbeat_at = s.value ->> 'heartbeat'
 ORDER BY w.instance;
 
 -- name: lock_claims
--- Let instances that are gone claim no more; the transaction this is read in is SQLite's only writer already.
+-- Let dead instances claim no more; the transaction this is read in is SQLite's only writer already.
 SELECT h.instance, h.generation FROM tasklib_claims AS h
 WHERE h.instance IN (SELECT d.value FROM json_each(:dead) AS d);
 
 -- name: find_held_by
--- The running tasks of instances that are gone.
+-- The running tasks of dead instances.
 SELECT t.id, t.version, t.seq
 FROM tasklib_claims AS h
 CROSS JOIN json_each(h.seqs) AS held
