@@ -677,7 +677,7 @@ def test_a_handler_annotated_so_gets_the_task():
 
     definition = Definition.for_handler("job", handler)
 
-    assert (definition.call_arguments(A_TASK, context()), definition.accepts) == (((), {"task": A_TASK}), "task")
+    assert (definition.call_with(A_TASK.kwargs, context()), definition.accepts) == (((), {"task": A_TASK}), "task")
 
 
 def test_a_handler_may_take_payload_task_context_and_resources():

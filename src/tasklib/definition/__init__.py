@@ -12,14 +12,7 @@ from tasklib.definition.task_options import (
     check_name,
     is_key,
 )
-from tasklib.definition.tasks import (
-    Accepts,
-    Call,
-    Definition,
-    FunctionDefinition,
-    HandlerDefinition,
-    secrets_of,
-)
+from tasklib.definition.tasks import Accepts, Call, Definition, FunctionDefinition, HandlerDefinition, secrets_of
 from tasklib.definition.validation import Misfit
 
 __all__ = [

@@ -12,21 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def shows_options(options: type) -> Callable[[F], F]:
     """Let the signature of a function show the fields of a dataclass, with their defaults, in place of `**options`."""
-
-    def decorate(function: F) -> F:
-        shown = inspect.signature(function)
-        kept = [each for each in shown.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-        taken = {each.name for each in kept}
-        added = [each for each in option_parameters(options) if each.name not in taken]
-        function.__signature__ = shown.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
-        return function
-
-    return decorate
-
-
-def option_parameters(options: type) -> list[inspect.Parameter]:
-    """The fields of a dataclass as keyword parameters."""
-    return [
+    shown = [
         inspect.Parameter(
             each.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -35,3 +21,12 @@ def option_parameters(options: type) -> list[inspect.Parameter]:
         )
         for each in fields(options)
     ]
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        added = [each for each in shown if each.name not in signature.parameters]
+        function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        return function
+
+    return decorate

@@ -234,30 +234,15 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "tags": (lambda v: isinstance(v, dict), "a mapping of names to JSON values"),
     "retry_on": (lambda v: v is None or _are_errors(v), "exception classes, or None for all"),
     "abort_on": (_are_errors, "exception classes"),
-    "retry_policy": (
-        lambda v: v is None or callable(v),
-        "a callable (retry_count, error) -> seconds, or None",
-    ),
+    "retry_policy": (lambda v: v is None or callable(v), "a callable (retry_count, error) -> seconds, or None"),
     "isolation": (lambda v: v in get_args(Isolation), 'one of "auto", "thread", "process"'),
     "memory_limit_mb": (lambda v: v is None or _is_whole(v, 1), "a whole number of MiB, 1 or more, or None"),
     "transactional": (lambda v: isinstance(v, bool), "True or False"),
     "aliases": (lambda v: isinstance(v, tuple), "a tuple of names"),
-    "max_concurrency": (
-        lambda v: v is None or _is_whole(v, 1),
-        "a whole number, 1 or more, or None for no limit",
-    ),
-    "concurrency_key": (
-        lambda v: v is None or (is_key(v) and v.isprintable()),
-        f"{KEY_RULE}, or None",
-    ),
-    "rate": (
-        lambda v: v is None or _is_number(v, 1e-6),
-        "a number of tasks per second above 0, or None for no limit",
-    ),
+    "max_concurrency": (lambda v: v is None or _is_whole(v, 1), "a whole number, 1 or more, or None for no limit"),
+    "concurrency_key": (lambda v: v is None or (is_key(v) and v.isprintable()), f"{KEY_RULE}, or None"),
+    "rate": (lambda v: v is None or _is_number(v, 1e-6), "a number of tasks per second above 0, or None for no limit"),
     "burst": (lambda v: v is None or _is_number(v, 1), "a number of tasks, 1 or more, or None for one second's worth"),
     "max_running": (lambda v: v is None or _is_whole(v, 1), "a whole number, 1 or more, or None for no limit"),
-    "expires_after": (
-        lambda v: v is None or _is_seconds(v),
-        "a number of seconds above 0, or None for never",
-    ),
+    "expires_after": (lambda v: v is None or _is_seconds(v), "a number of seconds above 0, or None for never"),
 }

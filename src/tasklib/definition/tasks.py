@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias, cast
 
 from tasklib.core.calls.context import HasContext, TaskContext
 from tasklib.core.codec import dumps, plain, shown
-from tasklib.core.task import Task
 from tasklib.definition.compiling import arguments_type
 from tasklib.definition.functions import (
     REMEDY,
@@ -21,14 +20,7 @@ from tasklib.definition.functions import (
     redefines,
     refuse_unsuitable,
 )
-from tasklib.definition.parameters import (
-    AnyFunction,
-    Parameter,
-    Role,
-    read_parameters,
-    resolve_again,
-    underlying,
-)
+from tasklib.definition.parameters import AnyFunction, Parameter, Role, read_parameters, resolve_again, underlying
 from tasklib.definition.task_options import RESERVED_OPTIONS, TaskOptions, check_name
 from tasklib.definition.validation import Misfit, Validation
 from tasklib.errors import InvalidArguments, TaskDefinitionError
@@ -98,10 +90,6 @@ class Definition(ABC):
     @abstractmethod
     def prepare(self) -> None:
         """Compile the types now instead of at first use; one that cannot work is a TaskDefinitionError."""
-
-    def call_arguments(self, task: Task, context: TaskContext | HasContext) -> Call:
-        """What to call the function with for this task: `function(*args, **kwargs)`."""
-        return self.call_with(task.kwargs, context)
 
     @property
     def place(self) -> str:

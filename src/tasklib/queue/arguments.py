@@ -44,20 +44,10 @@ def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Fi
     unknown = sorted(set(filters) - set(known))
     if unknown:
         raise ConfigurationError(f"no such filter: {', '.join(unknown)}; the filters are {', '.join(sorted(known))}")
-    ids = filters.get("ids")
-    return TaskFilter(
-        states=check_states(state),
-        name=name,
-        tags=filters.get("tags"),
-        ids=None if ids is None else tuple(require_id(each) for each in ids),
-        unique_key=filters.get("unique_key"),
-        concurrency_key=filters.get("concurrency_key"),
-        fingerprint=filters.get("fingerprint"),
-        search=filters.get("search"),
-        created_after=filters.get("created_after"),
-        created_before=filters.get("created_before"),
-        completed_before=filters.get("completed_before"),
-    )
+    given: dict[str, Any] = {"name": name, **filters}
+    if given.get("ids") is not None:
+        given["ids"] = tuple(require_id(each) for each in given["ids"])
+    return TaskFilter(states=check_states(state), **given)
 
 
 def check_states(state: str | Iterable[str] | None, known: Sequence[str] = FILTER_STATES) -> tuple[str, ...]:

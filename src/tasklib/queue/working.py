@@ -74,7 +74,11 @@ class RunsTasks(QueueBase):
         In another thread than the main one no signal arrives: give a `threading.Event` as `stop`, and set it.  The end
         of the program stops it too.
         """
-        _refuse_inside_a_loop()
+        if _is_inside_a_loop():
+            raise ConfigurationError(
+                "queue.run() blocks, and would hold the event loop that it was called in; "
+                "write `await queue.arun(...)` there, or call it in a thread"
+            )
         settings.setdefault("signals", True)
         _import_late("worker.program_end").run_in_thread(self.arun(concurrency, stop=stop, **settings))
 
@@ -140,14 +144,6 @@ async def _stopping_when(event: StopEvent | None, stop: Callable[[], None], timi
     finally:
         if watching is not None:
             watching.cancel()
-
-
-def _refuse_inside_a_loop() -> None:
-    if _is_inside_a_loop():
-        raise ConfigurationError(
-            "queue.run() blocks, and would hold the event loop that it was called in; "
-            "write `await queue.arun(...)` there, or call it in a thread"
-        )
 
 
 def _is_inside_a_loop() -> bool:

@@ -163,11 +163,7 @@ class TaskPages(ServicePart):
 
 def required(task_id: Id) -> Operation[Task]:
     """The task of this id; TaskNotFound if there is none."""
-    parsed = require_id(task_id)
-    task = yield from tasks.get_task(parsed)
-    if task is None:
-        raise TaskNotFound(parsed)
-    return task
+    return (yield from tasks.require_task(require_id(task_id)))
 
 
 def count_in(stats: QueueStats, which: TaskFilter) -> int | None:

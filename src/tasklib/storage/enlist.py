@@ -357,10 +357,6 @@ def _is_closed(ask: Callable[[], Any]) -> bool:
         return True
 
 
-def _scoped(registry: Any) -> _Link:
-    return _link(registry())
-
-
 _LINKS: Final[dict[tuple[str, ...], Callable[[Any], _Link]]] = {
     ("psycopg.Connection",): _psycopg,
     ("psycopg.AsyncConnection",): _psycopg_async,
@@ -369,7 +365,9 @@ _LINKS: Final[dict[tuple[str, ...], Callable[[Any], _Link]]] = {
     ("aiosqlite.Connection",): _aiosqlite,
     ("sqlalchemy.engine.Connection", "sqlalchemy.orm.Session"): _sqlalchemy,
     ("sqlalchemy.ext.asyncio.AsyncConnection", "sqlalchemy.ext.asyncio.AsyncSession"): _sqlalchemy_async,
-    ("sqlalchemy.orm.scoped_session", "sqlalchemy.ext.asyncio.async_scoped_session"): _scoped,
+    ("sqlalchemy.orm.scoped_session", "sqlalchemy.ext.asyncio.async_scoped_session"): lambda registry: _link(
+        registry()
+    ),
     ("django.db.backends.base.base.BaseDatabaseWrapper", "django.utils.connection.ConnectionProxy"): _django,
 }
 

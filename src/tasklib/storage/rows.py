@@ -53,8 +53,8 @@ def task_from_row(row: Row) -> Task:
         updated_at=read("updated_at", required_moment, NO_TIME),
         started_at=read("started_at", moment),
         completed_at=read("completed_at", moment),
-        args=read("args", _json),
-        kwargs=read("kwargs", _json),
+        args=read("args", json_value),
+        kwargs=read("kwargs", json_value),
         result=read("result", _object),
         error=row["error"],
         retry_count=row["retry_count"],
@@ -257,7 +257,7 @@ _HEAD: Final = re.compile(r'\["[-0-9a-f]{36}",\d+,\d+')
 
 def worker_from_row(row: Row) -> WorkerInfo:
     """The worker instance of a row."""
-    info = _json(row["info"])
+    info = json_value(row["info"])
     return WorkerInfo(
         instance=uuid(row["instance"]),
         worker_id=row["worker_id"],
@@ -265,7 +265,7 @@ def worker_from_row(row: Row) -> WorkerInfo:
         pid=row["pid"],
         started_at=required_moment(row["started_at"]),
         heartbeat_at=required_moment(row["heartbeat_at"]),
-        names=tuple(info.get("names", _json(row["names"]))),
+        names=tuple(info.get("names", json_value(row["names"]))),
         concurrency=row["concurrency"],
         idle=bool(row["idle"]),
         alive=row["silent_for"] <= row["timeout_seconds"],
@@ -284,19 +284,22 @@ def required_moment(value: datetime | str | float) -> datetime:
     return parsed
 
 
-def _json(text: str | None) -> Any:
+def json_value(text: str | None) -> Any:
+    """The value of a JSON column."""
     return None if text is None else loads(text)
 
 
 def _object(text: str | None) -> Any:
-    value = _json(text)
+    value = json_value(text)
     if value is not None and not isinstance(value, dict):
         raise ValueError("it is no object")
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
 def _lines(text: str | None) -> tuple[LogLine, ...]:
-    return tuple(LogLine(line["attempt"], line["elapsed"], line["level"], line["text"]) for line in _json(text) or ())
+    return tuple(
+        LogLine(line["attempt"], line["elapsed"], line["level"], line["text"]) for line in json_value(text) or ()
+    )
 
 
 def _history(row: Row) -> tuple[Attempt, ...]:
@@ -310,7 +313,7 @@ def _history(row: Row) -> tuple[Attempt, ...]:
             each["outcome"],
             each["error"],
         )
-        for each in _json(row["history"]) or ()
+        for each in json_value(row["history"]) or ()
     ]
     if row["state"] == TaskState.COMPLETED:
         started, ended = moment(row["started_at"]), moment(row["completed_at"])

@@ -11,9 +11,9 @@ from uuid import UUID
 from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import ACTIONS, Action, is_possible, phase_of, refusal, states_for
 from tasklib.core.task import Task, TaskFilter, TaskState
-from tasklib.errors import TaskNotFound, UniqueConflict
+from tasklib.errors import UniqueConflict
 from tasklib.storage.operations.reading.lists import filter_params
-from tasklib.storage.operations.tasks import get_task
+from tasklib.storage.operations.tasks import get_task, require_task
 from tasklib.storage.rows import uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
 
@@ -51,7 +51,7 @@ def retry_task(task_id: UUID) -> Operation[Task]:
     started = yield from _started_before(task_id, memory)
     if started is not None:
         return started
-    task = yield from _reread(task_id)
+    task = yield from require_task(task_id)
     if not is_possible(Action.RETRY, phase_of(task)):
         raise refusal(Action.RETRY, task)
     if task.unique_key is not None:
@@ -62,7 +62,7 @@ def retry_task(task_id: UUID) -> Operation[Task]:
     if not changed:
         raise (yield from _refusal(task_id, Action.RETRY))
     yield Statement("wake_workers")
-    answer = yield from _reread(task_id)
+    answer = yield from require_task(task_id)
     memory[BEFORE] = _mark(task)
     return answer
 
@@ -79,7 +79,7 @@ def cancel_task(task_id: UUID) -> Operation[Task]:
     changed = yield Statement("cancel_tasks", {"ids": _ids([task_id])})
     if not changed:
         raise (yield from _refusal(task_id, Action.CANCEL))
-    answer = yield from _reread(task_id)
+    answer = yield from require_task(task_id)
     memory[BEFORE] = None
     return answer
 
@@ -89,7 +89,7 @@ def set_priority(task_id: UUID, priority: int) -> Operation[Task]:
     yield BEGIN
     if not (yield Statement("set_priorities", {"ids": _ids([task_id]), "priority": priority})):
         raise (yield from _refusal(task_id, Action.PRIORITIZE))
-    return (yield from _reread(task_id))
+    return (yield from require_task(task_id))
 
 
 def delete_task(task_id: UUID) -> Operation[Task]:
@@ -108,11 +108,7 @@ def delete_task(task_id: UUID) -> Operation[Task]:
 
 
 def act_on_matching(
-    action: Action,
-    which: TaskFilter,
-    *,
-    priority: int | None = None,
-    on_progress: OnProgress | None = None,
+    action: Action, which: TaskFilter, *, priority: int | None = None, on_progress: OnProgress | None = None
 ) -> Operation[int]:
     """Do it to every matching task in a state that allows it; how many that was.
 
@@ -162,9 +158,7 @@ def cleanup_tasks(
 
 
 def in_steps(
-    which: TaskFilter,
-    act: Callable[[Sequence[Row]], Operation[int]],
-    on_progress: OnProgress | None = None,
+    which: TaskFilter, act: Callable[[Sequence[Row]], Operation[int]], on_progress: OnProgress | None = None
 ) -> Operation[int]:
     """Act on all matching tasks that exist now, in insertion order, one bounded transaction after the other."""
     changed, after = 0, 0
@@ -222,14 +216,7 @@ def _mark(task: Task) -> tuple[object, ...]:
 
 def _refusal(task_id: UUID, action: Action) -> Operation[Exception]:
     """Why the action was not done to the task."""
-    return refusal(action, (yield from _reread(task_id)))
-
-
-def _reread(task_id: UUID) -> Operation[Task]:
-    task = yield from get_task(task_id)
-    if task is None:
-        raise TaskNotFound(task_id)
-    return task
+    return refusal(action, (yield from require_task(task_id)))
 
 
 def _ids(ids: Sequence[UUID]) -> str:

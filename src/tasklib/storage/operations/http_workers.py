@@ -16,11 +16,11 @@ from tasklib.core.outcome import Reported, TimedOut, completed, decide
 from tasklib.core.retry import Backoff
 from tasklib.core.task import Task, TaskState
 from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded
-from tasklib.errors import ClaimLost, TaskNotFound
+from tasklib.errors import ClaimLost
 from tasklib.storage.operations import attempts, claims, workers
 from tasklib.storage.operations.claims import NO_RETRIES, Claimed, Retries
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.operations.tasks import get_task
+from tasklib.storage.operations.tasks import get_task, require_task
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 
@@ -97,12 +97,7 @@ def find_worker(who: Remote) -> Operation[Known | None]:
 
 
 def claim_for(
-    who: Remote,
-    *,
-    limit: int,
-    lease_seconds: float,
-    taken: list[tuple[str, int]],
-    retries: Retries = NO_RETRIES,
+    who: Remote, *, limit: int, lease_seconds: float, taken: list[tuple[str, int]], retries: Retries = NO_RETRIES
 ) -> Operation[tuple[Known, Claimed] | None]:
     """Lease due tasks to an instance, of the names it registered; None if it is not known.
 
@@ -168,7 +163,7 @@ def stop_for(who: Remote) -> Operation[int | None]:
 def complete_for(task_id: UUID, version: int, result: str, owner: str, *, backoff: Backoff) -> Operation[Ended | None]:
     """End an attempt in success; its result is JSON text already.  None: it was out of time, and has failed by that."""
     yield BEGIN
-    task = yield from _find(task_id)
+    task = yield from require_task(task_id)
     if not _is_current(task, version):
         if task.result == loads(result) and (
             yield from attempts.is_recorded(str(task_id), version, str(TaskState.COMPLETED), None)
@@ -209,18 +204,11 @@ def _out_of_time(task: Task, backoff: Backoff) -> Ending:
 
 
 def fail_for(
-    task_id: UUID,
-    version: int,
-    owner: str,
-    *,
-    error: str,
-    retry: bool,
-    delay: float | None,
-    backoff: Backoff,
+    task_id: UUID, version: int, owner: str, *, error: str, retry: bool, delay: float | None, backoff: Backoff
 ) -> Operation[Ended]:
     """End an attempt in failure: another one follows by the retry policy, unless none is left or none is wanted."""
     yield BEGIN
-    task = yield from _find(task_id)
+    task = yield from require_task(task_id)
     # After the end the row no longer says what was left then; both ways to fail show in the same way.
     ending = replace(decide(task, Reported(error, retry, delay), backoff), version=version)
     return (yield from _end(task, ending, owner))
@@ -229,14 +217,14 @@ def fail_for(
 def end_for(ending: Ending, owner: str) -> Operation[Ended]:
     """End an attempt in another way: cancelled as asked, or given back."""
     yield BEGIN
-    ended = yield from _end((yield from _find(UUID(ending.task_id))), ending, owner)
+    ended = yield from _end((yield from require_task(UUID(ending.task_id))), ending, owner)
     yield Statement("wake_workers")
     return ended
 
 
 def report_for(task_id: UUID, version: int, owner: str, fraction: float, message: str | None) -> Operation[None]:
     """Store the progress of an attempt."""
-    task = yield from _find(task_id)
+    task = yield from require_task(task_id)
     if not _is_current(task, version):
         raise ClaimLost(task_id, version, task.state)
     yield from _require_owner(task, owner)
@@ -252,13 +240,6 @@ def _end(task: Task, ending: Ending, owner: str) -> Operation[Ended]:
     yield from _require_owner(task, owner)
     refused = yield from attempts.end_attempts([ending])
     return (yield from _ended(task.id, ending.version, refused))
-
-
-def _find(task_id: UUID) -> Operation[Task]:
-    task = yield from get_task(task_id)
-    if task is None:
-        raise TaskNotFound(task_id)
-    return task
 
 
 def _is_current(task: Task, version: int) -> bool:

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from tasklib.core.codec import dumps, loads
+from tasklib.core.codec import dumps
 from tasklib.core.histogram import Histogram, merged, percentile
 from tasklib.core.task import QueueStats, TaskState
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.reading import lists
 from tasklib.storage.operations.reading.block_index import BLOCK_SIZE, MOST_NAMES
-from tasklib.storage.rows import moment, required_moment, uuid
+from tasklib.storage.rows import json_value, moment, required_moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 
 FOLD_ROWS: Final = 500_000
@@ -180,14 +180,10 @@ def _note_depth() -> Operation[None]:
 
 
 def _work(at: int, name: str, rows: Sequence[Row]) -> Work:
-    waits = merged(_loaded(row["waits"]) for row in rows)
-    runs = merged(_loaded(row["runs"]) for row in rows)
+    waits = merged(json_value(row["waits"]) for row in rows)
+    runs = merged(json_value(row["runs"]) for row in rows)
     outcomes = {str(row["outcome"]): int(row["count"]) for row in rows}
     return Work(at, name, outcomes, Durations.of(waits), Durations.of(runs))
-
-
-def _loaded(text: str | None) -> Any:
-    return None if text is None else loads(text)
 
 
 def _keys(histogram: Mapping[int, int]) -> dict[str, int]:

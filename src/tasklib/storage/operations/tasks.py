@@ -11,7 +11,7 @@ from uuid import UUID
 from tasklib.core.codec import dumps
 from tasklib.core.task import POSITION_DIGITS, NewTask, Task, TaskBatch, TaskId, TaskIds, TaskState
 from tasklib.core.texts.short_id import ShortId
-from tasklib.errors import PermissionDenied, UniqueConflict
+from tasklib.errors import PermissionDenied, TaskNotFound, UniqueConflict
 from tasklib.storage.rows import moment, moment_text, task_from_row, uuid
 from tasklib.storage.statement import BEGIN, DONE_BEFORE, DuplicateKey, Operation, Row, Statement, recall
 
@@ -20,10 +20,7 @@ RESUBMITS = 5
 
 
 def submit_tasks(
-    new: Sequence[NewTask],
-    *,
-    created_at: dict[UUID, datetime] | None = None,
-    entries: str | None = None,
+    new: Sequence[NewTask], *, created_at: dict[UUID, datetime] | None = None, entries: str | None = None
 ) -> Operation[list[TaskId]]:
     """Store the tasks, all or none, and answer an id for each in the same order.
 
@@ -79,11 +76,7 @@ def submit_once(new: NewTask) -> Operation[TaskId]:
 
 def submit_batch(batch: TaskBatch) -> Operation[TaskIds]:
     """Store the tasks of a batch, all or none; done again after a lost reply it stores nothing twice."""
-    params = {
-        "like": dumps(_columns(batch.like)),
-        "ids": str(batch.like.id)[:-POSITION_DIGITS],
-        "inputs": batch.inputs,
-    }
+    params = {"like": dumps(_columns(batch.like)), "ids": str(batch.like.id)[:-POSITION_DIGITS], "inputs": batch.inputs}
     try:
         yield Statement("insert_batch", params)
     except DuplicateKey:
@@ -95,6 +88,14 @@ def get_task(task_id: UUID) -> Operation[Task | None]:
     """The task with this id, or None."""
     rows = yield Statement("get_task", {"id": str(task_id)})
     return task_from_row(rows[0]) if rows else None
+
+
+def require_task(task_id: UUID) -> Operation[Task]:
+    """The task with this id; TaskNotFound if there is none."""
+    task = yield from get_task(task_id)
+    if task is None:
+        raise TaskNotFound(task_id)
+    return task
 
 
 def find_ids(short: ShortId) -> Operation[list[UUID]]:

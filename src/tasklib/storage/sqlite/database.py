@@ -99,7 +99,7 @@ class SqliteDatabase:
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside the caller's transaction, awaiting."""
-        if self._is_open:
+        if self._writer is not None:
             self.file.check()
         else:
             await asyncio.to_thread(self._opened_beside)
@@ -223,10 +223,6 @@ class SqliteDatabase:
         """Whether this is called by the function of a transactional task that has the writer."""
         running: TaskContext | None = current_context(None)
         return running is not None and running.transaction_of(self) is not None
-
-    @property
-    def _is_open(self) -> bool:
-        return self._writer is not None
 
     def _opened(self) -> sqlite3.Connection:
         """The writer's connection, opened and its schema checked the first time."""

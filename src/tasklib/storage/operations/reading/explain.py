@@ -8,11 +8,10 @@ from tasklib.core.codec import dumps
 from tasklib.core.controls import Limit
 from tasklib.core.explain import MAX_AHEAD, Evidence, KeySeen, LimitSeen, PauseSeen
 from tasklib.core.task import TaskState
-from tasklib.errors import TaskNotFound
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.limits.keys import get_key_limit, list_slots
 from tasklib.storage.operations.limits.pauses import EVERYTHING, list_limits, list_pauses
-from tasklib.storage.operations.tasks import get_task
+from tasklib.storage.operations.tasks import require_task
 from tasklib.storage.operations.workers import list_workers
 from tasklib.storage.rows import uuid
 from tasklib.storage.statement import Operation, Statement
@@ -21,9 +20,7 @@ from tasklib.storage.statement import Operation, Statement
 def gather_evidence(task_id: UUID) -> Operation[Evidence]:
     """Everything that can keep the task from running."""
     clock = yield from read_clock()
-    task = yield from get_task(task_id)
-    if task is None:
-        raise TaskNotFound(task_id)
+    task = yield from require_task(task_id)
     workers = yield from list_workers()
     paused = yield from list_pauses()
     pauses = [

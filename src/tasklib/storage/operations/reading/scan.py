@@ -88,12 +88,7 @@ class Walk:
 
 
 def walk_tasks(
-    which: TaskFilter,
-    *,
-    limit: int,
-    start: Start = NEWEST,
-    bounds: Bounds = PAGE,
-    keep: Keep | None = None,
+    which: TaskFilter, *, limit: int, start: Start = NEWEST, bounds: Bounds = PAGE, keep: Keep | None = None
 ) -> Operation[Walk]:
     """At most `limit` matching tasks, newest first; fewer if there are no more, or none within reach.
 
