@@ -68,7 +68,7 @@ def _resolved(kind: Any, bound: Bound) -> Any:
 
 
 def _alias_value(kind: Any) -> Any:
-    """What `type Name = …` says, also of one with type parameters."""
+    """The value of `type Name = …`, also of one with type parameters."""
     arguments, value = typing.get_args(kind), kind.__value__
     parameters = _parameters(value)
     return value[arguments[: len(parameters)]] if arguments and parameters else value

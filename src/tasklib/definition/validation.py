@@ -90,7 +90,7 @@ class Validation:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Where in the value the type says that something is secret, as dotted paths; `*` is every key or position."""
+        """Where in the value something is secret by its type, as dotted paths; `*` is every key or position."""
         return ((self._compiled or self.compile()).secrets) + tuple(self._hidden)
 
     def compile(self) -> Compiled:

@@ -113,7 +113,7 @@ class KeepsSchedules(SubmitsTasks):
 
     @operation
     def run_schedule(self, name: str) -> Operation[TaskId | None]:
-        """Make a task of the schedule at once, beside its ticks; None if there is none of that name."""
+        """Make a task of the schedule at once, in addition to its ticks; None if there is none of that name."""
         return (yield from schedules.run_now(name, self.scheduled_task))
 
     arun_schedule = run_schedule.as_async

@@ -157,7 +157,7 @@ def _url(text: str) -> str:
 
 
 def _dotenv_urls(folder: Path) -> Iterator[str]:
-    """What the folder's .env files say that may be the URL of a database; those for tests are for tests."""
+    """What may be the URL of a database in the folder's .env files, those for tests left out."""
     for path in folder.glob(".env*"):
         if not path.is_file() or any(word in path.name for word in ("test", "example", "sample", "template")):
             continue

@@ -166,7 +166,7 @@ def _translate(error: Exception) -> Exception:
 
 
 def _origin(error: BaseException) -> Any:
-    """The driver's own error inside those that SQLAlchemy and Django wrap around it, and above what the system said."""
+    """The driver's own error, inside those that SQLAlchemy and Django wrap around it, and outside the system's own."""
     found = error
     inner: BaseException | None = error
     while inner is not None:
@@ -350,7 +350,7 @@ def _records(cursor: Any, rows: Sequence[Sequence[Any]]) -> Sequence[Row] | None
 
 
 def _is_closed(ask: Callable[[], Any]) -> bool:
-    """Whether the connection says so, or raises when asked anything at all."""
+    """Whether the connection reports it, or raises at any use."""
     try:
         return ask() is True
     except Exception:  # noqa: BLE001 each library has an error of its own for it

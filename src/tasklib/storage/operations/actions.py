@@ -99,8 +99,8 @@ def delete_task(task_id: UUID) -> Operation[Task]:
     task = yield from get_task(task_id)
     if task is None and BEFORE in memory:
         memory[DONE_BEFORE] = True
-        gone: Task = memory[BEFORE]
-        return gone
+        deleted: Task = memory[BEFORE]
+        return deleted
     if task is None or not (yield Statement("delete_tasks", {"ids": _ids([task_id])})):
         raise (yield from _refusal(task_id, Action.DELETE))
     memory[BEFORE] = task

@@ -209,7 +209,7 @@ def fail_for(
     """End an attempt in failure: another one follows by the retry policy, unless none is left or none is wanted."""
     yield BEGIN
     task = yield from require_task(task_id)
-    # After the end the row no longer says what was left then; both ways to fail show in the same way.
+    # After the end the row no longer shows how many retries were left; both ways to fail are recorded alike.
     ending = replace(decide(task, Reported(error, retry, delay), backoff), version=version)
     return (yield from _end(task, ending, owner))
 

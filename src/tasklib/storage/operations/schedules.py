@@ -62,8 +62,8 @@ def declare_schedules(plans: Iterable[Plan], known_tasks: Iterable[str], declare
     tasks = set(known_tasks)
     for row in (yield Statement("list_schedules")):
         stored, at = _schedule(row), RowReader(row).read("declared_at", moment)
-        gone = stored.declared and stored.name not in declared and stored.plan.task in tasks
-        if gone and at is not None and at <= declared_at:
+        undeclared = stored.declared and stored.name not in declared and stored.plan.task in tasks
+        if undeclared and at is not None and at <= declared_at:
             yield Statement("remove_schedule", {"name": stored.name})
 
 
@@ -79,7 +79,7 @@ def fire_schedules(make: MakeTask) -> Operation[int]:
 
 
 def run_now(name: str, make: MakeTask) -> Operation[TaskId | None]:
-    """Make a task of the schedule at once, beside its ticks; None if there is no such schedule."""
+    """Make a task of the schedule at once, in addition to its ticks; None if there is no such schedule."""
     yield BEGIN
     schedule = yield from get_schedule(name)
     if schedule is None:
@@ -128,7 +128,7 @@ def remove_schedule(name: str) -> Operation[bool]:
 
 
 def _fire_alone(schedule: Schedule, make: MakeTask, clock: datetime) -> Operation[tuple[int, bool]]:
-    """Fire in a transaction of its own; a schedule that cannot is noted with its error, and all others go on."""
+    """Fire in a transaction of its own; a schedule that fails is recorded with its error, and all others continue."""
     try:
         if isinstance(schedule.plan, BrokenPlan):
             raise ConfigurationError(schedule.error or "")
@@ -167,7 +167,7 @@ def _fire(schedule: Schedule, make: MakeTask, clock: datetime) -> Operation[tupl
 
 
 def _at(task: NewTask, plan: Plan, tick: datetime) -> NewTask:
-    """The task of one tick: due at the tick, spread by the schedule's jitter, one at a time if it says so."""
+    """The task of one tick: due at the tick, spread by the schedule's jitter, one at a time if its overlap says so."""
     delay = random.uniform(0, plan.jitter) if plan.jitter else 0.0
     headers = {**task.headers, "schedule": plan.name, "tick": tick.isoformat()}
     unique = plan.unique_key if plan.overlap == "skip" else task.unique_key

@@ -208,7 +208,7 @@ _KEYS = (*(str(state) for state in TaskState), "delayed", "retrying")
 
 
 def _of_name(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The counts of one name from what the indexes and the totals say."""
+    """The counts of one name, from those of the indexes and the totals."""
 
     def get(kind: str, number: str = "count") -> int:
         return kinds[kind][number] if kind in kinds else 0

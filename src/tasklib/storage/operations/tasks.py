@@ -148,7 +148,7 @@ def _columns(new: NewTask) -> dict[str, Any]:
 
 
 def _settle_conflicts(refused: Sequence[NewTask], answers: dict[UUID, TaskId]) -> Operation[list[NewTask]]:
-    """Answer each task that was not inserted by its own policy; returns those whose conflict has gone away."""
+    """Resolve each task that was not inserted by its own `on_conflict`; returns those whose conflict is over."""
     keys = [{"id": str(n.id), "name": n.name, "unique_key": n.unique_key} for n in refused]
     rows = yield Statement("find_live_keys", {"keys": dumps(keys)})
     holders: dict[UUID, list[Row]] = {}

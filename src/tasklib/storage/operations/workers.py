@@ -22,7 +22,7 @@ MAX_NOTIFIED = 16
 """How many idle workers of the same names are notified of new tasks: PostgreSQL wakes every session that
 listens, whomever a notification is for.  The others poll."""
 ORPHAN_ROWS = 50_000
-"""Insertions looked at together for tasks that nobody holds: some tens of milliseconds, whatever the table's size."""
+"""Insertions looked at together for tasks that no worker holds: tens of milliseconds, whatever the table's size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +161,14 @@ class Recovery:
     """What a recovery did."""
 
     tasks: int
-    """Tasks taken back."""
+    """Tasks recovered."""
     before: int | None = None
     """Where to look for orphans next."""
 
 
 def recover_silent(silent: Sequence[Sighting], backoff: Backoff) -> Operation[Recovery]:
-    """Take back the tasks of workers that are silent, and those whose lease has passed, as far as nothing has moved
-    since they were seen so: a sign of life that came meanwhile, however late this is done, keeps the task where it is.
+    """Recover the tasks of silent workers, and those whose lease has passed, if nothing has changed since they were
+    observed: after a heartbeat or a renewal that came meanwhile, however late this runs, the task stays where it is.
     """
     yield BEGIN
     dead = yield from _lock_dead(silent)
@@ -181,7 +181,7 @@ def recover_silent(silent: Sequence[Sighting], backoff: Backoff) -> Operation[Re
 
 
 def recover_stale(backoff: Backoff) -> Operation[Recovery]:
-    """Take back at once what is overdue by the database's clock, and running tasks that no known worker holds.
+    """Recover at once what is overdue by the database's clock, and running tasks that no registered worker holds.
 
     Reads the whole table, and cannot distinguish a dead worker from one silenced by an outage or a step of the clock.
     """
@@ -226,9 +226,9 @@ def release_held(instance: UUID) -> Operation[int]:
 
 
 def recover_orphans(backoff: Backoff, *, before: int | None = None) -> Operation[Recovery]:
-    """Take back tasks whose lease has passed and whom no known worker holds, among ORPHAN_ROWS insertions.
+    """Recover tasks whose lease has passed and that no registered worker holds, among ORPHAN_ROWS insertions.
 
-    Looks at the newest, or at those before a place; the answer says before which place to look next.
+    Looks at the newest, or at those before a position; the answer says before which position to look next.
     """
     yield BEGIN
     until: int = (yield Statement("last_position"))[0]["seq"] if before is None else before

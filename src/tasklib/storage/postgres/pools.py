@@ -159,7 +159,7 @@ class AsyncLent:
 
 
 class _LoopPool:
-    """A pool that is closed when its event loop is shut down, even if nobody closes it.
+    """A pool that is closed when its event loop is shut down, even if it was never closed explicitly.
 
     asyncio finishes every suspended asynchronous generator before it closes a loop; the pool's end waits in one.
     """

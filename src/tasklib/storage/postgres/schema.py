@@ -98,12 +98,12 @@ def _applied(connection: Connection[Any], dialect: PostgresDialect) -> Mapping[i
 
 
 def _apply(connection: Connection[Any], dialect: PostgresDialect, migration: Migration) -> bool:
-    """Apply one migration unless somebody else was faster; False in that case."""
+    """Apply one migration unless another process was faster; False in that case."""
     for remaining in reversed(range(DDL_TRIES)):
         try:
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
-                # Waiting for a table in use would block everybody behind us: give up soon and try again.
+                # Waiting for a table in use would block everything behind us: give up soon and try again.
                 connection.execute("SET LOCAL lock_timeout = '2s'")
                 return _apply_locked(connection, dialect, migration)
         except pg.LockNotAvailable:

@@ -129,7 +129,7 @@ class SessionSetup:
             self._warned = True
             log.warning(
                 "%s is a pooler, such as PgBouncer: statements are not prepared, and settings are made in each "
-                "transaction; say prepare_statements=False if it lends a session for one transaction, True if each "
+                "transaction; set prepare_statements=False if it lends a session for one transaction, True if each "
                 "connection keeps its own",
                 redact_url(self._url),
             )

@@ -31,7 +31,7 @@ class Loan:
         self._connection = connection
         self._limit = limit
         self._undo = undo
-        # Held during each of the user's statements: to undo beside one would let its rest happen on its own.
+        # Held during each of the user's statements: undoing during one would let its rest run outside the transaction.
         self._lock = threading.RLock()
         self._overdue = self._undoing = self._returned = False
         self._timer = threading.Timer(limit, self._expire)

@@ -60,7 +60,7 @@ def journal_mode(connection: sqlite3.Connection, change: str = "") -> str | None
 
 
 def has_write_ahead_log(path: Path | None) -> bool:
-    """False if the file is kept in another way; asking changes nothing."""
+    """False if the file has another journal mode; reading it changes nothing."""
     if path is None or not path.exists():
         return True
     with closing(sqlite3.connect(path)) as connection, suppress(sqlite3.Error):

@@ -39,7 +39,7 @@ class LockFile:
         return True
 
     def is_current(self) -> bool:
-        """False if the file was deleted or replaced meanwhile, so that this lock keeps nobody out."""
+        """False if the file was deleted or replaced meanwhile, so that this lock excludes no other process."""
         try:
             found = os.stat(self._path)
         except FileNotFoundError:

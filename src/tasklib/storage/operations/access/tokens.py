@@ -104,7 +104,7 @@ def list_tokens() -> Operation[list[Token]]:
 def revoke_tokens(which: str) -> Operation[list[Token]]:
     """Refuse every token of a name from now on, or the one of an id, of its first characters or of its whole text.
 
-    Returns those it was.  A name counts before all else: nobody can hide a token behind another one's beginning.
+    Returns those revoked.  A name takes precedence, so that no token can hide behind the beginning of another.
     """
     yield BEGIN
     left = [token for token in (yield from list_tokens()) if token.revoked_at is None]

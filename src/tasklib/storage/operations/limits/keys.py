@@ -33,7 +33,7 @@ NO_KEYS: Final = Turn((), {}, elsewhere=False)
 
 
 def take_turn(names: Sequence[str], caps: Mapping[str, int], room: int) -> Operation[Turn]:
-    """Lock the keys whose turn it is and find what may start of each, so that no limit of a key is ever exceeded.
+    """Lock the next keys and find what may start of each, so that no limit of a key is ever exceeded.
 
     `room` and `caps` are what the limits of names leave: names that cannot start anything take no place of others.
 

@@ -18,7 +18,7 @@ MOST_BLOCKS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A stretch without a match: there is none below `top` and above `bottom`."""
+    """A range without a match: there is none below `top` and above `bottom`."""
 
     top: int
     bottom: int

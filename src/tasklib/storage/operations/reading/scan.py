@@ -42,7 +42,7 @@ class Bounds:
     """How far a walk goes, in positions."""
 
     stride: int
-    """The first step; later ones are longer while nothing is found.  A shorter stretch without a match is no gap."""
+    """The first step; later ones are longer while nothing is found.  A shorter range without a match is no gap."""
     reach: int
     """How far once it has found something."""
     farthest: int
@@ -64,7 +64,7 @@ WHOLE: Final = Bounds(WIDEST, reach=1 << 62, farthest=1 << 62, passing=1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to look: below a position, after so many matches, and which stretch may be left out."""
+    """Where to look: below a position, after so many matches, and which range may be left out."""
 
     below: int | None = None
     offset: int = 0
@@ -84,7 +84,7 @@ class Walk:
     stopped: int | None = None
     """Continue below this; None if there is nothing more."""
     gap: Gap | None = None
-    """The longest stretch without a match, if it is worth knowing."""
+    """The longest range without a match, if it is worth remembering."""
 
 
 def walk_tasks(
@@ -121,7 +121,7 @@ def walk_tasks(
 
 
 class _Path:
-    """Where a walk is, and how it goes on: in longer steps while it finds nothing, and over a gap in one."""
+    """Where a walk is, and how it continues: in longer steps while it finds nothing, and over a gap in one."""
 
     def __init__(self, first: int, position: int, known: Sequence[Gap], stride: int) -> None:
         self.first, self.position, self.looked = first, position, 0
@@ -146,7 +146,7 @@ class _Path:
         self._jump()
 
     def longest_gap(self) -> Gap | None:
-        """The longest stretch without a match, if it is worth knowing."""
+        """The longest range without a match, if it is worth remembering."""
         gaps = [*self._gaps, Gap(self._empty_since, self.position - 1)]
         longest = max(gaps, key=lambda gap: gap.top - gap.bottom)
         return longest if longest.top - longest.bottom > self._stride else None
