@@ -80,7 +80,7 @@ class PostgresDatabase:
                     todo = steps(make(), translate, self.clock, memory)
                     return await run_awaiting(todo, lambda s: execute_async(connection, dialect, s))
             except (PoolTimeout, PoolClosed) as error:
-                raise await asyncio.to_thread(self._explain, error) from error
+                raise await self._explain_async(error) from error
             except TaskLibError as error:
                 if remaining == 0 or not _repeat(error, repeatable, remaining):
                     raise
@@ -126,7 +126,7 @@ class PostgresDatabase:
             try:
                 connection = await stack.enter_async_context((await self._pools.of_loop("lending")).connection())
             except (PoolTimeout, PoolClosed) as error:
-                raise await asyncio.to_thread(self._explain, error) from error
+                raise await self._explain_async(error) from error
             connection.row_factory, connection.cursor_factory = tuple_row, AsyncCursor
             stack.enter_context(_translated())
             await stack.enter_async_context(connection.transaction())
@@ -225,6 +225,11 @@ class PostgresDatabase:
             f"all {self._config.pool_size} connections of the pool were in use for "
             f"{self._config.connect_timeout_seconds:g} s; raise pool_size, or find what holds them ({refused})"
         )
+
+    async def _explain_async(self, refused: PoolTimeout | PoolClosed) -> TaskLibError:
+        # No thread for what needs none: at the end of a program none can be started.
+        closed = isinstance(refused, PoolClosed)
+        return self._explain(refused) if closed else await asyncio.to_thread(self._explain, refused)
 
 
 class _Transaction:
