@@ -20,7 +20,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 
 from tasklib.errors import ConfigurationError
 from tasklib.storage.database import Database
-from tasklib.storage.statement import Operation, Statement
+from tasklib.storage.statement import Operation
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class operation(Generic[S, P, T]):  # noqa: N801  a decorator
 
         @functools.wraps(function)
         def blocking(target: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            return target.database.run(_begun(lambda: function(target, *args, **kwargs)), repeatable=repeatable)
+            return target.database.run(lambda: function(target, *args, **kwargs), repeatable=repeatable)
 
         return blocking if instance is None else functools.partial(blocking, instance)
 
@@ -72,31 +72,6 @@ def as_operation(method: Callable[P, T]) -> Callable[P, Operation[T]]:
     """The operation behind a blocking method of an object, to be run as a part of another operation."""
     assert isinstance(method, functools.partial)
     return functools.partial(method.func.__wrapped__, *method.args)  # type: ignore[attr-defined]
-
-
-def _begun(make: Callable[[], Operation[T]]) -> Callable[[], Operation[T]]:
-    """Makes the operation; the first one has already run up to its first statement."""
-    first = make()
-    try:
-        begun = [_going_on(first, next(first))]
-    except StopIteration:  # it needs no statement, and is run again where its result is wanted
-        return make
-    return lambda: begun.pop() if begun else make()
-
-
-def _going_on(operation: Operation[T], statement: Statement) -> Operation[T]:
-    """The rest of an operation that waits for the rows of a statement."""
-    try:
-        while True:
-            try:
-                rows = yield statement
-            except Exception as error:  # noqa: BLE001  the operation decides what it means
-                statement = operation.throw(error)
-            else:
-                statement = operation.send(rows)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
 
 
 def require_asyncio() -> None:
@@ -128,7 +103,6 @@ class _AsyncForm(Generic[S, P, T]):
         @functools.wraps(function)
         async def awaiting(target: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
             require_asyncio()
-            make = _begun(lambda: function(target, *args, **kwargs))
-            return await target.database.arun(make, repeatable=repeatable)
+            return await target.database.arun(lambda: function(target, *args, **kwargs), repeatable=repeatable)
 
         return awaiting if instance is None else functools.partial(awaiting, instance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from tasklib.core.clock import Clock
@@ -20,21 +21,38 @@ def steps(
 ) -> Steps[T]:
     """The statements to send for an operation, with BEGIN, COMMIT and ROLLBACK where they belong.
 
-    Every statement gets the same `now` from the clock; None stands for the time when the database runs it.
-
-    Database errors thrown in here reach the operation as ours, so that it can act on them.  The `memory` is that of all
-    tries of one call; None where there is one try.
+    The operation runs up to its first statement at once, so that wrong arguments are refused before a connection is
+    taken.  Every statement gets the same `now` from the clock; None stands for the time when the database runs it.
+    The `memory` is that of all tries of one call; None where there is one try.
     """
     now = clock.now()
-    opened = False
-    noted = {} if memory is None else memory
     try:
-        statement = next(operation)
+        first = next(operation)
+    except StopIteration as stop:
+        return _no_steps(stop.value)
+    return _steps(operation, first, translate, now, {} if memory is None else memory)
+
+
+def _no_steps(result: T) -> Steps[T]:
+    yield from ()
+    return result
+
+
+def _steps(
+    operation: Operation[T],
+    statement: Statement,
+    translate: Callable[[Exception], Exception],
+    now: datetime | None,
+    memory: dict[str, Any],
+) -> Steps[T]:
+    """Database errors thrown in here reach the operation as ours, so that it can act on them."""
+    opened = False
+    try:
         while True:
             rows: Sequence[Row] = ()
             try:
                 if statement is MEMORY:
-                    rows = (noted,)
+                    rows = (memory,)
                 elif statement is not BEGIN and statement is not COMMIT and statement is not ROLLBACK:
                     rows = yield Statement(statement.name, {**statement.params, "now": now})
                 elif opened is not (statement is BEGIN):

@@ -52,12 +52,12 @@ class PostgresDatabase:
 
     def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation on a connection of the blocking pool."""
-        dialect = self._ensure()
         memory: dict[str, Any] = {}
+        todo = steps(make(), translate, self.clock, memory)
+        dialect = self._ensure()
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
                 with Lent(self._pools.blocking(), self._config.connect_timeout_seconds) as connection:
-                    todo = steps(make(), translate, self.clock, memory)
                     return run_blocking(todo, lambda s: execute(connection, dialect, s))
             except (PoolTimeout, PoolClosed) as error:
                 raise self._explain(error) from error
@@ -68,16 +68,17 @@ class PostgresDatabase:
                     # What cut this connection has likely cut the others too.
                     self._pools.blocking().check()
                 time.sleep(_pause(remaining))
+            todo = steps(make(), translate, self.clock, memory)
         raise AssertionError("unreachable")
 
     async def arun(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation on a connection of this event loop's pool."""
-        dialect = await self._ensured()
         memory: dict[str, Any] = {}
+        todo = steps(make(), translate, self.clock, memory)
+        dialect = await self._ensured()
         for remaining in reversed(range(CONFLICT_TRIES)):
             try:
                 async with AsyncLent(await self._pools.of_loop(), self._config.connect_timeout_seconds) as connection:
-                    todo = steps(make(), translate, self.clock, memory)
                     return await run_awaiting(todo, lambda s: execute_async(connection, dialect, s))
             except (PoolTimeout, PoolClosed) as error:
                 raise await self._explain_async(error) from error
@@ -87,6 +88,7 @@ class PostgresDatabase:
                 if isinstance(error, DatabaseUnavailable):
                     await (await self._pools.of_loop()).check()
                 await asyncio.sleep(_pause(remaining))
+            todo = steps(make(), translate, self.clock, memory)
         raise AssertionError("unreachable")
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:

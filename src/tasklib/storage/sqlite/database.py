@@ -21,7 +21,7 @@ from tasklib.errors import ConfigurationError, DatabaseBusy, DatabaseUnavailable
 from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.dialects.sqlite import SqliteDialect, translate
 from tasklib.storage.forking import notice_forks
-from tasklib.storage.run import run_blocking, steps
+from tasklib.storage.run import Steps, run_blocking, steps
 from tasklib.storage.sqlite import schema
 from tasklib.storage.sqlite.across_forks import Connection, Use, close_inherited
 from tasklib.storage.sqlite.borrowed import LentConnection, Loan
@@ -80,15 +80,16 @@ class SqliteDatabase:
 
     def run(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation in this thread."""
-        return self._run(make, self._is_lent_here())
+        return self._run(steps(make(), translate, self.clock), self._is_lent_here())
 
     async def arun(self, make: Callable[[], Operation[T]], *, repeatable: bool = True) -> T:
         """Run an operation in a thread of its own pool."""
+        todo = steps(make(), translate, self.clock)
         with self._open_lock:
             if self._threads is None:
                 self._threads = Threads(READERS, thread_name_prefix="tasklib-sqlite")
             threads = self._threads
-        return await asyncio.get_running_loop().run_in_executor(threads, self._run, make, self._is_lent_here())
+        return await asyncio.get_running_loop().run_in_executor(threads, self._run, todo, self._is_lent_here())
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside the caller's transaction."""
@@ -212,10 +213,10 @@ class SqliteDatabase:
         """Close every connection without blocking the event loop."""
         await asyncio.to_thread(self.close)
 
-    def _run(self, make: Callable[[], Operation[T]], is_lent_here: bool) -> T:
+    def _run(self, todo: Steps[T], is_lent_here: bool) -> T:
         session = Session(self, self._opened(), is_lent_here)
         try:
-            return run_blocking(steps(make(), translate, self.clock), session.execute)
+            return run_blocking(todo, session.execute)
         finally:
             session.close()
 
