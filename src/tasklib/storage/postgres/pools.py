@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, finalize
 
@@ -59,7 +60,7 @@ class Pools:
             if pool is None:
                 pool = self._blocking[purpose] = ConnectionPool(
                     self._config.database_url,
-                    configure=self._setup.configure if purpose == "queue" else self._setup.configure_lent,
+                    configure=partial(self._setup.configure, lent=purpose == "lending"),
                     open=True,
                     **self._pool_options(purpose),
                 )
@@ -73,7 +74,7 @@ class Pools:
             pools[purpose] = _LoopPool(
                 CancellablePool(
                     self._config.database_url,
-                    configure=self._setup.configure_async if purpose == "queue" else self._setup.configure_lent_async,
+                    configure=partial(self._setup.configure_async, lent=purpose == "lending"),
                     open=False,
                     **self._pool_options(purpose),
                 )

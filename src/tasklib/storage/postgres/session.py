@@ -71,31 +71,21 @@ class SessionSetup:
         """Prepare from the second use on: planning our larger statements takes longer than running them."""
         return None if self._declared is False else 1
 
-    def configure(self, connection: Connection[Any]) -> None:
-        """Prepare a connection for our own operations."""
-        self.configure_lent(connection)
-        if keeps_session(connection):
-            connection.execute(SESSION, prepare=False)
+    def configure(self, connection: Connection[Any], *, lent: bool) -> None:
+        """Prepare a connection for our own operations, or to be lent to users' code.
 
-    async def configure_async(self, connection: AsyncConnection[Any]) -> None:
-        """The same, awaiting."""
-        await self.configure_lent_async(connection)
-        if keeps_session(connection):
-            await connection.execute(SESSION, prepare=False)
-
-    def configure_lent(self, connection: Connection[Any]) -> None:
-        """Prepare a connection for users' code, whose statements are planned as the server's settings say.
-
-        But what renews the lease meanwhile changes the task's row, which in a stricter isolation the completion could
-        not change any more.
+        The statements of users' code are planned as the server's settings say.  But what renews the lease meanwhile
+        changes the task's row, which in a stricter isolation the completion could not change any more.
         """
         connection.isolation_level = IsolationLevel.READ_COMMITTED
         if keeps_session(connection):
             row = connection.execute(WHICH_SESSION, prepare=False).fetchone()
             if self._is_suspect(connection, row) and (not self._declared or self._lends_sessions()):
                 self._stop_preparing(connection)
+            elif not lent:
+                connection.execute(SESSION, prepare=False)
 
-    async def configure_lent_async(self, connection: AsyncConnection[Any]) -> None:
+    async def configure_async(self, connection: AsyncConnection[Any], *, lent: bool) -> None:
         """The same, awaiting."""
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         if keeps_session(connection):
@@ -103,6 +93,8 @@ class SessionSetup:
             suspect = self._is_suspect(connection, row)
             if suspect and (not self._declared or await asyncio.to_thread(self._lends_sessions)):
                 self._stop_preparing(connection)
+            elif not lent:
+                await connection.execute(SESSION, prepare=False)
 
     def _is_suspect(self, connection: AnyConnection, row: Any) -> bool:
         """Whether there may be a pooler between us and the server.
