@@ -10,6 +10,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -87,7 +88,8 @@ class Loan:
     def _expire(self) -> None:
         self._overdue = True
         while not self._lock.acquire(timeout=_INTERRUPT_SECONDS):
-            self._connection.interrupt()
+            with suppress(sqlite3.ProgrammingError):  # the loan has just ended, and its connection is closed
+                self._connection.interrupt()
         try:
             if not self._returned:
                 self._undoing = True
