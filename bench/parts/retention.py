@@ -76,7 +76,7 @@ class Removal:
         self._queue.close()
 
     async def _work(self) -> None:
-        janitor = RetentionService(self._queue.database, self._queue.timing, parse_retention("completed=1d"))
+        janitor = RetentionService(self._queue, parse_retention("completed=1d"))
         while not self._over.is_set():
             if self._may.is_set():
                 await janitor.sweep_page()

@@ -4,6 +4,7 @@
         sign_up("ada")
         tasks.assert_submitted(send_email, to="ada")
         tasks.drain()
+        tasks.work(days=1)
 
 The real storage and the real worker run, on a database in memory: what holds here holds in production.
 """
@@ -11,14 +12,15 @@ The real storage and the real worker run, on a database in memory: what holds he
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from tasklib.core.clock import ManualClock
 from tasklib.core.codec import plain
 from tasklib.core.task import Task
+from tasklib.core.virtual_time import VirtualLoop, VirtualTiming
 from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.queue import TaskQueue, default
 from tasklib.queue.working import run_coroutine
@@ -29,6 +31,12 @@ IN_MEMORY = "sqlite:///:memory:"
 MOST_TASKS = 10_000
 """A drain that has run so many is taken for endless."""
 
+POLL_SECONDS = 600.0
+"""How often a worker looks by itself: what changes the database is in this process, and wakes it."""
+BEAT_SECONDS = 3600.0
+"""How often it sends a heartbeat, at most; nobody else is there who could take over from it."""
+
+R = TypeVar("R")
 AnyTask = str | TaskFunction[..., Any] | Callable[..., Any]
 
 
@@ -84,6 +92,49 @@ class TestTasks:
         finally:
             self.draining = False
         raise AssertionError(f"still not done after {done:,} attempts; does a task submit itself again and again?")
+
+    def work(self, seconds: float = 0.0, *, concurrency: int = 10, **parts: float) -> None:
+        """Let a worker work for seconds and any keyword of `timedelta`, while the clock moves as fast as it can.
+
+        Schedules, delays, retries, timeouts and `asyncio.sleep` in tasks come at their exact moments.  What still runs
+        at the end is given back.
+        """
+        self.run(asyncio.sleep(timedelta(seconds=seconds, **parts).total_seconds()), concurrency=concurrency)
+
+    def run(self, scenario: Coroutine[Any, Any, R], *, concurrency: int = 10) -> R:
+        """The result of a coroutine that runs beside a worker, on an event loop of its own whose time is the clock's.
+
+        `await asyncio.sleep(3600)` lets an hour pass: the clock moves to the next moment for which anything waits as
+        soon as nothing else can run.  Plain functions run in threads, are waited for, and take no time.
+        """
+        if not self.queue.config.is_sqlite:
+            scenario.close()
+            raise ConfigurationError(
+                "time can be moved for a worker on SQLite only: a server answers in its own time; leave out url="
+            )
+        return run_coroutine(lambda: self._beside_worker(scenario, concurrency), lambda: VirtualLoop(self.clock))
+
+    async def _beside_worker(self, scenario: Coroutine[Any, Any, R], concurrency: int) -> R:
+        queue, before = self.queue, (self.queue.config, self.queue.timing)
+        beat = max(BEAT_SECONDS, queue.config.heartbeat_interval_seconds)
+        patience = max(10 * beat, queue.config.worker_timeout_seconds)
+        queue.config = queue.config.with_(
+            poll_interval_seconds=POLL_SECONDS, heartbeat_interval_seconds=beat, worker_timeout_seconds=patience
+        )
+        queue.timing = VirtualTiming(self.clock)
+        self.draining = True
+        worker = asyncio.ensure_future(queue.arun(concurrency, grace_seconds=0))
+        playing = asyncio.ensure_future(scenario)
+        try:
+            await asyncio.wait({worker, playing}, return_when=asyncio.FIRST_COMPLETED)
+            if worker.done():
+                worker.result()
+            return await playing
+        finally:
+            playing.cancel()
+            worker.cancel()
+            await asyncio.gather(worker, playing, return_exceptions=True)
+            (queue.config, queue.timing), self.draining = before, False
 
     def submitted(self, task: AnyTask | None = None) -> list[Task]:
         """Every task that was submitted, of all kinds or of one, in order; whatever became of it."""

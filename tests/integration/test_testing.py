@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import tasklib
 from tasklib import TaskQueue
+from tasklib.core.clock import ManualClock
+from tasklib.errors import ConfigurationError
 from tasklib.testing import TestTasks, isolated
 
 pytest_plugins = ["pytester"]
 queue = TaskQueue("postgresql://nobody@nowhere.invalid/production")
 sent: list[str] = []
+timing, heartbeat = queue.timing, queue.config.heartbeat_interval_seconds
 
 
 @queue.task(max_retries=1, retry_on=(OSError,))
@@ -29,6 +32,11 @@ def send_email(to: str, at: datetime | None = None) -> str:
 def sign_up(name: str) -> None:
     send_email.submit(name)
     send_email.options(delay_seconds=3600).submit(f"{name}-later")
+
+
+@queue.task
+async def wait_long() -> None:
+    await asyncio.sleep(3600)
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +71,61 @@ def test_draining_can_move_the_clock_to_delays_and_retries() -> None:
         assert (tasks.clock.now() - start).total_seconds() == 65
         [task] = tasks.submitted(send_email)
         assert task.state == "failed"
+
+
+def test_a_worker_lives_through_days_of_delays_and_retries_at_their_exact_moments() -> None:
+    midnight = datetime(2030, 1, 1, tzinfo=UTC)
+    with isolated(queue, clock=ManualClock(midnight)) as tasks:
+        send_email.options(delay_seconds=86_400).submit("broken")
+        tasks.work(days=2, hours=1)
+        [task] = tasks.submitted(send_email)
+        assert [each.started_at for each in task.history] == [
+            midnight + timedelta(days=1),
+            midnight + timedelta(days=1, seconds=5),
+        ]
+        assert tasks.clock.now() == midnight + timedelta(days=2, hours=1)
+        assert (queue.timing, queue.config.heartbeat_interval_seconds) == (timing, heartbeat)
+
+
+def test_a_coroutine_acts_beside_a_worker_and_its_result_or_error_comes_back() -> None:
+    async def scenario() -> tuple[str, float]:
+        began = asyncio.get_running_loop().time()
+        task_id = await send_email.asubmit("ada")
+        await asyncio.sleep(3600)
+        task = await queue.await_(task_id, timeout=60)
+        return task.state, asyncio.get_running_loop().time() - began
+
+    async def failing() -> None:
+        raise ValueError("in the scenario")
+
+    with isolated(queue) as tasks:
+        assert tasks.run(scenario()) == ("completed", 3600)
+        with pytest.raises(ValueError, match="in the scenario"):
+            tasks.run(failing())
+
+
+async def test_virtual_time_passes_inside_a_running_event_loop_too() -> None:
+    with isolated(queue, inline=True) as tasks:
+        send_email.options(delay_seconds=60).submit("ada")
+        tasks.work(minutes=1, seconds=1)
+        assert sent == ["ada"]
+
+
+def test_what_still_runs_at_the_end_is_given_back() -> None:
+    with isolated(queue) as tasks:
+        wait_long.submit()
+        tasks.work(60)
+        [task] = tasks.submitted(wait_long)
+        assert (task.state, task.attempts) == ("pending", 0)
+        tasks.work(hours=2)
+        assert queue.get(task.id).state == "completed"  # type: ignore[union-attr]
+
+
+def test_time_cannot_be_moved_for_a_worker_on_a_server() -> None:
+    with isolated(queue) as tasks:
+        queue.config = queue.config.with_(database_url="postgresql://nobody@nowhere.invalid/test")
+        with pytest.raises(ConfigurationError, match="on SQLite only"):
+            tasks.work(1)
 
 
 def test_what_was_submitted_is_found_by_some_of_its_arguments() -> None:

@@ -15,14 +15,12 @@ from tests.fixtures.backends import libpq_url
 from tests.fixtures.counting import Journal, counting_workers
 from tests.fixtures.waiting import eventually
 
-SOON = 20.0
-"""Seconds in which even a busy machine does it, and before which the worker's poll does not come."""
-TRIES = 10
-"""The best of so many counts: a busy machine may be late, but not every time."""
+POLL_SECONDS = 3600.0
+"""So rarely does the worker look by itself: whatever it does in a test, it was woken for."""
 
 
 class Fleet:
-    """A worker that polls every half minute, and a bare connection beside it."""
+    """A worker that hardly ever polls, and a bare connection beside it."""
 
     def __init__(self, queue: TaskQueue, raw: Any) -> None:
         self.queue = queue
@@ -36,12 +34,15 @@ class Fleet:
 
     def finished(self) -> Any:
         """The newest task, once it is completed."""
-        return eventually(lambda: self.queue.list(limit=1, state="completed"), timeout=SOON)[0]
+        return eventually(lambda: self.queue.list(limit=1, state="completed"))[0]
 
 
 @pytest.fixture
 def fleet(database_url: str, tmp_path: Path) -> Iterator[Fleet]:
-    with TaskQueue(database_url) as queue, counting_workers(database_url, Journal(tmp_path / "journal"), 1):
+    with (
+        TaskQueue(database_url) as queue,
+        counting_workers(database_url, Journal(tmp_path / "journal"), 1, poll=POLL_SECONDS),
+    ):
         if database_url.startswith("sqlite"):
             raw: Any = sqlite3.connect(database_url.removeprefix("sqlite:///"), isolation_level=None)
         else:
@@ -51,16 +52,11 @@ def fleet(database_url: str, tmp_path: Path) -> Iterator[Fleet]:
 
 
 @pytest.mark.backends("sqlite-file", "postgres")
-def test_a_raw_insert_runs_on_an_idle_worker_within_100_ms(fleet: Fleet):
-    delays = []
-    for n in range(TRIES):
+def test_a_raw_insert_wakes_an_idle_worker_again_and_again(fleet: Fleet):
+    for n in range(5):
         fleet.wait_until_idle()
         fleet.raw.execute(f"INSERT INTO tasks (name, kwargs) VALUES ('count', '{{\"n\": {n}}}')")
-        eventually(lambda n=n: fleet.queue.count(state="completed") == n + 1, timeout=SOON)
-        task = fleet.finished()
-        delays.append((task.started_at - task.created_at).total_seconds())
-
-    assert min(delays) < 0.1
+        eventually(lambda n=n: fleet.queue.count(state="completed") == n + 1)
 
 
 def retry(queue: TaskQueue) -> None:
@@ -101,4 +97,4 @@ def test_a_delayed_task_starts_when_it_is_due_though_nobody_notifies(fleet: Flee
 
     task = fleet.finished()
 
-    assert -0.01 <= (task.started_at - task.scheduled_at).total_seconds() < SOON
+    assert (task.started_at - task.scheduled_at).total_seconds() >= -0.01

@@ -12,6 +12,7 @@ import pytest
 
 from tasklib import Config, TaskQueue
 from tasklib.core.virtual_time import VirtualTiming
+from tasklib.worker import Worker, WorkerSettings
 from tests.fixtures.virtual import START, on_virtual_time
 
 DAY = 86_400.0
@@ -21,10 +22,10 @@ DAY = 86_400.0
 def queue(timing: VirtualTiming) -> Iterator[TaskQueue]:
     config = Config(
         "sqlite:///:memory:",
-        heartbeat_interval_seconds=300,
-        worker_timeout_seconds=3000,
+        heartbeat_interval_seconds=3600,
+        worker_timeout_seconds=36_000,
         lock_timeout_seconds=60,
-        poll_interval_seconds=60,
+        poll_interval_seconds=600,
         retry_jitter=0.0,
     )
     with TaskQueue(config, clock=timing.clock, timing=timing) as made:
@@ -109,14 +110,14 @@ async def test_a_day_of_a_worker(timing: VirtualTiming, queue: TaskQueue, life: 
     @queue.task
     async def hourly() -> None:
         life.note()
-        await asyncio.sleep(60)
+        await asyncio.sleep(6)
 
     await work(queue, DAY + 120)
 
     assert life.moments == [hour * 3600 for hour in range(25)]
     assert queue.count(state="completed") == 25
     ran = [(task.completed_at - task.started_at).total_seconds() for task in queue.list()]  # type: ignore[operator]
-    assert set(ran) == {60}
+    assert set(ran) == {6}
 
 
 @on_virtual_time
@@ -184,6 +185,25 @@ async def test_a_delayed_task_starts_at_its_moment_however_rarely_the_worker_pol
     await work(queue, 3600, poll_interval_seconds=3600)
 
     assert life.moments == [1234.5]
+
+
+@on_virtual_time
+async def test_a_second_stop_does_not_wait_for_running_tasks(timing: VirtualTiming, queue: TaskQueue, life: Life):
+    async def job(payload: Any) -> None:
+        try:
+            await asyncio.sleep(DAY)
+        finally:
+            life.note()
+
+    queue.register_handler("job", job)
+    await queue.aenqueue("job")
+    worker = Worker(queue, WorkerSettings(signals=False, grace_seconds=DAY))
+    running = asyncio.ensure_future(worker.run())
+    for moment in (10, 20):
+        timing.call_later(moment, worker.stop)
+    await running
+
+    assert (life.moments, timing.monotonic()) == ([20], 20)
 
 
 @on_virtual_time

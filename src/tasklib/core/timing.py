@@ -89,7 +89,10 @@ class SystemTiming:
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
         """Return when the event is set, or after so many seconds; whether it is set."""
-        return await wait_within(self, event, seconds)
+        with suppress(TimeoutError):
+            async with self.timeout(seconds):
+                await event.wait()
+        return event.is_set()
 
     def call_later(self, seconds: float, call: Callable[..., object], *args: Any) -> Timer:
         """Call something in this event loop after so many seconds."""
@@ -101,16 +104,6 @@ class SystemTiming:
 
     def expect(self, outcome: asyncio.Future[Any]) -> None:
         """The machine's time waits for nobody."""
-
-
-async def wait_within(timing: Timing, event: asyncio.Event, seconds: float | None) -> bool:
-    """`Timing.wait` by its `timeout`."""
-    try:
-        async with timing.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        pass
-    return event.is_set()
 
 
 class _Thread:

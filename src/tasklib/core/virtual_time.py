@@ -6,12 +6,11 @@ A day of a worker's life takes as long as its work does.  What runs in threads i
 from __future__ import annotations
 
 import asyncio
-import math
 import selectors
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timedelta
+from contextvars import Context
 from typing import Any
 
 from tasklib.core.calls.own_tasks import own_task
@@ -19,11 +18,11 @@ from tasklib.core.clock import ManualClock
 from tasklib.core.timing import Drive, Runs, Steps, SystemTiming, Timing, Work
 
 RESOLUTION_SECONDS = 0.001
-"""Time moves in whole milliseconds, as SQLite counts them: what is due at a moment is never found due a little later,
-again and again, while time stands still."""
-ROUNDING_SECONDS = 1e-4
-"""More than SQLite's error when it subtracts moments: a timer for something that is due at 4 s is set for 4.00001 s."""
+"""Time moves in whole milliseconds, as SQLite counts them: who waits for a smaller rest waits for one of these, and not
+again and again while time stands still."""
 THREADS = 8
+PATIENCE_SECONDS = 60.0
+"""Real seconds in which a thread must return; one that waits for time to pass would wait for ever."""
 
 
 class VirtualTiming(SystemTiming):
@@ -91,7 +90,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._origin = clock.now()
         self._held = 0
         super().__init__(_Selector(self))
-        self._clock_resolution = ROUNDING_SECONDS
+        self._clock_resolution = RESOLUTION_SECONDS / 2  # Every timer is set for a whole millisecond.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tasklib-virtual-time")
         self.set_default_executor(self._threads)
 
@@ -100,10 +99,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return (self._clock.now() - self._origin).total_seconds()
 
     def pass_time(self, seconds: float) -> None:
-        """Move the clock forward, to a whole millisecond."""
-        steps = math.ceil((self.time() + seconds) / RESOLUTION_SECONDS - ROUNDING_SECONDS / RESOLUTION_SECONDS)
-        moment: datetime = self._origin + timedelta(milliseconds=steps)
-        self._clock.advance((moment - self._clock.now()).total_seconds())
+        """Move the clock forward."""
+        self._clock.advance(max(round(seconds, 3), RESOLUTION_SECONDS))
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As any event loop, at a whole millisecond; one that has not come yet is at least the next."""
+        now = self.time()
+        if when > now:
+            when = max(round(when, 3), round(now + RESOLUTION_SECONDS, 3))
+        return super().call_at(when, callback, *args, context=context)
 
     @property
     def is_held(self) -> bool:
@@ -124,6 +130,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         working.add_done_callback(self._release_from_thread)
         return outcome
 
+    async def shutdown_default_executor(self, *limit: float | None) -> None:
+        """As any event loop; no time passes until the threads have ended."""
+        self._held += 1
+        await super().shutdown_default_executor(*limit)
+        self._held -= 1
+
     def _release_from_thread(self, working: object) -> None:
         with suppress(RuntimeError):  # this event loop is closed
             self.call_soon_threadsafe(self._release)
@@ -143,7 +155,15 @@ class _Selector(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
-        if timeout is None or self._loop.is_held:
+        if self._loop.is_held:
+            ready = super().select(PATIENCE_SECONDS)
+            if not ready:
+                raise RuntimeError(
+                    f"a thread has not returned for {PATIENCE_SECONDS:g} s, in which time stood still: "
+                    "does it wait for something that only the passing of time brings?"
+                )
+            return ready
+        if timeout is None:
             return super().select(None)
         self._loop.pass_time(timeout)
         return []

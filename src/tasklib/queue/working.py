@@ -162,15 +162,22 @@ def _check_settings(given: WorkerKeywords) -> None:
         )
 
 
-def run_coroutine(make: Callable[[], Coroutine[Any, Any, R]]) -> R:
+def run_coroutine(
+    make: Callable[[], Coroutine[Any, Any, R]], make_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> R:
     """Run a coroutine to its end, blocking; inside a running event loop on a thread with its own."""
+
+    def run() -> R:
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            return runner.run(make())
+
     if not _is_inside_a_loop():
-        return asyncio.run(make())
+        return run()
     outcome: dict[str, Any] = {}
 
     def work() -> None:
         try:
-            outcome["value"] = asyncio.run(make())
+            outcome["value"] = run()
         except BaseException as error:  # noqa: BLE001  raised again in the calling thread
             outcome["error"] = error
 

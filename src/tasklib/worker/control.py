@@ -16,8 +16,10 @@ class WorkerControl:
         """Nothing more is claimed, and nothing that is held begins."""
         self.nothing_to_claim = False
         """Everything that is due is held, and a notification comes when more is."""
-        self.hurry = asyncio.Event()
-        """Set when running tasks shall not be waited for."""
+        self.is_hurried = False
+        """Running tasks are not waited for."""
+        self.ended = asyncio.Event()
+        """Set when an attempt has ended, or is not waited for any longer."""
         self.has_claimed = asyncio.Event()
         """Set when tasks are claimed, cleared when none is held any more."""
         self._woken = asyncio.Event()
@@ -25,7 +27,8 @@ class WorkerControl:
     def stop(self) -> None:
         """Stop claiming and drain; called a second time, stop now."""
         if self.is_stopping:
-            self.hurry.set()
+            self.is_hurried = True
+            self.ended.set()
         self.is_stopping = True
         self._woken.set()
 

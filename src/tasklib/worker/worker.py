@@ -9,7 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from tasklib.core.calls.import_guard import refuse_while_loading
@@ -20,6 +20,7 @@ from tasklib.core.retention import parse_retention
 from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.core.timing import Timing
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
+from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.limits import pauses
@@ -40,10 +41,6 @@ from tasklib.worker.upkeep.instance import Instance
 from tasklib.worker.upkeep.metrics import MetricsService, flush
 from tasklib.worker.upkeep.retention import RetentionService
 from tasklib.worker.upkeep.schedules import Scheduler
-from tasklib.worker.upkeep.service import Service
-
-if TYPE_CHECKING:
-    from tasklib.queue import TaskQueue
 
 BATCH = 100
 RECORD_SECONDS = 5.0
@@ -223,10 +220,16 @@ class Worker:
 
     async def _as_instance(self, heartbeat: Heartbeat, work: Callable[[Claimer], Awaitable[None]]) -> None:
         """Work as a registered instance, drain and sign off."""
-        instance = Instance(self._queue, self._runner, self._control, heartbeat)
+        queue = self._queue
+        instance = Instance(queue, self._runner, self._control, heartbeat)
         claimer = self._claimer = Claimer(instance, self._runner, self._selection, self._wakeups)
-        self._scheduler = Scheduler(self._queue)
-        instance.start(*(self._services(self._scheduler) if work is Claimer.run else ()))
+        if work is Claimer.run:
+            self._scheduler = Scheduler(queue)
+            rules = parse_retention(queue.config.retention)
+            retention = [RetentionService(queue, rules)] if rules else []
+            instance.start(MetricsService(queue, self._runner.metrics), self._scheduler, *retention)
+        else:  # for one batch only
+            instance.start()
         try:
             await self._or_log(instance.recovery.first_sweep)
             await work(claimer)
@@ -235,14 +238,6 @@ class Worker:
             raise
         finally:
             await asyncio.shield(own_task(self._end_instance(instance, claimer)))
-
-    def _services(self, scheduler: Scheduler) -> list[Service]:
-        """The services of a worker that runs until it is stopped, not for one batch only."""
-        config = self._queue.config
-        interval = max(1.0, config.heartbeat_interval_seconds)
-        metrics = MetricsService(self._database, self._timing, self._runner.metrics, interval_seconds=interval)
-        rules = parse_retention(config.retention)
-        return [metrics, scheduler, *([RetentionService(self._database, self._timing, rules)] if rules else [])]
 
     async def _until_available(self, step: Callable[[], Awaitable[T]]) -> T | None:
         """The result of the step, repeated while the database is away; None if the worker is stopped meanwhile."""
@@ -305,8 +300,8 @@ class Worker:
         given_up = self._timing.monotonic() + 2 * UNWIND_SECONDS
         while held.running:
             # Not until each has ended: one that refuses to is abandoned, and is held no longer all the same.
-            await held.one_ended(0.05)
-            if self._timing.monotonic() > given_up:
+            await held.one_ended(max(0.0, given_up - self._timing.monotonic()))
+            if self._timing.monotonic() >= given_up:
                 # Should never happen, and must not keep a worker from ending if it does.
                 for attempt in list(held.running.values()):
                     log.error("task %s did not report its end; it is released", attempt.task.id)
@@ -318,13 +313,9 @@ class Worker:
 
     async def _let_finish(self, seconds: float) -> None:
         """Wait until nothing runs, at most so long, or until a second stop asks to end now."""
-        hurry = own_task(self._control.hurry.wait())
-        deadline = self._timing.monotonic() + seconds
-        while self._runner.held.running and not hurry.done() and (left := deadline - self._timing.monotonic()) > 0:
-            ended = own_task(self._runner.held.one_ended(left))
-            await asyncio.wait({ended, hurry}, return_when=asyncio.FIRST_COMPLETED)
-            ended.cancel()
-        hurry.cancel()
+        held, deadline = self._runner.held, self._timing.monotonic() + seconds
+        while held.running and not self._control.is_hurried and (left := deadline - self._timing.monotonic()) > 0:
+            await held.one_ended(left)
 
     def _drop_everything(self) -> None:
         held = self._runner.held

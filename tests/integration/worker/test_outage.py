@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,10 +11,15 @@ from typing import Any
 import pytest
 
 from tasklib import Config, TaskQueue
+from tasklib.core.retry import OUTAGE_PAUSE
+from tasklib.core.virtual_time import VirtualTiming
 from tasklib.errors import DatabaseUnavailable
 from tasklib.storage.statement import Operation
 from tasklib.worker import Worker, WorkerSettings
-from tests.fixtures.waiting import aeventually
+from tasklib.worker.upkeep.self_fence import GIVE_UP
+from tasklib.worker.worker import RECORD_SECONDS
+from tests.fixtures.virtual import on_virtual_time
+from tests.fixtures.waiting import PATIENCE
 
 
 class Cut:
@@ -57,10 +63,14 @@ class Cut:
             raise DatabaseUnavailable("away")
 
 
+TIMEOUT = 30.0
+BEAT = 5.0
+
+
 @pytest.fixture
-def queue(newest_postgres_url: str) -> Iterator[TaskQueue]:
-    config = Config(database_url=newest_postgres_url, worker_timeout_seconds=1.0, base_retry_delay_seconds=0.05)
-    with TaskQueue(config) as made:
+def queue(timing: VirtualTiming) -> Iterator[TaskQueue]:
+    config = Config("sqlite:///:memory:", worker_timeout_seconds=TIMEOUT, heartbeat_interval_seconds=BEAT)
+    with TaskQueue(config, clock=timing.clock, timing=timing) as made:
         yield made
 
 
@@ -73,86 +83,90 @@ def cut(queue: TaskQueue) -> Cut:
 
 @asynccontextmanager
 async def working(queue: TaskQueue, **settings: Any) -> AsyncIterator[Worker]:
-    chosen = {"concurrency": 4, "signals": False, "poll_interval_seconds": 0.1} | settings
-    worker = Worker(queue, WorkerSettings(**chosen))
+    worker = Worker(queue, WorkerSettings(**{"concurrency": 4, "signals": False} | settings))
     running = asyncio.ensure_future(worker.run())
     try:
         yield worker
     finally:
         worker.stop()
-        await asyncio.wait_for(running, 60)
-        await queue.aclose()
+        await running
 
 
+@on_virtual_time
 async def test_a_worker_that_starts_while_the_database_is_away_begins_when_it_is_back(
-    queue: TaskQueue, cut: Cut, caplog: pytest.LogCaptureFixture
+    timing: VirtualTiming, queue: TaskQueue, cut: Cut, caplog: pytest.LogCaptureFixture
 ):
-    ran = asyncio.Event()
-    queue.register_handler("job", lambda payload: ran.set())
+    ran: list[Any] = []
+    queue.register_handler("job", ran.append)
     await queue.aenqueue("job")
     cut.is_away = True
 
     async with working(queue):
-        await aeventually(lambda: "trying until the database is back" in caplog.text)
+        await asyncio.sleep(600)
+        assert ran == []
         cut.is_away = False
-        await aeventually(lambda: ran.is_set())
+        await asyncio.sleep(OUTAGE_PAUSE.cap + 0.1)
+
+    assert len(ran) == 1
+    assert caplog.text.count("trying until the database is back") == 1
 
 
+@on_virtual_time
 async def test_a_worker_told_to_stop_while_the_database_is_away_stops_in_time(
-    queue: TaskQueue, cut: Cut, caplog: pytest.LogCaptureFixture
+    timing: VirtualTiming, queue: TaskQueue, cut: Cut, caplog: pytest.LogCaptureFixture
 ):
-    started = asyncio.Event()
-
     async def job(payload: Any) -> None:
-        started.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
 
     queue.register_handler("job", job)
     task_id = await queue.aenqueue("job")
-    async with working(queue, grace_seconds=0.1):
-        await aeventually(lambda: started.is_set())
+    async with working(queue, grace_seconds=3):
+        await asyncio.sleep(10)
         cut.is_away = True
+    assert timing.monotonic() == 10 + 3 + RECORD_SECONDS
 
-    assert "stopping without the database" in caplog.text
     assert "other workers recover its tasks: it has not answered for 5 s" in caplog.text
     cut.is_away = False
     # Nobody has signed off, so others find out.
-    assert [worker.alive for worker in await queue.aworkers()] == [False]
     assert (await queue.aget(task_id)).state == "running"  # type: ignore[union-attr]
+    await asyncio.sleep(TIMEOUT)
+    assert [worker.alive for worker in await queue.aworkers()] == [False]
 
 
+@on_virtual_time
 async def test_coroutines_are_given_up_before_others_take_over_and_threads_are_left_to_finish(
-    queue: TaskQueue, cut: Cut
+    timing: VirtualTiming, queue: TaskQueue, cut: Cut, monkeypatch: pytest.MonkeyPatch
 ):
-    ended: set[str] = set()
-    release = asyncio.Event()
-    thread_may_end = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(timing, "expect", lambda outcome: None)  # Time passes while the thread waits.
+    ended: list[float] = []
+    release, thread_may_end = asyncio.Event(), threading.Event()
 
     async def coroutine(payload: Any) -> None:
         try:
             await release.wait()
         finally:
-            ended.add("coroutine")
+            ended.append(timing.monotonic())
 
     def thread(payload: Any) -> str:
-        asyncio.run_coroutine_threadsafe(thread_may_end.wait(), loop).result()
+        assert thread_may_end.wait(PATIENCE)
         return "from the thread"
 
     queue.register_handler("coroutine", coroutine)
     queue.register_handler("thread", thread)
     async with working(queue):
         ids = [await queue.aenqueue("coroutine"), await queue.aenqueue("thread")]
-        await aeventually(lambda: _all_running(queue, ids))
+        await asyncio.sleep(2 * BEAT + 1)
         versions = [task.version for task in await queue.alist()]
         cut.is_away = True
-        await aeventually(lambda: "coroutine" in ended)
+        await asyncio.sleep(TIMEOUT)
+        # Measured from the last beat that arrived.
+        assert ended == [2 * BEAT + GIVE_UP * TIMEOUT]
         release.set()
         thread_may_end.set()
         cut.is_away = False
 
-        coroutine_task = await queue.await_(ids[0], timeout=60)
-        thread_task = await queue.await_(ids[1], timeout=60)
+        coroutine_task = await queue.await_(ids[0], timeout=600)
+        thread_task = await queue.await_(ids[1], timeout=600)
 
     # Given back without spending an attempt, and run again; the thread's result counted, since nobody else took it.
     assert (coroutine_task.state, coroutine_task.attempts) == ("completed", 1)
@@ -161,20 +175,48 @@ async def test_coroutines_are_given_up_before_others_take_over_and_threads_are_l
     assert thread_task.version in versions
 
 
-async def test_tasks_of_a_claim_whose_answer_got_lost_are_found_and_run(queue: TaskQueue, cut: Cut):
+@on_virtual_time
+async def test_a_worker_claims_again_as_soon_as_heartbeats_arrive_however_rarely_it_polls(
+    timing: VirtualTiming, queue: TaskQueue, cut: Cut, monkeypatch: pytest.MonkeyPatch
+):
+    # As on PostgreSQL, where the write of a heartbeat wakes nobody.
+    monkeypatch.setattr(cut, "subscribe", lambda listener: lambda: None)
+    ran: list[float] = []
+    queue.register_handler("job", lambda payload: ran.append(timing.monotonic()))
+    async with working(queue, poll_interval_seconds=3600) as worker:
+        await asyncio.sleep(2 * BEAT + 1)
+        cut.is_away = True
+        await asyncio.sleep(TIMEOUT)
+        cut.is_away = False
+        await queue.aenqueue("job")
+        back = timing.monotonic()
+        worker.notified("new")
+        await asyncio.sleep(60)
+
+    assert [moment - back <= 2.1 for moment in ran] == [True]
+
+
+@on_virtual_time
+async def test_tasks_of_a_claim_whose_answer_got_lost_are_found_and_run(
+    timing: VirtualTiming, queue: TaskQueue, cut: Cut
+):
     runs: list[Any] = []
     queue.register_handler("job", runs.append)
     async with working(queue):
-        await aeventually(lambda: "claim_tasks" in cut.calls)
+        await asyncio.sleep(1)
         cut.loses_answers_to = {"claim_tasks"}
         ids = [await queue.aenqueue("job", {"n": n}) for n in range(3)]
         tasks = [await queue.await_(task_id, timeout=60) for task_id in ids]
 
+    assert cut.loses_answers_to == set()
     assert sorted(run["n"] for run in runs) == [0, 1, 2]
     assert {(task.state, task.attempts, task.lost_count) for task in tasks} == {("completed", 1, 0)}
 
 
-async def test_an_ended_task_is_answered_for_until_its_end_is_recorded(queue: TaskQueue, cut: Cut):
+@on_virtual_time
+async def test_an_ended_task_is_answered_for_until_its_end_is_recorded(
+    timing: VirtualTiming, queue: TaskQueue, cut: Cut
+):
     """A worker that dies between the end of the work and its record leaves nothing behind that nobody holds."""
     queue.register_handler("job", lambda payload: None)
     recorded = asyncio.Event()
@@ -187,15 +229,11 @@ async def test_an_ended_task_is_answered_for_until_its_end_is_recorded(queue: Ta
 
     cut.arun = hold_back  # type: ignore[method-assign]
     async with working(queue, prefetch=0):
-        first = await queue.aenqueue("job")
-        await aeventually(lambda: _all_running(queue, [first]))
+        await queue.aenqueue("job")
+        await asyncio.sleep(1)
         second = await queue.aenqueue("job")
-        await aeventually(lambda: _all_running(queue, [second]))
+        await asyncio.sleep(1)
         [worker] = await queue.aworkers()
         assert worker.running == 2
         recorded.set()
         await queue.await_(second, timeout=60)
-
-
-async def _all_running(queue: TaskQueue, ids: list[Any]) -> bool:
-    return all([(await queue.aget(task_id)).state == "running" for task_id in ids])  # type: ignore[union-attr]

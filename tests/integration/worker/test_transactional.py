@@ -9,7 +9,7 @@ import socket
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -21,8 +21,9 @@ from tasklib.storage.operations.claims import Claim, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED, Caller
-from tasklib.worker.upkeep.watch import RequestWatch
+from tasklib.worker.upkeep import watch
 from tests.fixtures.backends import libpq_url
+from tests.fixtures.virtual import TimersByHand
 from tests.fixtures.waiting import aeventually
 
 PATIENCE = 60.0
@@ -404,30 +405,43 @@ async def test_renewal_and_cancel_reach_a_task_while_it_has_its_transaction(open
     assert (task.state, task.attempts, bank.entries()) == ("cancelled", 1, [])
 
 
-SLOW_COMMIT = """
-    CREATE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1.5); RETURN NULL; END $$;
-    CREATE CONSTRAINT TRIGGER slow_commit AFTER INSERT ON ledger DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW EXECUTE FUNCTION take_time()
+HOLD_COMMITS = """
+    CREATE FUNCTION wait_for_gate() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER held_commit AFTER INSERT ON ledger DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION wait_for_gate()
 """
 IN_COMMIT = """
     SELECT pid FROM pg_stat_activity
-    WHERE datname = current_database() AND wait_event = 'PgSleep' AND query = 'COMMIT'
+    WHERE datname = current_database() AND wait_event = 'advisory' AND query = 'COMMIT'
 """
+
+
+@contextmanager
+def held_commits(bank: Bank) -> Iterator[None]:
+    """Inside the block no COMMIT ends that writes an entry."""
+    bank.run_sql(HOLD_COMMITS)
+    with closing(bank.connect()) as gate:
+        gate.execute("SELECT pg_advisory_lock(77)")
+        yield
 
 
 @pytest.mark.backends("postgres-newest")
 async def test_a_timeout_does_not_break_off_a_commit_under_way(open_bank: OpenBank) -> None:
     bank = open_bank()
-    bank.run_sql(SLOW_COMMIT)
+    timing = bank.queue.timing = TimersByHand()
     errors: list[BaseException] = []
     bank.queue.on_error(lambda ctx, error: errors.append(error))
 
     def act(ctx: TaskContext) -> Steps:
         yield bank.write(ctx, "one")
 
-    bank.define(act, timeout_seconds=1.0)
-    task_id = await bank.queue.aenqueue("job")
+    bank.define(act, timeout_seconds=3600.0)
     async with bank.worker():
+        with held_commits(bank):
+            task_id = await bank.queue.aenqueue("job")
+            await aeventually(lambda: bank.run_sql(IN_COMMIT), PATIENCE)
+            timing.fire(3500, 3600)
         task = await bank.queue.await_(task_id, PATIENCE)
 
     assert (task.state, task.attempts, bank.entries()) == ("completed", 1, ["one"])
@@ -440,7 +454,6 @@ async def test_a_timeout_does_not_break_off_a_commit_under_way(open_bank: OpenBa
 async def test_a_connection_lost_in_commit_leaves_the_effect_once(open_bank: OpenBank, lost: str) -> None:
     """Whether COMMIT took effect cannot be known then; the fence of the next write decides."""
     bank = open_bank()
-    bank.run_sql(SLOW_COMMIT)
     sockets: list[int] = []
 
     def act(ctx: TaskContext) -> Steps:
@@ -448,14 +461,15 @@ async def test_a_connection_lost_in_commit_leaves_the_effect_once(open_bank: Ope
         yield bank.write(ctx, f"attempt {ctx.attempt}")
 
     bank.define(act)
-    task_id = await bank.queue.aenqueue("job")
     async with bank.worker():
-        [[backend]] = await aeventually(lambda: bank.run_sql(IN_COMMIT), PATIENCE)
-        if lost == "answer":
-            with socket.socket(fileno=os.dup(sockets[0])) as line:
-                line.shutdown(socket.SHUT_RDWR)
-        else:
-            bank.run_sql(f"SELECT pg_terminate_backend({backend}, 5000)")
+        with held_commits(bank):
+            task_id = await bank.queue.aenqueue("job")
+            [[backend]] = await aeventually(lambda: bank.run_sql(IN_COMMIT), PATIENCE)
+            if lost == "answer":
+                with socket.socket(fileno=os.dup(sockets[0])) as line:
+                    line.shutdown(socket.SHUT_RDWR)
+            else:
+                bank.run_sql(f"SELECT pg_terminate_backend({backend}, 5000)")
         task = await bank.queue.await_(task_id, PATIENCE)
 
     attempt = 1 if lost == "answer" else 2
@@ -467,7 +481,7 @@ async def test_an_attempt_that_lost_its_claim_is_undone_and_the_next_one_counts(
     bank: Bank, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # The worker does not notice before it is told at the completion.
-    monkeypatch.setattr(RequestWatch, "interval", PATIENCE)
+    monkeypatch.setattr(watch, "WATCH_SECONDS", PATIENCE)
     inside, outside = threading.Event(), threading.Event()
     errors: list[BaseException] = []
     bank.queue.on_error(lambda ctx, error: errors.append(error))

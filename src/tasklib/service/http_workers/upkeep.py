@@ -32,7 +32,7 @@ class Upkeep(ServicePart):
         loop = asyncio.get_running_loop()
         if self._watching is not loop:
             self._watching = loop
-            self._recovery = Recovery(self.database, self.timing, self.queue.config)
+            self._recovery = Recovery(self.queue)
             self._recovery.start()
 
     async def care(self) -> None:

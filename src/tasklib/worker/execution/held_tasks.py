@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, deque
 from collections.abc import Collection, Iterable
 
 from tasklib.core.lifecycle import Ending
-from tasklib.core.timing import Timing
 from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.control import WorkerControl
 from tasklib.worker.execution.attempt import Attempt, Executor, StopReason
 from tasklib.worker.recording.finisher import Finisher
 
@@ -16,13 +15,12 @@ from tasklib.worker.recording.finisher import Finisher
 class HeldTasks:
     """The claimer fills it, executors take from it, and the services look after what is in it."""
 
-    def __init__(self, concurrency: int, timing: Timing) -> None:
-        self._timing = timing
+    def __init__(self, concurrency: int, control: WorkerControl) -> None:
+        self._control = control
         self._concurrency = concurrency
         self.waiting: deque[Attempt] = deque()
         self.running: dict[str, Attempt] = {}
         self._alone: Attempt | None = None
-        self._ended = asyncio.Event()
 
     def take(self, executor: Executor) -> Attempt | None:
         """The next attempt, if it is for this executor and may begin now."""
@@ -46,12 +44,12 @@ class HeldTasks:
         self.running.pop(attempt.task.id, None)
         if self._alone is attempt:
             self._alone = None
-        self._ended.set()
+        self._control.ended.set()
 
     async def one_ended(self, timeout: float | None = None) -> None:
-        """Return when an attempt has ended since the last call, or after so many seconds."""
-        await self._timing.wait(self._ended, timeout)
-        self._ended.clear()
+        """Return when an attempt has ended since the last call, after so many seconds, or when it is time to hurry."""
+        await self._control.timing.wait(self._control.ended, timeout)
+        self._control.ended.clear()
 
     def tasks(self) -> list[ClaimedTask]:
         """Everything that waits or runs here."""

@@ -60,7 +60,7 @@ class Runner:
             max_result_bytes=config.max_result_bytes,
             timing=queue.timing,
         )
-        self.held = HeldTasks(worker.concurrency, queue.timing)
+        self.held = HeldTasks(worker.concurrency, control)
         self.size = ClaimSize(worker.concurrency, worker.prefetch, worker.batch_size)
         self.notes = Notes()
         self.metrics = Metrics()

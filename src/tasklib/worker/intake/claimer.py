@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
+from math import inf
 
 from tasklib.core.lifecycle import Ending
 from tasklib.core.retry import OUTAGE_PAUSE
@@ -24,6 +25,8 @@ from tasklib.worker.upkeep.instance import Instance
 CONTENDED_SECONDS = 0.002
 IDLE_FOR_SECONDS = 30.0
 """How long one declaration of idleness holds; it is renewed before that."""
+SILENT_SECONDS = 1.0
+"""How often to look whether more may be claimed, while heartbeats do not arrive."""
 GOODBYE_SECONDS = 1.0
 """How long to try to have others notified instead; a notification that nobody takes up costs a poll interval."""
 FLEET_LOOKS = 50
@@ -76,14 +79,17 @@ class Claimer:
         failures = 0
         while not self._control.is_stopping and not self.unregistered:
             self._runner.start_held()
-            wanted = self._wanted()
+            may_claim = self._instance.fence.may_claim
+            wanted = self._wanted() if may_claim else 0
             try:
                 # Before the next claim, which replaces what the database knows this instance to hold.
                 if self._may_have_strays:
                     await self.release_strays()
                 if wanted == 0:
                     await self._declare_busy()
-                    await self._control.sleep(self._selection.poll_seconds)
+                    # Nobody says when heartbeats arrive again.
+                    longest = inf if may_claim else SILENT_SECONDS
+                    await self._control.sleep(min(self._selection.poll_seconds, longest))
                     continue
                 self._control.look()
                 claimed = await self._take(wanted)
@@ -169,7 +175,7 @@ class Claimer:
         return chain(self._held.tasks(), self._finisher.unrecorded())
 
     def _wanted(self) -> int:
-        if self._control.is_stopping or not self._instance.may_claim:
+        if self._control.is_stopping:
             return 0
         return self._size.next_claim(len(self._held.running), len(self._held.waiting))
 
@@ -201,7 +207,7 @@ class Claimer:
         if self._notify_until:
             waits += [poll, claimed.next_due_in]
         else:
-            waits += [max(poll, self._instance.fleet / FLEET_LOOKS * random.uniform(0.8, 1.2))]
+            waits += [max(poll, self._instance.recovery.fleet / FLEET_LOOKS * random.uniform(0.8, 1.2))]
         self._control.nothing_to_claim = claimed.exhausted and bool(self._notify_until) and not self._selection.caps()
         await self._control.sleep(max(0.0, min(wait for wait in waits if wait is not None)))
         self._control.nothing_to_claim = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasklib.core.timing import Timing
+from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
 from tasklib.storage.operations import statistics
 from tasklib.worker.recording.metrics import Metrics
@@ -12,16 +12,14 @@ from tasklib.worker.upkeep.service import Periodic
 class MetricsService(Periodic):
     """Adds what was counted, and thins the statistics out unless another worker does."""
 
-    def __init__(self, database: Database, timing: Timing, metrics: Metrics, *, interval_seconds: float) -> None:
-        super().__init__(timing)
-        self.interval = interval_seconds
-        self._database = database
+    def __init__(self, queue: TaskQueue, metrics: Metrics) -> None:
+        super().__init__(queue, max(1.0, queue.config.heartbeat_interval_seconds))
         self._metrics = metrics
 
     async def step(self) -> None:
         """Add, and thin the statistics out if nobody else does."""
-        await flush(self._database, self._metrics)
-        await self._database.arun(lambda: statistics.keep_statistics())
+        await flush(self.database, self._metrics)
+        await self.database.arun(lambda: statistics.keep_statistics())
 
 
 async def flush(database: Database, metrics: Metrics) -> None:

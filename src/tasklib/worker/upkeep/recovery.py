@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 import random
 
-from tasklib.core.config import Config
 from tasklib.core.liveness import LOOKS, Watch
-from tasklib.core.timing import Timing
-from tasklib.storage.database import Database
+from tasklib.queue import TaskQueue
 from tasklib.storage.operations import workers
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tasklib.worker.upkeep.service import Periodic
@@ -33,11 +31,10 @@ class Recovery(Periodic):
     enough are recovered from, if their heartbeat has not changed since.
     """
 
-    def __init__(self, database: Database, timing: Timing, config: Config, heartbeat: Heartbeat | None = None) -> None:
+    def __init__(self, queue: TaskQueue, heartbeat: Heartbeat | None = None) -> None:
         """With a heartbeat, others are declared dead only while that is steady; without one, by its looks alone."""
-        super().__init__(timing)
-        self.interval = min(config.worker_timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS)
-        self._database = database
+        config = queue.config
+        super().__init__(queue, min(config.worker_timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS))
         self._backoff = config.backoff
         self._lease_patience = max(config.worker_timeout_seconds, LEASE_PATIENCE * config.lock_timeout_seconds)
         self._heartbeat = heartbeat
@@ -60,18 +57,18 @@ class Recovery(Periodic):
         leases = self._watch.has_leases or random.random() < SWEEPS / self.fleet
         patience = self._lease_patience if leases else None
         asked = self.timing.monotonic()
-        seen = await self._database.arun(lambda: workers.look_for_silent(lease_patience=patience))
+        seen = await self.database.arun(lambda: workers.look_for_silent(lease_patience=patience))
         silent = self._watch.note(seen, asked=asked, answered=self.timing.monotonic())
         self.fleet = max(1, sum(each.version is None and not each.is_overdue for each in seen))
         # Asked only now: the look itself may have spanned an outage.
         if silent and (self._heartbeat is None or self._heartbeat.is_steady):
-            self._report(await self._database.arun(lambda: workers.recover_silent(silent, self._backoff)))
+            self._report(await self.database.arun(lambda: workers.recover_silent(silent, self._backoff)))
         if random.random() < 1 / (ORPHANS_EVERY * self.fleet):
             await self._recover_orphans()
 
     async def _recover_orphans(self) -> None:
         before = self._orphans_before
-        recovery = await self._database.arun(lambda: workers.recover_orphans(self._backoff, before=before))
+        recovery = await self.database.arun(lambda: workers.recover_orphans(self._backoff, before=before))
         self._orphans_before = recovery.before
         self._report(recovery)
 

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from tasklib.core.retention import Rule
-from tasklib.core.timing import Timing
-from tasklib.storage.database import Database
+from tasklib.queue import TaskQueue
 from tasklib.storage.operations import retention
 from tasklib.storage.operations.retention import Swept
 from tasklib.worker.upkeep.service import Periodic
@@ -24,10 +23,8 @@ log = logging.getLogger("tasklib.worker")
 class RetentionService(Periodic):
     """Deletes finished tasks whose retention has passed, page by page."""
 
-    def __init__(self, database: Database, timing: Timing, rules: Sequence[Rule]) -> None:
-        super().__init__(timing)
-        self.interval = EVERY_SECONDS
-        self._database = database
+    def __init__(self, queue: TaskQueue, rules: Sequence[Rule]) -> None:
+        super().__init__(queue, EVERY_SECONDS)
         self._rules = rules
 
     async def step(self) -> None:
@@ -43,6 +40,6 @@ class RetentionService(Periodic):
     async def sweep_page(self) -> Swept | None:
         """Sweep the next rows, and pause; None while another worker sweeps."""
         began = self.timing.monotonic()
-        swept = await self._database.arun(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS))
+        swept = await self.database.arun(lambda: retention.sweep_tasks(self._rules, TURN_SECONDS))
         await self.timing.sleep(min(1.0, REST * (self.timing.monotonic() - began)))
         return swept

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING
 
-from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.timing import Timer
+from tasklib.queue import TaskQueue
 from tasklib.storage.operations import schedules
 from tasklib.storage.operations.clock import read_clock
-
-if TYPE_CHECKING:
-    from tasklib.queue import TaskQueue
+from tasklib.worker.upkeep.service import Periodic
 
 LOOK_SECONDS = 15.0
 """How long the scheduler sleeps at most, unless workers poll less often: a schedule made elsewhere, of which no
@@ -23,32 +20,28 @@ UNSURE_SECONDS = 1.0
 log = logging.getLogger("tasklib.worker")
 
 
-class Scheduler:
+class Scheduler(Periodic):
     """Sleeps until the next tick, and makes its task."""
 
     def __init__(self, queue: TaskQueue) -> None:
+        super().__init__(queue, max(LOOK_SECONDS, queue.config.poll_interval_seconds))
         self._queue = queue
-        self._timing = queue.timing
-        self._longest = max(LOOK_SECONDS, queue.config.poll_interval_seconds)
-        self._database = queue.database
         self._plans = list(queue.declared_schedules)
         self._known_tasks = list(queue.registry.names())
+        self._declared = False
         self._changed = asyncio.Event()
+        self._changed.set()  # The first look comes at once.
         self._looked = 0.0
+        self._next_look: float | None = None
         self._later: Timer | None = None
-        self._loop: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Declare what the code declares, then run until stopped."""
-        self._loop = own_task(self._run())
 
     def changed(self, *, surely: bool) -> None:
         """Look again: now if a schedule was made or changed, and if that is not sure, not more than once a second."""
-        wait = 0.0 if surely else self._looked + UNSURE_SECONDS - self._timing.monotonic()
+        wait = 0.0 if surely else self._looked + UNSURE_SECONDS - self.timing.monotonic()
         if wait <= 0:
             self._changed.set()
         elif self._later is None:
-            self._later = self._timing.call_later(wait, self._look_later)
+            self._later = self.timing.call_later(wait, self._look_later)
 
     def _look_later(self) -> None:
         self._later = None
@@ -58,31 +51,26 @@ class Scheduler:
         """End between two ticks."""
         if self._later is not None:
             self._later.cancel()
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        await super().stop()
 
-    async def _run(self) -> None:
-        failing, declared = False, False
-        while True:
-            try:
-                if not declared:
-                    await self._declare()
-                    declared = True
-                self._looked = self._timing.monotonic()
-                made = await self._database.arun(lambda: schedules.fire_schedules(self._queue.scheduled_task))
-                if made:
-                    log.info("schedules made %d tasks", made)
-                wait = await self._database.arun(lambda: schedules.next_tick())
-                failing = False
-            except Exception as error:  # noqa: BLE001  whatever it is, ticks go on when it is over
-                if not failing:
-                    log.warning("cannot run schedules, trying until it works: %s", error)
-                failing, wait = True, random.uniform(0.5, 2)
-            wait = self._longest if wait is None else min(max(wait, 0.0), self._longest)
-            await self._timing.wait(self._changed, wait)
-            self._changed.clear()
+    async def rest(self) -> None:
+        """Until the next tick, or a change."""
+        await self.timing.wait(self._changed, self.pause())
+        self._changed.clear()
 
-    async def _declare(self) -> None:
-        declared_at = await self._database.arun(lambda: read_clock())
-        await self._database.arun(lambda: schedules.declare_schedules(self._plans, self._known_tasks, declared_at))
+    def pause(self) -> float:
+        """Seconds until the next tick; a little while after a failure."""
+        if self._failing:
+            return random.uniform(0.5, 2)
+        return self.interval if self._next_look is None else min(max(self._next_look, 0.0), self.interval)
+
+    async def step(self) -> None:
+        """Make the tasks whose ticks have come; the first time, declare what the code declares."""
+        if not self._declared:
+            declared_at = await self.database.arun(lambda: read_clock())
+            await self.database.arun(lambda: schedules.declare_schedules(self._plans, self._known_tasks, declared_at))
+            self._declared = True
+        self._looked = self.timing.monotonic()
+        if made := await self.database.arun(lambda: schedules.fire_schedules(self._queue.scheduled_task)):
+            log.info("schedules made %d tasks", made)
+        self._next_look = await self.database.arun(lambda: schedules.next_tick())

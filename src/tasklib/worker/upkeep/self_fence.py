@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from tasklib.core.timing import Timing
+from tasklib.queue import TaskQueue
 from tasklib.worker.execution.attempt import StopReason
 from tasklib.worker.execution.runner import Runner
 from tasklib.worker.upkeep.heartbeat import Heartbeat
@@ -15,6 +15,7 @@ GIVE_UP = 0.9
 """Parts of the worker timeout without a heartbeat after which no more is claimed, and what runs is ended."""
 LOOKS = 20
 """How often per worker timeout it is looked for more to end, once it is time for that."""
+SHORTEST_PAUSE_SECONDS = 0.01
 
 log = logging.getLogger("tasklib.worker")
 
@@ -22,10 +23,9 @@ log = logging.getLogger("tasklib.worker")
 class SelfFence(Periodic):
     """Gives up what is held when the heartbeat has not arrived for almost as long as others wait."""
 
-    def __init__(self, heartbeat: Heartbeat, runner: Runner, timing: Timing, *, timeout_seconds: float) -> None:
-        super().__init__(timing)
-        self.interval = timeout_seconds / LOOKS
-        self._timeout = timeout_seconds
+    def __init__(self, queue: TaskQueue, runner: Runner, heartbeat: Heartbeat) -> None:
+        self._timeout = queue.config.worker_timeout_seconds
+        super().__init__(queue, self._timeout / LOOKS)
         self._heartbeat = heartbeat
         self._runner = runner
 
@@ -37,7 +37,7 @@ class SelfFence(Periodic):
     def pause(self) -> float:
         """Seconds until it may be time; a timer of its own, since everything else may be waiting for the database."""
         left = (GIVE_UP - self._heartbeat.silence) * self._timeout
-        return left if left > 0 else self.interval
+        return max(left, SHORTEST_PAUSE_SECONDS) if left > 0 else self.interval
 
     async def step(self) -> None:
         """End everything that can be ended if it is time.

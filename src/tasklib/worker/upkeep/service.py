@@ -6,32 +6,21 @@ import asyncio
 import logging
 import random
 from abc import ABC, abstractmethod
-from typing import Protocol
 
 from tasklib.core.calls.own_tasks import own_task
-from tasklib.core.timing import Timing
 from tasklib.errors import TaskLibError
+from tasklib.queue import TaskQueue
 
 log = logging.getLogger("tasklib.worker")
-
-
-class Service(Protocol):
-    """What a worker does in the background."""
-
-    def start(self) -> None:
-        """Begin."""
-
-    async def stop(self) -> None:
-        """End, and return when it has."""
 
 
 class Periodic(ABC):
     """Repeats `step` every `interval` seconds, give or take a fifth, so that many workers do not do it in step."""
 
-    interval: float
-
-    def __init__(self, timing: Timing) -> None:
-        self.timing = timing
+    def __init__(self, queue: TaskQueue, interval: float) -> None:
+        self.database = queue.database
+        self.timing = queue.timing
+        self.interval = interval
         self._loop: asyncio.Task[None] | None = None
         self._failing = False
 
@@ -63,9 +52,8 @@ class Periodic(ABC):
             try:
                 await self.step()
                 self._failing = False
-            except TaskLibError as error:
+            except Exception as error:
                 if not self._failing:
-                    log.warning("%s failed, trying until it works: %s", type(self).__name__, error)
+                    trace = not isinstance(error, TaskLibError)
+                    log.warning("%s failed, trying until it works: %s", type(self).__name__, error, exc_info=trace)
                 self._failing = True
-            except Exception:
-                log.exception("%s failed", type(self).__name__)
