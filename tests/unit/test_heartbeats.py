@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,9 +15,9 @@ from tasklib import Config
 from tasklib.core.virtual_time import VirtualTiming
 from tasklib.errors import DatabaseUnavailable
 from tasklib.worker.execution.running_table import RunningTable
-from tasklib.worker.supervisor.channel import Channel
-from tasklib.worker.supervisor.heartbeat_proxy import HeartbeatProxy
-from tasklib.worker.supervisor.proxied_heartbeat import ProxiedHeartbeat, SupervisorClient
+from tasklib.worker.supervisor.channel import SupervisorChannel
+from tasklib.worker.supervisor.worker_main import ProxiedHeartbeat, SupervisorClient
+from tasklib.worker.supervisor.worker_process import HeartbeatProxy
 from tasklib.worker.upkeep.heartbeat import FAILING_SECONDS, Heartbeat
 from tests.fixtures.virtual import on_virtual_time
 
@@ -42,16 +43,6 @@ class BeatenDatabase:
         self.told = json.loads(next(make()).params["info"])
         self.beats.append(self._timing.monotonic())
         return self.knows
-
-
-class OneDatabase:
-    """Knows where every worker process keeps its tasks."""
-
-    def __init__(self, database: BeatenDatabase) -> None:
-        self._database = database
-
-    def of(self, introduction: dict[str, Any]) -> tuple[Config, BeatenDatabase]:
-        return CONFIG, self._database
 
 
 class Owner:
@@ -86,17 +77,30 @@ class WorkingProcess:
     is_working = True
 
 
+class Client(SupervisorClient):
+    """Notes what the supervisor asks for."""
+
+    def __init__(self, channel: SupervisorChannel) -> None:
+        super().__init__(channel)
+        self.orphans = 0
+        self.stops: list[bool] = []
+
+    def stop(self, *, now: bool) -> None:
+        self.stops.append(now)
+
+    def end_orphaned(self) -> None:
+        self.orphans += 1
+
+
 class Supervised:
     """A proxied heartbeat, and the supervisor's end of its channel."""
 
     def __init__(self, database: BeatenDatabase, timing: VirtualTiming, owner: Owner) -> None:
         self._timing = timing
-        self.channel, theirs = Channel.pair()
-        self.theirs = Channel(theirs, RunningTable.create())
-        self.orphans = 0
+        self.channel, theirs = SupervisorChannel.pair()
+        self.theirs = SupervisorChannel(theirs, RunningTable.create())
         self.instance = uuid4()
-        self.stops: list[bool] = []
-        self.supervisor = SupervisorClient(self.theirs, self)
+        self.supervisor = Client(self.theirs)
         self.heartbeat = ProxiedHeartbeat(
             self.supervisor,
             database,  # type: ignore[arg-type]
@@ -106,15 +110,9 @@ class Supervised:
             owner,
         )
 
-    def stop(self, *, now: bool) -> None:
-        self.stops.append(now)
-
-    def orphaned(self) -> None:
-        self.orphans += 1
-
     def beat(self, *, known: bool = True, instance: UUID | None = None, ago: float = 0.0) -> None:
         moment = self._timing.monotonic() - ago
-        self.channel.send("beat", instance=str(instance or self.instance), asked=moment, known=known, since=0.0)
+        self.channel.notify("beat", instance=str(instance or self.instance), asked=moment, known=known, since=0.0)
 
 
 @pytest.fixture
@@ -141,9 +139,9 @@ async def test_beats_come_at_their_interval_and_tell_how_the_instance_is(
 
 @on_virtual_time
 async def test_a_supervisor_beats_with_what_its_process_said_last(timing: VirtualTiming, database: BeatenDatabase):
-    ours, theirs = Channel.pair()
-    proxy = HeartbeatProxy(ours, OneDatabase(database), WorkingProcess(), timing)  # type: ignore[arg-type]
-    proxy.receive({"kind": "hello", "lease": 30, "config": {}})
+    ours, theirs = SupervisorChannel.pair()
+    proxy = HeartbeatProxy(ours, {CONFIG: database}, WorkingProcess(), timing)  # type: ignore[arg-type]
+    proxy.receive({"kind": "hello", "lease": 30, "config": dataclasses.asdict(CONFIG)})
     proxy.receive({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS})
     await asyncio.sleep(INTERVAL + 1)
     proxy.stop()
@@ -157,10 +155,10 @@ async def test_a_supervisor_beats_with_what_its_process_said_last(timing: Virtua
 async def test_a_supervisor_sends_no_beats_for_a_process_that_is_paused(
     timing: VirtualTiming, database: BeatenDatabase
 ):
-    ours, theirs = Channel.pair()
+    ours, theirs = SupervisorChannel.pair()
     process = WorkingProcess()
-    proxy = HeartbeatProxy(ours, OneDatabase(database), process, timing)  # type: ignore[arg-type]
-    proxy.receive({"kind": "hello", "lease": 300, "config": {}})
+    proxy = HeartbeatProxy(ours, {CONFIG: database}, process, timing)  # type: ignore[arg-type]
+    proxy.receive({"kind": "hello", "lease": 300, "config": dataclasses.asdict(CONFIG)})
     proxy.receive({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS})
     process.is_working = False
     await asyncio.sleep(3.5 * INTERVAL)
@@ -295,15 +293,15 @@ async def test_a_worker_whose_supervisor_is_gone_knows_it_and_beats_itself(
     await supervised.heartbeat.stop()
 
     assert database.beats == [INTERVAL, 2 * INTERVAL, 3 * INTERVAL]
-    assert supervised.orphans == 1
+    assert supervised.supervisor.orphans == 1
 
 
 def test_the_supervisor_says_when_to_stop_and_when_to_hurry(supervised: Supervised):
-    supervised.channel.send("stop", now=False)
-    supervised.channel.send("stop", now=True)
+    supervised.channel.notify("stop", now=False)
+    supervised.channel.notify("stop", now=True)
     supervised.supervisor.listen()
 
-    assert supervised.stops == [False, True]
+    assert supervised.supervisor.stops == [False, True]
 
 
 @on_virtual_time
@@ -318,13 +316,13 @@ async def test_the_supervisor_is_told_as_whom_the_worker_lives(timing: VirtualTi
 
 
 def test_nobody_waits_for_the_other_end_of_a_line_and_no_line_is_torn():
-    ours, socket = Channel.pair()
-    theirs = Channel(socket, RunningTable.create())
+    ours, socket = SupervisorChannel.pair()
+    theirs = SupervisorChannel(socket, RunningTable.create())
     for number in range(5_000):
-        ours.send("tick", number=number, padding="x" * 100)
+        ours.notify("tick", number=number, padding="x" * 100)
 
     heard = [message["number"] for message in theirs.receive()]
-    ours.send("tick", number=-1)
+    ours.notify("tick", number=-1)
 
     assert heard == list(range(len(heard)))
     assert 0 < len(heard) < 5_000

@@ -6,14 +6,16 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
 _replaced: dict[signal.Signals, Any] = {}
 """The handlers that a worker in this process has replaced."""
+_masks: dict[int, set[int]] = {}
+"""The signals that threads had blocked before they forked."""
 
 
 def listen_to_stops(handle: Callable[[], None]) -> None:
@@ -32,36 +34,30 @@ def ignore_stops() -> None:
             signal.signal(number, handler)
 
 
-class _Forking:
+def _before_fork() -> None:
     """A forked child shares the event loop's wake-up channel: a signal to it would not end it, but stop the parent, as
     when multiprocessing ends its pool.  So it gets the earlier handlers back, before any signal reaches it."""
-
-    def __init__(self) -> None:
-        self._masks: dict[int, set[int]] = {}
-
-    def before(self) -> None:
-        if _replaced:
-            self._masks[threading.get_ident()] = set(signal.pthread_sigmask(signal.SIG_BLOCK, STOPS))
-
-    def after_in_parent(self) -> None:
-        mask = self._masks.pop(threading.get_ident(), None)
-        if mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-    def after_in_child(self) -> None:
-        if _replaced:
-            with suppress(ValueError, OSError):
-                signal.set_wakeup_fd(-1)
-                for number, handler in _replaced.items():
-                    signal.signal(number, signal.SIG_DFL if handler is None else handler)
-            _replaced.clear()
-        self.after_in_parent()
+    if _replaced:
+        _masks[threading.get_ident()] = set(signal.pthread_sigmask(signal.SIG_BLOCK, STOPS))
 
 
-_forking = _Forking()
-os.register_at_fork(
-    before=_forking.before, after_in_parent=_forking.after_in_parent, after_in_child=_forking.after_in_child
-)
+def _after_fork() -> None:
+    mask = _masks.pop(threading.get_ident(), None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _after_fork_in_child() -> None:
+    if _replaced:
+        with suppress(ValueError, OSError):
+            signal.set_wakeup_fd(-1)
+            for number, handler in _replaced.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        _replaced.clear()
+    _after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 
 
 class Stoppable(Protocol):
@@ -71,20 +67,17 @@ class Stoppable(Protocol):
         """Stop soon."""
 
 
-class StopSignals:
-    """Stops a worker at each stop signal while the block runs; only in the main thread, where signals arrive."""
-
-    def __init__(self, worker: Stoppable, *, enabled: bool) -> None:
-        self._worker = worker
-        self._enabled = enabled and threading.current_thread() is threading.main_thread()
-
-    async def __aenter__(self) -> None:
-        if self._enabled:
-            listen_to_stops(self._worker.stop)
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._enabled:
-            ignore_stops()
+@asynccontextmanager
+async def stop_at_signals(worker: Stoppable, *, enabled: bool) -> AsyncGenerator[None]:
+    """Stop the worker at each stop signal while the block runs; only in the main thread, where signals arrive."""
+    if not enabled or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    listen_to_stops(worker.stop)
+    try:
+        yield
+    finally:
+        ignore_stops()
 
 
 def is_handled() -> bool:

@@ -35,7 +35,7 @@ from tasklib.worker.intake.selection import TaskSelection
 from tasklib.worker.intake.wakeups import Wakeups
 from tasklib.worker.program_end import StopAtEnd
 from tasklib.worker.settings import WorkerSettings
-from tasklib.worker.signals import StopSignals
+from tasklib.worker.signals import stop_at_signals
 from tasklib.worker.upkeep.heartbeat import Heartbeat, HeartbeatOwner
 from tasklib.worker.upkeep.instance import Instance
 from tasklib.worker.upkeep.metrics import MetricsService, flush
@@ -98,7 +98,7 @@ class Worker:
         """
         patience = self._settings.grace_seconds + 2 * UNWIND_SECONDS + 2 * RECORD_SECONDS
         async with (
-            StopSignals(self, enabled=self._settings.signals),
+            stop_at_signals(self, enabled=self._settings.signals),
             StopAtEnd(self, patience_seconds=patience),
         ):
             await self._run_protected(self._work)

@@ -15,7 +15,7 @@ from tasklib.cli.options.worker import Work
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
     from tasklib.worker import WorkerSettings
-    from tasklib.worker.supervisor.channel import Channel
+    from tasklib.worker.supervisor.channel import SupervisorChannel
 
 GROUP = "Work"
 SHOWN = 5
@@ -84,7 +84,7 @@ def _supervise(cli: Cli, work: Work) -> int:
     return Supervisor(settings).run()
 
 
-def _run_here(cli: Cli, work: Work, channel: Channel | None) -> None:
+def _run_here(cli: Cli, work: Work, channel: SupervisorChannel | None) -> None:
     """Be a worker, alone or as one of a supervisor's."""
     import asyncio
 

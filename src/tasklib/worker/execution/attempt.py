@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Any, Protocol
 
 from tasklib.core.calls.base_exceptions import is_interrupt, uncarried
@@ -19,7 +20,7 @@ from tasklib.core.codec import encode_result
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Cancelled, Completion, Raised, Released, completed, decide
 from tasklib.core.retry import RetryPolicy
-from tasklib.core.task import LogLine, Task
+from tasklib.core.task import LogLine
 from tasklib.core.timing import Timer, Timing
 from tasklib.definition import Definition, secrets_of
 from tasklib.errors import TaskTimeout
@@ -152,12 +153,12 @@ class Attempt:
         if self._context is None:
             settings = self._runner.settings
             self._context = TaskContext(
-                self._whole_task,
+                partial(self.task.task, settings.worker_id),
                 state=settings.state,
                 worker_id=settings.worker_id,
-                report=self._report_progress,
+                report=partial(self._runner.notes.note_progress, self.task),
                 record=self._record_line,
-                secrets=self._secrets,
+                secrets=partial(secrets_of, self.definition),
             )
         return self._context
 
@@ -241,15 +242,6 @@ class Attempt:
     def _progress(self) -> Progress | None:
         return None if self._context is None else self._context.reported
 
-    def _whole_task(self) -> Task:
-        return self.task.task(self._runner.settings.worker_id)
-
-    def _report_progress(self, fraction: float, message: str | None) -> None:
-        self._runner.notes.note_progress(self.task, fraction, message)
-
     def _record_line(self, level: str, text: str) -> None:
         elapsed = self._runner.settings.timing.monotonic() - self.started
         self._runner.notes.note_line(self.task, LogLine(self.task.attempts, elapsed, level, text))
-
-    def _secrets(self) -> Sequence[str]:
-        return secrets_of(self.definition)

@@ -84,8 +84,13 @@ class Coroutines(Executor):
             if waiting is None:
                 runner.use_free_slots()
         if waiting is not None:
-            self._belongs_to(waiting.attempt, batch)
-            runner.hold_slot(waiting.attempt)
+            # From now on the batch is this coroutine's own asyncio task, and its time is watched.
+            attempt = waiting.attempt
+            attempt.work = batch
+            if isinstance(batch, OwnTask):
+                batch.owner = attempt
+            attempt.limit_time()
+            runner.hold_slot(attempt)
             runner.use_free_slots()
             await self._go_on(waiting)
 
@@ -144,13 +149,6 @@ class Coroutines(Executor):
             function = wrap_async(function, self._middleware, attempt.context)
         awaited = function(*args, **kwargs)
         return awaited if type(awaited) is CoroutineType else _await(awaited)
-
-    def _belongs_to(self, attempt: Attempt, batch: asyncio.Task[None]) -> None:
-        """The coroutine waits: the batch is its own asyncio task from now on, and its time is watched."""
-        attempt.work = batch
-        if isinstance(batch, OwnTask):
-            batch.owner = attempt
-        attempt.limit_time()
 
     async def _go_on(self, waiting: Waiting) -> None:
         """Run the rest in this asyncio task, and end the attempt."""

@@ -19,14 +19,9 @@ class EndLog:
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id
 
-    @property
-    def logs_success(self) -> bool:
-        """Whether successes are logged; usually not, because that costs every task."""
-        return log.isEnabledFor(logging.DEBUG)
-
     def succeeded(self, ends: Iterable[tuple[ClaimedTask, Completion]]) -> None:
-        """Attempts that have returned."""
-        if self.logs_success:
+        """Attempts that have returned; usually not logged, because that costs every task."""
+        if log.isEnabledFor(logging.DEBUG):
             for task, done in ends:
                 self._write(logging.DEBUG, task, f"succeeded{_took(done.started, done.ended)}")
 

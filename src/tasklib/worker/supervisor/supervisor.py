@@ -7,17 +7,19 @@ import logging
 import os
 import random
 import signal
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tasklib.core.config import Config
 from tasklib.core.timing import SystemTiming, Timing
 from tasklib.errors import ConfigurationError
+from tasklib.storage.database import Database
 from tasklib.worker.signals import STOPS
-from tasklib.worker.supervisor.heartbeat_proxy import Databases
 from tasklib.worker.supervisor.probe import serve_probe
-from tasklib.worker.supervisor.worker_process import WorkerProcess, in_thread
+from tasklib.worker.supervisor.worker_process import WorkerProcess
 
 CHECK_SECONDS = 0.25
 """How often worker processes are looked at."""
@@ -59,7 +61,7 @@ class Supervisor:
     def __init__(self, settings: SupervisorSettings, timing: Timing | None = None) -> None:
         self.settings = settings
         self.timing = timing or SystemTiming()
-        self.databases = Databases()
+        self.databases: dict[Config, Database] = {}
         self.anyone_started = asyncio.Event()
         """Set once a worker process has imported what it shall work on: the others can, too."""
         self.stopping = asyncio.Event()
@@ -109,8 +111,27 @@ class Supervisor:
         settings = self.settings
         async with serve_probe(settings.probe_host, settings.probe_port, self.status, self.timing):
             await asyncio.gather(*(slot.run() for slot in self._slots))
-        await in_thread(self.databases.close, self.timing, CLOSE_SECONDS)
+        await self.in_thread(self._close_databases, CLOSE_SECONDS)
         return self._code
+
+    async def in_thread(self, work: Callable[[], None], seconds: float) -> None:
+        """Do blocking work in a thread that never keeps this process alive; returns when done, or after so long."""
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                with suppress(RuntimeError):  # the loop is closed, and nothing waits for this
+                    loop.call_soon_threadsafe(done.set)
+
+        threading.Thread(target=run, name="tasklib-supervisor", daemon=True).start()
+        await self.timing.wait(done, seconds)
+
+    def _close_databases(self) -> None:
+        for database in self.databases.values():
+            database.close()
 
     def _collect(self) -> None:
         for process in self._running():
@@ -200,10 +221,7 @@ class _ProcessSlot:
         expected = stopping or not self._supervisor.anyone_started.is_set()
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         log.log(logging.DEBUG if expected else logging.ERROR, "worker process %d %s", process.pid, how)
-        if stopping:
-            await in_thread(process.heartbeat.release, self._supervisor.timing, CLEANUP_SECONDS)
-        else:
-            await in_thread(process.heartbeat.recover, self._supervisor.timing, CLEANUP_SECONDS)
+        await self._supervisor.in_thread(lambda: process.take_back(stopping=stopping), CLEANUP_SECONDS)
 
     def _pause(self, process: WorkerProcess) -> float:
         """Seconds until the next process starts: none at first, then more each time one does not live long."""

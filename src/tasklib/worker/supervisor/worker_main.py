@@ -6,16 +6,20 @@ import asyncio
 import dataclasses
 import faulthandler
 import logging
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from uuid import UUID
 
 from tasklib.core.calls.own_tasks import own_task
-from tasklib.core.timing import Timing
+from tasklib.core.config import Config
+from tasklib.core.timing import Steps, Timing
+from tasklib.storage.database import Database
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import listen_to_stops
-from tasklib.worker.supervisor.channel import Channel
-from tasklib.worker.supervisor.heartbeat_proxy import introduce
-from tasklib.worker.supervisor.proxied_heartbeat import SupervisorClient
+from tasklib.worker.supervisor.channel import Message, SupervisorChannel
+from tasklib.worker.upkeep.heartbeat import Heartbeat, HeartbeatOwner
 from tasklib.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -25,12 +29,18 @@ TICKS_PER_LEASE = 10
 MAX_TICK_SECONDS = 1.0
 WATCHDOG = 1.5
 """Leases of silence after which the process ends itself, should no supervisor be there to do it."""
+PATIENCE = 0.6
+"""The part of the worker timeout without a beat of the supervisor after which the worker sends its own, at the latest:
+early enough to arrive before it would have to stop claiming."""
 
 log = logging.getLogger("tasklib.worker")
 
 
 def run_worker_process(
-    queue: TaskQueue, settings: WorkerSettings, channel: Channel, begun: Callable[[str], None] = lambda worker_id: None
+    queue: TaskQueue,
+    settings: WorkerSettings,
+    channel: SupervisorChannel,
+    begun: Callable[[str], None] = lambda worker_id: None,
 ) -> None:
     """Work until the supervisor, a signal or stuck threads end it; raises what `Worker.run` raises.
 
@@ -40,61 +50,26 @@ def run_worker_process(
     asyncio.run(_run(queue, settings, channel, begun))
 
 
-class _Process:
-    """This process, as its supervisor controls it."""
-
-    def __init__(self, queue: TaskQueue, settings: WorkerSettings, channel: Channel) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._channel = channel
-        self.supervisor = SupervisorClient(channel, self)
-        self.worker = Worker(queue, dataclasses.replace(settings, signals=False), self.supervisor)
-
-    def drain(self) -> None:
-        """Stop the worker; only without a supervisor does a second request mean now."""
-        if not self.worker.is_stopping or self._channel.is_closed:
-            self.worker.stop()
-
-    def stop(self, *, now: bool) -> None:
-        """The supervisor asks it to drain, or to end now."""
-        self._soon(self._end_now if now else self.drain)
-
-    def orphaned(self) -> None:
-        """The supervisor has ended."""
-        self._soon(self._end_orphaned)
-
-    def _end_now(self) -> None:
-        self.drain()
-        self.worker.stop()
-
-    def _end_orphaned(self) -> None:
-        log.error("the supervisor is gone; this worker process drains and ends")
-        self._loop.remove_reader(self._channel.fileno())
-        if not self.worker.is_stopping:
-            self.worker.stop()
-
-    def _soon(self, act: Callable[[], None]) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(act)
-
-
-async def _run(queue: TaskQueue, settings: WorkerSettings, channel: Channel, begun: Callable[[str], None]) -> None:
-    loop = asyncio.get_running_loop()
-    process = _Process(queue, settings, channel)
+async def _run(
+    queue: TaskQueue, settings: WorkerSettings, channel: SupervisorChannel, begun: Callable[[str], None]
+) -> None:
     lease = queue.config.lock_timeout_seconds
+    supervisor = SupervisorClient(channel)
+    worker = Worker(queue, dataclasses.replace(settings, signals=False), supervisor)
     # A second signal does not mean now while there is a supervisor to say so.
-    listen_to_stops(process.drain)
-    channel.send("hello", config=introduce(queue.config, queue.database), lease=lease)
-    loop.add_reader(channel.fileno(), process.supervisor.listen)
-    ticking = own_task(_tick(process.supervisor, lease, queue.timing))
-    working = own_task(process.worker.run())
+    listen_to_stops(supervisor.drain)
+    channel.notify("hello", config=_reachable(queue.config, queue.database), lease=lease)
+    supervisor.control(worker)
+    ticking = own_task(_tick(supervisor, lease, queue.timing))
+    working = own_task(worker.run())
     try:
         await asyncio.sleep(0)  # It has begun, and listens to signals.
-        begun(process.worker.worker_id)
+        begun(worker.worker_id)
         await working
     finally:
-        channel.send("ending")
+        channel.notify("ending")
         ticking.cancel()
-        loop.remove_reader(channel.fileno())
+        asyncio.get_running_loop().remove_reader(channel)
         await queue.aclose()
 
 
@@ -107,3 +82,151 @@ async def _tick(supervisor: SupervisorClient, lease: float, timing: Timing) -> N
             await timing.sleep(min(MAX_TICK_SECONDS, lease / TICKS_PER_LEASE))
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def _reachable(config: Config, database: Database) -> dict[str, Any] | None:
+    """What a supervisor must know to reach the database; None if it cannot."""
+    if config.is_sqlite:
+        path = getattr(database, "path", None)
+        if path is None:
+            return None
+        # The file as it was found: the program may have changed its folder since.
+        config = config.with_(database_url=f"sqlite:///{quote(str(path))}")
+    return dataclasses.asdict(config.with_(auto_migrate=False))
+
+
+class SupervisorClient:
+    """The worker process's side of the channel to its supervisor, which controls it; usable from any thread."""
+
+    def __init__(self, channel: SupervisorChannel) -> None:
+        self.running = channel.running
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._is_orphaned = False
+        self._worker: Worker | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._instance: UUID | None = None
+        self._owner: HeartbeatOwner | None = None
+        self._beats: dict[str, Message] = {}
+
+    def control(self, worker: Worker) -> None:
+        """Do with the worker what the supervisor asks for, on this event loop."""
+        self._worker = worker
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._channel, self.listen)
+
+    def heartbeat(
+        self, database: Database, timing: Timing, config: Config, instance: UUID, owner: HeartbeatOwner
+    ) -> Heartbeat:
+        """The heartbeat of an instance, which the supervisor sends."""
+        return ProxiedHeartbeat(self, database, timing, config, instance, owner)
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the supervisor has ended without ending us."""
+        return self._channel.is_closed
+
+    def register_as(self, instance: UUID | None, owner: HeartbeatOwner | None = None) -> None:
+        """Report which instance this process is registered as now, if any; every tick reports its state."""
+        self._instance, self._owner = instance, owner
+        self.tick()
+
+    def tick(self) -> None:
+        """Show that the event loop is not blocked."""
+        instance = None if self._instance is None else str(self._instance)
+        info = None if self._owner is None else self._owner.worker_info()
+        self._channel.notify("tick", instance=instance, worker_info=info)
+
+    def last_beat(self, instance: UUID) -> Message | None:
+        """The newest beat that the supervisor has sent on behalf of an instance, once."""
+        self.listen()
+        return self._beats.pop(str(instance), None)
+
+    def listen(self) -> None:
+        """Take in the supervisor's messages, and notice that it has ended."""
+        with self._lock:
+            for message in self._channel.receive():
+                if message["kind"] == "stop":
+                    self.stop(now=message["now"])
+                else:
+                    # Only the latest counts, and of other instances than ours none.
+                    self._beats = {message["instance"]: message}
+            newly_orphaned = self._channel.is_closed and not self._is_orphaned
+            self._is_orphaned = self._channel.is_closed
+        if newly_orphaned:
+            self.end_orphaned()
+
+    def drain(self) -> None:
+        """Stop the worker; only without a supervisor does a second request mean now."""
+        if self._worker is not None and (not self._worker.is_stopping or self._channel.is_closed):
+            self._worker.stop()
+
+    def stop(self, *, now: bool) -> None:
+        """The supervisor asks the process to drain, or to end now."""
+        self._soon(self._end_now if now else self.drain)
+
+    def end_orphaned(self) -> None:
+        """The supervisor has ended: drain and end."""
+        self._soon(self._end_orphaned)
+
+    def _end_now(self) -> None:
+        self.drain()
+        if self._worker is not None:
+            self._worker.stop()
+
+    def _end_orphaned(self) -> None:
+        log.error("the supervisor is gone; this worker process drains and ends")
+        asyncio.get_running_loop().remove_reader(self._channel)
+        if self._worker is not None and not self._worker.is_stopping:
+            self._worker.stop()
+
+    def _soon(self, act: Callable[[], None]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act)
+
+
+class ProxiedHeartbeat(Heartbeat):
+    """Relies on the supervisor's beats while they come, and sends its own while they do not."""
+
+    def __init__(
+        self,
+        supervisor: SupervisorClient,
+        database: Database,
+        timing: Timing,
+        config: Config,
+        instance: UUID,
+        owner: HeartbeatOwner,
+    ) -> None:
+        super().__init__(database, timing, config, instance, owner)
+        self._supervisor = supervisor
+
+    def start(self) -> None:
+        """Ask the supervisor to send beats for this instance."""
+        self._supervisor.register_as(self.instance, self.owner)
+        super().start()
+
+    def cease(self) -> None:
+        """Let the supervisor send no more of them."""
+        self._supervisor.register_as(None)
+        super().cease()
+
+    @property
+    def silence(self) -> float:
+        """As in Heartbeat, after taking in beats that came while this process could not listen."""
+        self._take_in_beats()
+        return super().silence
+
+    def _rest(self) -> Steps:
+        while not self._is_over:
+            yield self._interval / 4
+            self._take_in_beats()
+            patience = (
+                self._interval if self._supervisor.has_ended else min(2 * self._interval, PATIENCE * self._timeout)
+            )
+            if self._timing.monotonic() - self._last >= patience:
+                return
+
+    def _take_in_beats(self) -> None:
+        beat = self._supervisor.last_beat(self.instance)
+        if beat is not None:
+            self._arrived(beat["asked"], known=beat["known"], unbroken_since=beat["since"])

@@ -1,4 +1,7 @@
-"""A worker process, in its supervisor: started, watched, and ended with all its children."""
+"""A worker process, in its supervisor: started, watched, and ended with all its children.
+
+The supervisor sends its heartbeats too, because no user code can delay them there.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,22 @@ import logging
 import os
 import signal
 import subprocess
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
+from uuid import UUID
 
-from tasklib.core.timing import Timing
-from tasklib.worker.supervisor.channel import VARIABLE, Channel
-from tasklib.worker.supervisor.heartbeat_proxy import Databases, HeartbeatProxy
+from tasklib.core.config import Config
+from tasklib.core.timing import Steps, Timing
+from tasklib.errors import TaskLibError
+from tasklib.storage import connect
+from tasklib.storage.database import Database
+from tasklib.storage.operations import workers
+from tasklib.worker.supervisor.channel import VARIABLE, Message, SupervisorChannel
+from tasklib.worker.upkeep.heartbeat import Heartbeat
 
+RENEW = 1 / 3
+"""The part of a lease that an event loop may be silent before its leases are renewed for it, as it does itself."""
 DUMP_SECONDS = 1.0
 """How long a process whose event loop is blocked may take to write where it stands, before it is killed."""
 
@@ -28,14 +39,14 @@ class WorkerProcess:
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
-        databases: Databases,
+        databases: dict[Config, Database],
         timing: Timing,
         *,
         restarts: int,
         started: asyncio.Event,
     ) -> None:
         """`started` is set when it has imported what it shall work on."""
-        self._channel, theirs = Channel.pair()
+        self._channel, theirs = SupervisorChannel.pair()
         with theirs:
             # A session of its own: the terminal's Ctrl-C reaches only the supervisor, and one signal its children too.
             self._process = subprocess.Popen(
@@ -58,7 +69,8 @@ class WorkerProcess:
         """Whether its work is done and only its exit remains."""
         self.is_paused = False
         self._started = started
-        asyncio.get_running_loop().add_reader(self._channel.fileno(), self._listen)
+        self._was_running: set[int] = set()
+        asyncio.get_running_loop().add_reader(self._channel, self._listen)
         log.debug("worker process %d started", self.pid)
 
     @property
@@ -97,7 +109,7 @@ class WorkerProcess:
         Not by a second signal: a service manager may signal every process of a service, which is one more already.
         """
         if self.is_alive:
-            self._channel.send("stop", now=now)
+            self._channel.notify("stop", now=now)
             os.kill(self.pid, signal.SIGTERM)  # for a process that does not listen yet
 
     def dump_and_kill(self) -> None:
@@ -111,6 +123,10 @@ class WorkerProcess:
         if self.is_alive:
             self._kill_group()
 
+    def take_back(self, *, stopping: bool) -> None:
+        """Let what it held when it ended be run elsewhere.  Blocks."""
+        self.heartbeat.take_back(self._was_running, stopping=stopping)
+
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -120,8 +136,9 @@ class WorkerProcess:
         # Children it left behind must not go on with tasks that are about to run elsewhere.
         self._kill_group()
         self._listen()
-        self.heartbeat.has_died(self._channel.running.read())
-        asyncio.get_running_loop().remove_reader(self._channel.fileno())
+        self.heartbeat.stop()
+        self._was_running = self._channel.running.read()
+        asyncio.get_running_loop().remove_reader(self._channel)
         self._channel.close()
         self.ended.set_result(code)
 
@@ -133,20 +150,128 @@ class WorkerProcess:
             self.heartbeat.receive(message)
             self.has_worked = self.has_worked or self.heartbeat.instance is not None
         if self._channel.is_closed:
-            asyncio.get_running_loop().remove_reader(self._channel.fileno())
+            asyncio.get_running_loop().remove_reader(self._channel)
 
 
-async def in_thread(work: Callable[[], None], timing: Timing, seconds: float) -> None:
-    """Do blocking work in a thread that never keeps this process alive; returns when done, or after so long."""
-    loop = asyncio.get_running_loop()
-    done = asyncio.Event()
+class HeartbeatProxy:
+    """Keeps up the heartbeat and the leases of one worker process, whichever instance it is registered as."""
 
-    def run() -> None:
+    def __init__(
+        self, channel: SupervisorChannel, databases: dict[Config, Database], process: WorkerProcess, timing: Timing
+    ) -> None:
+        """`databases` are those that worker processes work on, each opened once."""
+        self.channel = channel
+        self._databases = databases
+        self._timing = timing
+        self.process = process
+        self._database: Database | None = None
+        self._config: Config | None = None
+        self._heartbeat: _ProxyHeartbeat | None = None
+        self._lease = float("inf")
+        self._ticked = self._timing.monotonic()
+        self.instance: UUID | None = None
+        """The instance the process is registered as, by its last message."""
+        self._worker_info: dict[str, Any] | None = None
+
+    def receive(self, message: Message) -> None:
+        """Take in a message of the process."""
+        match message["kind"]:
+            case "hello":
+                self._ticked = self._timing.monotonic()
+                self._lease = message["lease"]
+                if message["config"] is not None:
+                    config = self._config = Config(**message["config"])
+                    if config not in self._databases:
+                        self._databases[config] = connect(config)
+                    self._database = self._databases[config]
+            case "tick":
+                self._ticked = self._timing.monotonic()
+                self._worker_info = message["worker_info"]
+                self._switch_to(None if message["instance"] is None else UUID(message["instance"]))
+
+    @property
+    def silence(self) -> float:
+        """For which part of its lease the event loop of the process has been silent; 0 before its first message."""
+        return (self._timing.monotonic() - self._ticked) / self._lease
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the process works, and its heartbeat reaches the database."""
+        if self._database is None:
+            return self.instance is not None
+        return self._heartbeat is not None and self._heartbeat.silence < 2 / 3
+
+    def worker_info(self) -> Mapping[str, Any] | None:
+        """What the process last reported of itself."""
+        return self._worker_info
+
+    def declared_dead(self) -> None:
+        """Nothing to do: the process learns it with the beat, and acts itself."""
+
+    def stop(self) -> None:
+        """Send no more heartbeats."""
+        if self._heartbeat is not None:
+            self._heartbeat.cease()
+            self._heartbeat = None
+
+    def take_back(self, running: set[int], *, stopping: bool) -> None:
+        """Let what the process held when it ended be run elsewhere.  Blocks.
+
+        What it ran, given by the tasks' numbers, counts as a failed attempt, unless everything stops.
+        """
+        instance, config, database = self.instance, self._config, self._database
+        if instance is None or database is None or config is None:
+            return
         try:
-            work()
-        finally:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(done.set)
+            if stopping:
+                count = database.run(lambda: workers.release_held(instance))
+            else:
+                count = database.run(lambda: workers.recover_from(instance, config.backoff, suspects=running))
+            if count:
+                how = "gave back" if stopping else "took back"
+                log.warning("%s %d tasks of worker process instance %s", how, count, instance)
+        except TaskLibError as error:
+            log.warning("the tasks of instance %s are recovered when its heartbeat is missed: %s", instance, error)
 
-    threading.Thread(target=run, name="tasklib-supervisor", daemon=True).start()
-    await timing.wait(done, seconds)
+    def _switch_to(self, instance: UUID | None) -> None:
+        if instance == self.instance:
+            return
+        self.stop()
+        self.instance = instance
+        if instance is not None and self._database is not None and self._config is not None:
+            self._heartbeat = _ProxyHeartbeat(self, self._database, self._timing, self._config, instance)
+            self._heartbeat.start()
+
+
+class _ProxyHeartbeat(Heartbeat):
+    """Sends heartbeats for an instance of another process, and reports each to that process."""
+
+    def __init__(
+        self, proxy: HeartbeatProxy, database: Database, timing: Timing, config: Config, instance: UUID
+    ) -> None:
+        super().__init__(database, timing, config, instance, proxy)
+        self._proxy = proxy
+        self._lease = config.lock_timeout_seconds
+        self.thread_name = f"tasklib-heartbeat-{instance}"
+
+    def _rest(self) -> Steps:
+        yield from super()._rest()
+        while not (self._is_over or self._proxy.process.is_working):
+            yield from super()._rest()
+
+    def _beat(self) -> Steps:
+        yield from super()._beat()
+        if self._proxy.silence > RENEW:
+            try:
+                yield lambda: workers.renew_held(self.instance, self._lease)
+            except TaskLibError as error:
+                log.warning("cannot renew the leases of a worker process whose event loop is blocked: %s", error)
+
+    def _arrived(self, asked: float, *, known: bool, unbroken_since: float = 0.0) -> None:
+        # Whether it was declared dead is for the process to say: it may just be signing off.
+        super()._arrived(asked, known=True, unbroken_since=unbroken_since)
+        self._proxy.channel.notify(
+            "beat", instance=str(self.instance), asked=asked, known=known, since=self._held_since
+        )
+        if not known:
+            self._is_over = True

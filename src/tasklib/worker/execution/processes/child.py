@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -22,11 +22,11 @@ from tasklib.errors import ProcessDied, ProcessNotReady
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import Attempt, AttemptRunner
 from tasklib.worker.execution.call import COMMITTED
-from tasklib.worker.execution.processes.framing import Pipe
 from tasklib.worker.execution.processes.import_path import Address
 from tasklib.worker.execution.processes.log_forwarding import show
 from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
 from tasklib.worker.execution.processes.os_process import Death, OsProcess
+from tasklib.worker.messages import Channel
 
 TERM_SECONDS = 1.0
 """How long a child may take to end after SIGTERM, before it is killed."""
@@ -116,8 +116,9 @@ class Child:
         finally:
             theirs.close()
             their_lifeline.close()
-        self._pipe = Pipe(work, self)
-        self._pipe.send({**introduction, "python_path": os.environ.get("PYTHONPATH")})
+        self._channel = Channel(work)
+        self._loop.add_reader(self._channel, self._receive)
+        self._send({**introduction, "python_path": os.environ.get("PYTHONPATH")})
 
     @property
     def pid(self) -> int:
@@ -135,7 +136,7 @@ class Child:
             self._recall_timer = self._loop.call_later(RECALL_SECONDS, self._check_waiting, self.jobs[0])
         # How it was declared may be long, and is sent once.
         address = job.address._replace(declaration=None) if job.task.name in self.loaded else job.address
-        self._pipe.send([job.task.fields, job.task.claim, address])
+        self._send([job.task.fields, job.task.claim, address])
 
     def end(self, job: Job) -> None:
         """End a task: one that runs with the process and all it has started, one that waits when it is back."""
@@ -156,7 +157,7 @@ class Child:
         """Let it run the shutdown hooks and end, as soon as it has no task."""
         self.leaving = True
         if not self.jobs and not self._asked:
-            self._pipe.finish()
+            self._channel.finish()
             self._after(STOP_SECONDS, self._process.kill)
 
     def _begin(self, job: Job) -> None:
@@ -171,7 +172,29 @@ class Child:
             job.loads += 1
             self._after(LOAD_SECONDS, self._overdue)
 
-    def received(self, message: Any) -> None:
+    def _send(self, message: Any) -> None:
+        if not self._channel.post(message):
+            self._loop.add_writer(self._channel, self._send_rest)
+
+    def _send_rest(self) -> None:
+        if self._channel.flush():
+            self._loop.remove_writer(self._channel)
+
+    def _receive(self) -> None:
+        for message in self._channel.receive():
+            self._received(message)
+        if self._channel.is_closed:
+            self._disconnect()
+            self._process.look()
+            if not self.leaving:  # It is of no use any more.
+                self.leaving = True
+                self._after(TERM_SECONDS, self._process.kill)
+
+    def _disconnect(self) -> None:
+        self._loop.remove_reader(self._channel)
+        self._loop.remove_writer(self._channel)
+
+    def _received(self, message: Any) -> None:
         """It has sent a log record, or how its task goes."""
         if message[0] == "log":
             show(message[1])
@@ -196,8 +219,8 @@ class Child:
                 job.attempt.context.progress(fraction, text)
             case ["line", task.id, level, text]:
                 job.attempt.context.keep_line(level, text)
-            case ["returned", count]:
-                self._take_back(count)
+            case ["returned", [*task_ids]]:
+                self._take_back(task_ids)
             case ["leaving"]:
                 self.leaving = True
             case ["unloadable", text, never]:
@@ -239,10 +262,11 @@ class Child:
             self.recalled = True
             self._signal(b"r")
 
-    def _take_back(self, count: int) -> None:
-        """The last so many tasks were not begun, and will not be."""
-        back = [self.jobs.pop() for _ in range(count)]
-        for job in reversed(back):
+    def _take_back(self, task_ids: Sequence[str]) -> None:
+        """These tasks were not begun, and will not be."""
+        back = [job for job in self.jobs if job.task.id in task_ids]
+        self.jobs = deque(job for job in self.jobs if job not in back)
+        for job in back:
             job.child = None
             if job.is_ending:
                 self._owner.over(job, None)
@@ -253,17 +277,12 @@ class Child:
         self._verdict = ProcessNotReady(f"did not load the task within {LOAD_SECONDS:g} s")
         self.end_running()
 
-    def hung_up(self) -> None:
-        """It has closed its end of the pipe: it is ending, or of no use any more."""
-        self._process.look()
-        if not self.leaving:
-            self.leaving = True
-            self._after(TERM_SECONDS, self._process.kill)
-
     def died(self, death: Death) -> None:
         """The first of its tasks has died with it; the others have not begun, unless we have ended it."""
-        self._pipe.drain()
-        self._pipe.close()
+        if not self._channel.is_closed:
+            self._receive()  # What it had sent before it ended.
+            self._disconnect()
+        self._channel.close()
         self._lifeline.close()
         self._after(None)
         if self._recall_timer is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import ctypes
+import logging
 import os
 import signal
 import socket
@@ -16,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tasklib.core.calls.base_exceptions import uncarried
 from tasklib.core.calls.context import TaskContext, WorkerState
@@ -33,12 +35,11 @@ from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.storage import connect
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import COMMITTED, Caller
-from tasklib.worker.execution.processes.exit import ENDED, die, die_with, leave
-from tasklib.worker.execution.processes.framing import Channel
 from tasklib.worker.execution.processes.import_path import Address, Loader
 from tasklib.worker.execution.processes.limits import MemoryLimit
 from tasklib.worker.execution.processes.log_forwarding import forward_logs
 from tasklib.worker.hooks import call_hooks
+from tasklib.worker.messages import Channel, Inbox
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 REPORT_SECONDS = 0.1
 """How often progress is passed on, at most."""
 CHECK_SECONDS = 1.0
+ENDED = 128 + signal.SIGTERM
+"""The exit code of a process that ended as it was asked to."""
+PR_SET_PDEATHSIG = 1
 ASKED_SECONDS = 0.5
 """How long a SIGTERM waits for the worker to confirm it."""
 
@@ -54,18 +58,19 @@ ASKED_SECONDS = 0.5
 def main() -> None:
     """Serve the worker at the other end of the two sockets given."""
     work, control, worker = map(int, sys.argv[1:4])
-    die_with(worker)
-    channel = Channel(socket.socket(fileno=work))
-    lifeline = socket.socket(fileno=control)
-    os.set_inheritable(work, False)
-    os.set_inheritable(control, False)
-    for each in (channel, lifeline):
+    _die_with(worker)
+    connection, lifeline = socket.socket(fileno=work), socket.socket(fileno=control)
+    for each in (connection, lifeline):
+        each.set_inheritable(False)
+        # The worker would take a fork of this process for this one.
         os.register_at_fork(after_in_child=each.close)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    introduction = channel.receive()
+    channel = Channel(connection)
+    inbox = Inbox(channel)
+    introduction = inbox.take()
     if introduction is None:
         return
-    host = Host(channel, introduction)
+    host = Host(channel, inbox, introduction)
     threading.Thread(target=host.watch, args=(lifeline, worker), name="tasklib-lifeline", daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, host.on_sigterm)
@@ -75,10 +80,11 @@ def main() -> None:
 class Host:
     """Runs tasks in this process."""
 
-    def __init__(self, channel: Channel, introduction: Mapping[str, Any]) -> None:
+    def __init__(self, channel: Channel, inbox: Inbox, introduction: Mapping[str, Any]) -> None:
         _restore_environment(introduction)
         forward_logs(channel, introduction["log_levels"])
         self._channel = channel
+        self._inbox = inbox
         self._pid = os.getpid()
         self._timing = SystemTiming()
         self._config = Config(**introduction["config"])
@@ -102,7 +108,7 @@ class Host:
 
     def serve(self) -> None:
         """Run what is given until the worker hangs up; then run the shutdown hooks and return."""
-        while (message := self._channel.receive()) is not None:
+        while (message := self._inbox.take()) is not None:
             answer = self._attempt(ClaimedTask(message[0], message[1]), Address(*message[2]))
             if os.getpid() != self._pid:
                 os._exit(0)  # the function has forked, and returned in the copy too
@@ -110,7 +116,7 @@ class Host:
             if answer is not None:
                 self._channel.send(answer)
             if self._asked.is_set():
-                leave()
+                _leave()
         self._close()
 
     def watch(self, lifeline: socket.socket, worker: int) -> None:
@@ -122,14 +128,15 @@ class Host:
             except TimeoutError:
                 self._pass_on()
                 if os.getppid() != worker:
-                    die()
+                    _die()
                 continue
             except OSError:
                 word = b""
             if not word:
-                die()
+                _die()
             if word == b"r":
-                self._channel.send(["returned", self._channel.drop_waiting()])
+                dropped = self._inbox.drop_waiting()
+                self._channel.send(["returned", [ClaimedTask(fields, claim).id for fields, claim, _ in dropped]])
                 continue
             if self._context is not None:
                 self._context.ask_to_end()
@@ -257,6 +264,31 @@ class Host:
         for each in (queue, self._database):
             if each is not None:
                 each.close()
+
+
+def _die_with(worker: int) -> None:
+    """Let the kernel end this process with its parent where it can, and be sure that this has not happened yet."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != worker:
+        os._exit(1)
+
+
+def _die() -> NoReturn:
+    """The worker has ended: end at once, with everything the tasks here have started."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _leave() -> NoReturn:
+    """End as asked, without waiting for threads or exit handlers of the program."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(ENDED)
 
 
 def _restore_environment(introduction: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from tasklib.core.calls.import_guard import become_child, loading
 from tasklib.definition import Definition, FunctionDefinition
 from tasklib.definition.parameters import underlying
 from tasklib.errors import NotInitialized, TaskDefinitionError
+from tasklib.submission.function import TaskFunction
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 MAIN = "__main__"
 MAIN_AGAIN = "__mp_main__"
 """What multiprocessing calls the main script when it is loaded in another process, so `if __name__ == …` is false."""
-FLUENT = "tasklib.fluent"
-"""Where the class of `tq` is; known by name, because that module imports the workers."""
+KEEPERS = ("tasklib.fluent", TaskFunction.__module__)
+"""Where the classes are that have a queue: that of `tq`, by name because it imports the workers, and functions."""
 
 
 class Address(NamedTuple):
@@ -55,12 +56,13 @@ def is_importable(definition: Definition) -> bool:
 
 def surroundings(queue: TaskQueue, modules: Iterable[str]) -> dict[str, Any]:
     """What a child process must know to find modules as this process does."""
-    homes = [*modules, *_homes(queue)]
+    variable = _variable_of(queue)
+    homes = [*modules, *_homes(queue), *([] if variable is None else variable[:1])]
     return {
         "sys_path": [each or process.ORIGINAL_DIR for each in sys.path],  # type: ignore[attr-defined]
         "sys_argv": sys.argv,
         "main": main_source(),
-        "queue": _variable_of(queue),
+        "queue": variable,
         "modules": [each for each in dict.fromkeys(homes) if each != MAIN or main_source()],
     }
 
@@ -95,10 +97,10 @@ class Loader:
             module = self._import(address.module)
             for each in self._modules:
                 self._import(each)
-            found = _find(name, address, module) or self._declare(name, address, module)
+            found = self._find(name, address, module)
             if found is None and self._main and not self._main_loaded:
                 self._import(MAIN)
-                found = _find(name, address, module) or self._declare(name, address, module)
+                found = self._find(name, address, module)
         if found is None:
             raise TaskDefinitionError(
                 f"a child process has imported {address.module}, but no task {name!r} with the function "
@@ -107,29 +109,28 @@ class Loader:
             )
         return found
 
-    def _declare(self, name: str, address: Address, module: ModuleType) -> tuple[Definition, TaskQueue | None] | None:
-        """The task as the worker's program has declared it at run time; the function is what was imported."""
+    def _find(self, name: str, address: Address, module: ModuleType) -> tuple[Definition, TaskQueue | None] | None:
+        """The task as its queue has it, as its function was decorated, or as the worker's program has declared it."""
+        queue = self._worker_queue()
+        definition = None if queue is None else queue.registry.get(name)
+        if definition is not None and _identity(definition)[:2] == address[:2]:
+            return definition, queue
         function = _at(module, address.qualname)
-        if address.declaration is None or not callable(function):
-            return None
-        try:
-            is_function, options, payload = pickle.loads(base64.b64decode(address.declaration))
-        except Exception:  # noqa: BLE001  a class or function that it names is not here, or not yet
-            return None
-        plain = getattr(function, "definition", None)
-        function = plain.function if isinstance(plain, Definition) else function
-        if is_function:
-            return Definition.for_function(function, name=name, options=options), self._worker_queue()
-        return Definition.for_handler(name, function, options, payload), self._worker_queue()
+        decorated = getattr(function, "definition", None)
+        if isinstance(decorated, Definition):
+            if name in (decorated.name, *decorated.options.aliases):
+                return decorated, _queue_in(function) or queue
+            function = decorated.function
+        definition = _declared(name, address, function)
+        return None if definition is None else (definition, queue)
 
     def _worker_queue(self) -> TaskQueue | None:
         """The queue that the worker works on, found where its program keeps it."""
-        from tasklib.queue import TaskQueue, default
+        from tasklib.queue import default
 
         if self._queue is not None:
             module, variable = self._queue
-            found = getattr(self._import(module), variable, None)
-            return found if isinstance(found, TaskQueue) else None
+            return _queue_in(getattr(self._import(module), variable, None))
         try:
             return default.default_queue()
         except NotInitialized:
@@ -162,26 +163,37 @@ def _obstacle(address: Address) -> str | None:
 
 
 def _homes(queue: TaskQueue) -> Iterator[str]:
-    """The modules that give the queue its hooks, and one that holds it in a variable."""
+    """The modules that give the queue its hooks."""
     for hook in (*queue.startup_hooks, *queue.shutdown_hooks):
         module = getattr(underlying(hook), "__module__", None)
         if module in sys.modules:
             yield module
-    variable = _variable_of(queue)
-    if variable is not None:
-        yield variable[0]
 
 
 def _variable_of(queue: TaskQueue) -> list[str] | None:
-    """A module and its variable that holds the queue."""
+    """A module and its variable that holds the queue, or another queue with the same tasks."""
+    from tasklib.queue import TaskQueue
+
     found = [
         [name, variable]
         for name, module in list(sys.modules.items())
         for variable, value in list(getattr(module, "__dict__", {}).items())
-        if value is queue
+        if (issubclass(type(value), TaskQueue) or type(value).__module__ in KEEPERS)
+        and getattr(_queue_in(value), "registry", None) is queue.registry
     ]
     # The main script is loaded again only where there is no other way: it may do more than define things.
     return min(found, key=lambda each: each[0] in (MAIN, MAIN_AGAIN), default=None)
+
+
+def _queue_in(value: Any) -> TaskQueue | None:
+    """The queue that is a variable, or that belongs to tq or to a decorated function."""
+    from tasklib.queue import TaskQueue
+
+    try:
+        found = value.queue if type(value).__module__ in KEEPERS else value
+    except NotInitialized:
+        return None
+    return found if isinstance(found, TaskQueue) else None
 
 
 def _declaration(definition: Definition) -> str | None:
@@ -197,43 +209,17 @@ def _declaration(definition: Definition) -> str | None:
     return base64.b64encode(declared).decode()
 
 
-def _find(name: str, address: Address, module: ModuleType) -> tuple[Definition, TaskQueue | None] | None:
-    for queue in _queues(module):
-        definition = queue.registry.get(name)
-        if definition is not None and _identity(definition)[:2] == address[:2]:
-            return definition, queue
-    return _walk(name, address, module)
-
-
-def _queues(first: ModuleType) -> Iterator[TaskQueue]:
-    """The queues of this process: those in variables of the module, then those of all others, then the default one."""
-    from tasklib.queue import TaskQueue, default
-
-    for module in (first, *list(sys.modules.values())):
-        for value in _variables(module):
-            try:
-                if isinstance(value, TaskQueue):
-                    yield value
-                elif type(value).__module__ == FLUENT:
-                    yield value.queue
-            except Exception:  # noqa: BLE001  a stranger's object that cannot be asked, or tq before its init
-                continue
-    try:
-        yield default.default_queue()
-    except NotInitialized:
-        return
-
-
-def _walk(name: str, address: Address, module: ModuleType) -> tuple[Definition, TaskQueue | None] | None:
-    """The decorated function itself, for a queue that is in no variable."""
-    target = _at(module, address.qualname)
-    definition = getattr(target, "definition", None)
-    if not isinstance(definition, Definition) or name not in (definition.name, *definition.options.aliases):
+def _declared(name: str, address: Address, function: Any) -> Definition | None:
+    """The task as the worker's program has declared it at run time; the function is what was imported."""
+    if address.declaration is None or not callable(function):
         return None
     try:
-        return definition, target.queue
-    except (NotInitialized, AttributeError):
-        return definition, None
+        is_function, options, payload = pickle.loads(base64.b64decode(address.declaration))
+    except Exception:  # noqa: BLE001  a class or function that it names is not here, or not yet
+        return None
+    if is_function:
+        return Definition.for_function(function, name=name, options=options)
+    return Definition.for_handler(name, function, options, payload)
 
 
 def _at(module: ModuleType, qualname: str) -> Any:
@@ -241,7 +227,3 @@ def _at(module: ModuleType, qualname: str) -> Any:
     for part in qualname.split("."):
         target = getattr(target, part, None)
     return target
-
-
-def _variables(module: ModuleType) -> list[Any]:
-    return list(getattr(module, "__dict__", {}).values())

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from tasklib.worker.execution.processes.framing import Channel
+from tasklib.worker.messages import Channel
 
 PLAIN = (str, int, float, bool, type(None))
 LEFT_OUT = frozenset({"args", "exc_info", "msg", "message"})

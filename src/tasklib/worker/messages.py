@@ -1,0 +1,115 @@
+"""Messages between the processes of a worker: JSON, one per line, over a pair of sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+CHUNK = 1 << 18
+
+# The standard library's JSON, because it carries what only one database refuses; it writes line breaks as \n.
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class Channel:
+    """One end of a connection between two processes; usable from any thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._sending = threading.Lock()
+        self._receiving = threading.Lock()
+        self._unsent = b""
+        self._received = b""
+        self.is_closed = False
+        """True once the other end is closed and everything it sent was received."""
+
+    def fileno(self) -> int:
+        """The descriptor, to wait on."""
+        return self._socket.fileno()
+
+    def send(self, message: Any) -> None:
+        """Send a message, and wait until there was room for it; one that nobody can receive any more is dropped."""
+        with self._sending, suppress(OSError):
+            self._socket.sendall(f"{_encode(message)}\n".encode())
+
+    def post(self, message: Any) -> bool:
+        """Send a message without waiting; False if `flush` must send the rest of it."""
+        with self._sending:
+            self._unsent += f"{_encode(message)}\n".encode()
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Send as much as there is room for; True when nothing is left."""
+        with self._sending:
+            if self._unsent:
+                try:
+                    sent = self._socket.send(self._unsent, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    return False
+                except OSError:
+                    sent = len(self._unsent)  # Nobody reads it any more; the end of the process is noticed elsewhere.
+                self._unsent = self._unsent[sent:]
+            return not self._unsent
+
+    def receive(self, *, wait: bool = False) -> list[Any]:
+        """The messages that have arrived; waits for more of them, if asked to."""
+        flags = 0 if wait else socket.MSG_DONTWAIT
+        with self._receiving:
+            while True:
+                try:
+                    data = self._socket.recv(CHUNK, flags)
+                except BlockingIOError:
+                    break
+                except OSError:
+                    data = b""
+                self._received += data
+                self.is_closed = not data
+                if len(data) < CHUNK:
+                    break  # There was no more.
+                flags = socket.MSG_DONTWAIT
+            *lines, self._received = self._received.split(b"\n")
+            return [json.loads(line.decode()) for line in lines]
+
+    def finish(self) -> None:
+        """Let the other end know that nothing more is sent."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Close this end."""
+        with self._sending, self._receiving:
+            self._socket.close()
+            self.is_closed = True
+
+
+class Inbox:
+    """What a process receives and takes one at a time, as long as the other end does not recall it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._waiting: deque[Any] = deque()
+        self._taking = threading.Lock()
+
+    def take(self) -> Any:
+        """The next message, waited for; None when there are no more."""
+        with self._taking:
+            while not self._waiting:
+                self._waiting.extend(self._channel.receive(wait=True))
+                if self._channel.is_closed:
+                    return None
+            return self._waiting.popleft()
+
+    def drop_waiting(self) -> list[Any]:
+        """Drop the messages that nobody has taken yet, and return them; from another thread than takes."""
+        if not self._taking.acquire(blocking=False):
+            return []  # One is just being taken.
+        try:
+            dropped = [*self._waiting, *self._channel.receive()]
+            self._waiting.clear()
+            return dropped
+        finally:
+            self._taking.release()
