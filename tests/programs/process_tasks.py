@@ -85,6 +85,14 @@ def mostly_quick(how: str, file: str) -> int:
     return os.getpid()
 
 
+@queue.task(isolation="process", max_retries=0)
+def number(n: int, padding: str = "", file: str | None = None) -> int:
+    """Takes no time at all, unless it waits for a file."""
+    while file is not None and not os.path.exists(file):
+        time.sleep(0.01)
+    return n
+
+
 @queue.task(isolation="process")
 def types_of(when: datetime, key: UUID, colour: Colour, point: Point, order: Order) -> dict[str, Any]:
     given = (when, key, colour, point, order)

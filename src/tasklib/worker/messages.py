@@ -7,6 +7,7 @@ import socket
 import threading
 from collections import deque
 from contextlib import suppress
+from itertools import islice, takewhile
 from typing import Any
 
 CHUNK = 1 << 18
@@ -86,30 +87,37 @@ class Channel:
             self.is_closed = True
 
 
+RECALL = ["recall"]
+"""Sent after messages that are to be returned, unless they were taken before."""
+
+
 class Inbox:
     """What a process receives and takes one at a time, as long as the other end does not recall it."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._waiting: deque[Any] = deque()
-        self._taking = threading.Lock()
+        self._changed = threading.Condition()
 
     def take(self) -> Any:
         """The next message, waited for; None when there are no more."""
-        with self._taking:
-            while not self._waiting:
-                self._waiting.extend(self._channel.receive(wait=True))
-                if self._channel.is_closed:
-                    return None
-            return self._waiting.popleft()
+        with self._changed:
+            while True:
+                if not self._waiting:
+                    self._waiting.extend(self._channel.receive(wait=True))
+                    if self._channel.is_closed:
+                        return None
+                elif self._waiting[0] == RECALL:
+                    self._changed.wait()  # Another thread answers it.
+                else:
+                    return self._waiting.popleft()
 
-    def drop_waiting(self) -> list[Any]:
-        """Drop the messages that nobody has taken yet, and return them; from another thread than takes."""
-        if not self._taking.acquire(blocking=False):
-            return []  # One is just being taken.
-        try:
-            dropped = [*self._waiting, *self._channel.receive()]
-            self._waiting.clear()
+    def drop_recalled(self) -> list[Any]:
+        """The messages before the next RECALL that were not taken yet, and never will be; in another thread."""
+        with self._changed:
+            while RECALL not in self._waiting and not self._channel.is_closed:
+                self._waiting.extend(self._channel.receive(wait=True))
+            dropped = list(takewhile(lambda message: message != RECALL, self._waiting))
+            self._waiting = deque(islice(self._waiting, len(dropped) + 1, None))
+            self._changed.notify()
             return dropped
-        finally:
-            self._taking.release()

@@ -254,6 +254,24 @@ def test_a_task_that_takes_long_keeps_no_others_waiting(queue: TaskQueue, tmp_pa
     assert {(task.state, task.attempts) for task in done} == {(TaskState.COMPLETED, 1)}
 
 
+def test_large_tasks_that_are_called_back_from_behind_a_slow_one_get_their_own_results(
+    queue: TaskQueue, tmp_path: Path
+) -> None:
+    """They do not fit into the socket together, so that some are on their way when they are called back."""
+    go_on = tmp_path / "go-on"
+    for n in range(300):
+        queue.enqueue("number", {"n": n})
+    slow = queue.enqueue("number", {"n": 300, "file": str(go_on)})
+    large = [queue.enqueue("number", {"n": n, "padding": "x" * 900_000}) for n in range(301, 321)]
+    with working(queue, concurrency=2):
+        results = [value_of(queue.wait(task_id, 20)) for task_id in large]
+        go_on.touch()
+        last = value_of(queue.wait(slow, 20))
+        again = value_of(queue.wait(queue.enqueue("number", {"n": 321}), 20))
+
+    assert [*results, last, again] == [*range(301, 321), 300, 321]
+
+
 @pytest.mark.parametrize("how, state", [("die", TaskState.BURIED), ("wait", TaskState.FAILED)])
 def test_only_the_task_that_ends_its_process_pays(queue: TaskQueue, tmp_path: Path, how: str, state: TaskState) -> None:
     ids = submit_quick(queue, 100)

@@ -168,6 +168,8 @@ class Attempt:
 
     def limit_time(self) -> None:
         """Stop it when its timeout has passed since it started."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self.task.timeout_seconds is not None and self.stop_reason is None:
             timing = self._runner.settings.timing
             left = self.started + self.task.timeout_seconds - timing.monotonic()

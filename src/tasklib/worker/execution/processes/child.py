@@ -26,7 +26,7 @@ from tasklib.worker.execution.processes.import_path import Address
 from tasklib.worker.execution.processes.log_forwarding import show
 from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
 from tasklib.worker.execution.processes.os_process import Death, OsProcess
-from tasklib.worker.messages import Channel
+from tasklib.worker.messages import RECALL, Channel
 
 TERM_SECONDS = 1.0
 """How long a child may take to end after SIGTERM, before it is killed."""
@@ -238,6 +238,10 @@ class Child:
         """The task has ended: the next one's turn has come, or the process is free, or ends."""
         job = self.jobs.popleft()
         job.child = None
+        self._go_on()
+        self._owner.over(job, result)
+
+    def _go_on(self) -> None:
         if self.jobs:
             self._begin(self.jobs[0])
         elif self.leaving:
@@ -245,7 +249,6 @@ class Child:
         else:
             self.recalled = False
             self._owner.freed(self)
-        self._owner.over(job, result)
 
     def _check_waiting(self, head: Job) -> None:
         """Recall the tasks that have waited too long behind the same one."""
@@ -260,12 +263,15 @@ class Child:
     def _recall(self) -> None:
         if not self.recalled:
             self.recalled = True
+            self._send(RECALL)
             self._signal(b"r")
 
     def _take_back(self, task_ids: Sequence[str]) -> None:
         """These tasks were not begun, and will not be."""
         back = [job for job in self.jobs if job.task.id in task_ids]
         self.jobs = deque(job for job in self.jobs if job not in back)
+        if back and not self.jobs:
+            self._go_on()  # The one before them has ended meanwhile.
         for job in back:
             job.child = None
             if job.is_ending:
@@ -279,6 +285,7 @@ class Child:
 
     def died(self, death: Death) -> None:
         """The first of its tasks has died with it; the others have not begun, unless we have ended it."""
+        self.leaving = True
         if not self._channel.is_closed:
             self._receive()  # What it had sent before it ended.
             self._disconnect()
@@ -288,7 +295,6 @@ class Child:
         if self._recall_timer is not None:
             self._recall_timer.cancel()
         jobs, self.jobs = list(self.jobs), deque()
-        self.leaving = True
         self._owner.ended(self)
         for position, job in enumerate(jobs):
             job.child = None

@@ -135,7 +135,7 @@ class Host:
             if not word:
                 _die()
             if word == b"r":
-                dropped = self._inbox.drop_waiting()
+                dropped = self._inbox.drop_recalled()
                 self._channel.send(["returned", [ClaimedTask(fields, claim).id for fields, claim, _ in dropped]])
                 continue
             if self._context is not None:
