@@ -1,4 +1,4 @@
-"""One attempt at a task: how long it may take, why it shall stop, what it has reported, and how it ended, once.
+"""One attempt at a task: how long it may take, why it must stop, what it has reported, and how it ended, once.
 
 Here is also the seam between a worker and where functions run: its event loop, threads, child processes, or a cluster.
 A new executor is one file with a subclass of `Executor`, and one line in `Runner.__init__`.
@@ -35,10 +35,10 @@ Ended = Completion | Ending | Committed
 
 
 class StopReason(Enum):
-    """Why an attempt shall end before its function has returned."""
+    """Why an attempt must end before its function has returned."""
 
     TIMED_OUT = "its timeout has passed"
-    CANCELLED = "a person asked for it"
+    CANCELLED = "a person has cancelled it"
     RELEASED = "the worker stops, and gives the task back"
     FENCED = "the task is, or soon will be, no longer this worker's"
 
@@ -144,12 +144,12 @@ class Attempt:
         self._context: TaskContext | None = None
         self._timer: Timer | None = None
         if task.timeout_seconds is None:
-            # A row made by hand or by name carries no limit of its own: the task's holds.
+            # A row made by hand or by name has no timeout of its own: the definition's applies.
             task.timeout_seconds = definition.options.timeout_seconds
 
     @property
     def context(self) -> TaskContext:
-        """What the function can ask and say; made when somebody first asks."""
+        """What the function can read and report; made on first use."""
         if self._context is None:
             settings = self._runner.settings
             self._context = TaskContext(

@@ -70,7 +70,7 @@ class Caller:
     def prepare(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Callable[[], Any]:
         """The call to make: blocking, or giving something to await for a coroutine function.
 
-        The stored arguments are converted here, so that a misfit is this task's failure alone.
+        The stored arguments are converted here, so that one that does not fit is this task's failure alone.
         """
         args, kwargs = definition.call_with(task.kwargs, context)
         function = definition.function

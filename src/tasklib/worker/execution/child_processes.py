@@ -105,7 +105,7 @@ class ChildProcesses(Executor):
         attempt.abandon_later()
 
     async def close(self) -> None:
-        """End every child process, politely where it is idle; when this returns, none is left."""
+        """End every child process, idle ones after their shutdown hooks; when this returns, none is left."""
         self._is_closed = True
         for child in list(self._children):
             if child.jobs:
@@ -276,5 +276,5 @@ def _current_folder() -> str | None:
     the program that they import may name its database, and other files, from there."""
     try:
         return os.getcwd()
-    except FileNotFoundError:  # somebody has removed it
+    except FileNotFoundError:  # it was removed
         return None

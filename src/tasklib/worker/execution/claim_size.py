@@ -24,7 +24,7 @@ class ClaimSize:
         self._prefetch = prefetch
         self._duration: float | None = None
         self.limited = False
-        """While limits hold across workers nothing is claimed ahead: a task starts when its limit was asked."""
+        """While limits hold across workers nothing is claimed ahead: a task starts when its limit was checked."""
         self.has_suspects = False
         """Nor while suspects are held, tasks that may kill the worker."""
 

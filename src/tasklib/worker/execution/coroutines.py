@@ -170,7 +170,7 @@ class Coroutines(Executor):
         batch = asyncio.current_task()
         if batch is not None and batch.cancelling():
             with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)  # Until the worker knows.
+                await asyncio.sleep(0)  # Until the worker has noticed.
             if attempt.stop_reason is None and self._control.is_stopping:
                 attempt.stop_reason = StopReason.RELEASED
 

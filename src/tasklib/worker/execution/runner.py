@@ -129,7 +129,7 @@ class Runner:
         self.held.running[attempt.task.id] = attempt
 
     def note_running(self, attempt: Attempt) -> None:
-        """Whoever finds this process dead counts the task among those that may have killed it."""
+        """If this process dies, the task is among those that may have killed it."""
         if self._table is not None:
             self._table.begin(attempt.task.seq)
 
@@ -168,7 +168,7 @@ class Runner:
     def _end_stuck(self, work: asyncio.Future[Any]) -> None:
         self.stuck.discard(work)
         if not work.cancelled():
-            work.exception()  # Looked at, so that asyncio does not complain that nobody did.
+            work.exception()  # So that asyncio does not log that it was never retrieved.
 
     def completed(self, ends: Sequence[tuple[Attempt, Completion]]) -> None:
         """Attempts that ended in success: record them all, and use the free slots."""

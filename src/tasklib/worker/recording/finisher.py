@@ -54,7 +54,7 @@ class Finisher:
             self._begin_writing()
 
     def unrecorded(self) -> Iterator[ClaimedTask]:
-        """Tasks whose work has ended and whose end is not in the database yet: they are still ours to answer for."""
+        """Tasks whose work has ended and whose end is not in the database yet: this worker still holds them."""
         return (task for task, _ in chain(self._on_its_way, self._ends) if task is not None)
 
     def _begin_writing(self) -> None:
@@ -90,7 +90,7 @@ class Finisher:
             try:
                 await self._persist(self._on_its_way)
             except asyncio.CancelledError:
-                raise  # It stays on its way, for whoever flushes.
+                raise  # It stays on its way: `flush` writes it again.
             except BaseException:
                 self._on_its_way = ()
                 raise

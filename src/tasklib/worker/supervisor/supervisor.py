@@ -63,7 +63,7 @@ class Supervisor:
         self.timing = timing or SystemTiming()
         self.databases: dict[Config, Database] = {}
         self.anyone_started = asyncio.Event()
-        """Set once a worker process has imported what it shall work on: the others can, too."""
+        """Set once a worker process has imported its tasks: the others can, too."""
         self.stopping = asyncio.Event()
         self.deadline = float("inf")
         """When what has not ended by itself is ended."""

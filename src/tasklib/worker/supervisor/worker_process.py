@@ -45,7 +45,7 @@ class WorkerProcess:
         restarts: int,
         started: asyncio.Event,
     ) -> None:
-        """`started` is set when it has imported what it shall work on."""
+        """`started` is set when it has imported its tasks."""
         self._channel, theirs = SupervisorChannel.pair()
         with theirs:
             # A session of its own: the terminal's Ctrl-C reaches only the supervisor, and one signal its children too.
@@ -62,9 +62,9 @@ class WorkerProcess:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The exit code, or minus the signal that ended it."""
         self.has_started = False
-        """Whether it has imported what it shall work on."""
+        """Whether it has imported its tasks."""
         self.has_worked = False
-        """Whether it was ever known to the database."""
+        """Whether it was ever registered in the database."""
         self.is_ending = False
         """Whether its work is done and only its exit remains."""
         self.is_paused = False

@@ -96,8 +96,8 @@ class Child:
         """Whether it was asked to return what it has not begun."""
         self.loaded: set[str] = set()
         """The names of the tasks it has loaded."""
-        self._asked = False
-        self._verdict: ProcessNotReady | None = None
+        self._is_ending = False
+        self._not_loaded: ProcessNotReady | None = None
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -109,7 +109,7 @@ class Child:
         try:
             ends = (theirs.fileno(), their_lifeline.fileno())
             self._process = OsProcess("tasklib.worker.execution.processes.child_main", ends, orphan_killer, self)
-        except OSError:  # no process can be had now
+        except OSError:  # no process can be started now
             work.close()
             self._lifeline.close()
             raise
@@ -147,8 +147,8 @@ class Child:
 
     def end_running(self) -> None:
         """End the process and all it has started: asked first, then killed."""
-        if not self._asked:
-            self._asked = self.leaving = True
+        if not self._is_ending:
+            self._is_ending = self.leaving = True
             self._signal(b"e")
             self._process.terminate()
             self._after(TERM_SECONDS, self._process.kill)
@@ -156,7 +156,7 @@ class Child:
     def leave(self) -> None:
         """Let it run the shutdown hooks and end, as soon as it has no task."""
         self.leaving = True
-        if not self.jobs and not self._asked:
+        if not self.jobs and not self._is_ending:
             self._channel.finish()
             self._after(STOP_SECONDS, self._process.kill)
 
@@ -212,7 +212,7 @@ class Child:
                 self._finish(COMMITTED)
             case ["begun"]:
                 self.loaded.add(task.name)
-                if not self._asked:
+                if not self._is_ending:
                     self._after(None)
                     self._begun(job)
             case ["progress", task.id, fraction, text]:
@@ -280,7 +280,7 @@ class Child:
                 self._owner.returned(job)
 
     def _overdue(self) -> None:
-        self._verdict = ProcessNotReady(f"did not load the task within {LOAD_SECONDS:g} s")
+        self._not_loaded = ProcessNotReady(f"did not load the task within {LOAD_SECONDS:g} s")
         self.end_running()
 
     def died(self, death: Death) -> None:
@@ -300,9 +300,9 @@ class Child:
             job.child = None
             if job.is_ending:
                 self._owner.over(job, None)
-            elif self._verdict is not None:
-                self._owner.over(job, self._verdict)
-            elif self._asked:
+            elif self._not_loaded is not None:
+                self._owner.over(job, self._not_loaded)
+            elif self._is_ending:
                 # The one that was to end may have ended by itself, and the next one may have been hit instead.
                 self._owner.over(job, Ending.release(job.task.id, job.task.version))
             elif position == 0 and (job.task.name in self.loaded or job.loads >= LOADS):

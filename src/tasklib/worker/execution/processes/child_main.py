@@ -120,7 +120,7 @@ class Host:
         self._close()
 
     def watch(self, lifeline: socket.socket, worker: int) -> None:
-        """In a thread, while user code runs: notice that the work shall end, or that the worker is gone."""
+        """In a thread, while user code runs: notice that the work must end, or that the worker is gone."""
         while True:
             lifeline.settimeout(REPORT_SECONDS if self._reported else CHECK_SECONDS)
             try:

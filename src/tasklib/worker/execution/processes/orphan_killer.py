@@ -1,7 +1,7 @@
 """A small process that outlives its worker by a moment, to end what the worker's child processes leave behind.
 
 A worker that is killed can end nothing any more.  Its children notice by themselves, but not while native code holds
-them, and what they have started themselves would stay.  This process knows the process groups of the children and
+them, and what they have started themselves would stay.  This process has a list of the children's process groups, and
 kills them when its pipe is closed.  It runs as a file of its own that imports next to nothing.
 """
 
@@ -76,7 +76,7 @@ class OrphanKiller:
     def _send(self, text: str) -> None:
         try:
             os.write(self._pipe, text.encode())
-        except OSError:  # somebody has killed it, or stopped it until its pipe was full
+        except OSError:  # it was killed, or stopped until its pipe was full
             groups, self._groups = self._groups, set()
             self.close()
             self._groups = groups
