@@ -264,10 +264,10 @@ def test_large_tasks_that_are_called_back_from_behind_a_slow_one_get_their_own_r
     slow = queue.enqueue("number", {"n": 300, "file": str(go_on)})
     large = [queue.enqueue("number", {"n": n, "padding": "x" * 900_000}) for n in range(301, 321)]
     with working(queue, concurrency=2):
-        results = [value_of(queue.wait(task_id, 20)) for task_id in large]
+        results = [value_of(queue.wait(task_id)) for task_id in large]
         go_on.touch()
-        last = value_of(queue.wait(slow, 20))
-        again = value_of(queue.wait(queue.enqueue("number", {"n": 321}), 20))
+        last = value_of(queue.wait(slow))
+        again = value_of(queue.wait(queue.enqueue("number", {"n": 321})))
 
     assert [*results, last, again] == [*range(301, 321), 300, 321]
 

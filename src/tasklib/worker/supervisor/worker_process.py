@@ -175,19 +175,18 @@ class HeartbeatProxy:
 
     def receive(self, message: Message) -> None:
         """Take in a message of the process."""
-        match message["kind"]:
-            case "hello":
-                self._ticked = self._timing.monotonic()
-                self._lease = message["lease"]
-                if message["config"] is not None:
-                    config = self._config = Config(**message["config"])
-                    if config not in self._databases:
-                        self._databases[config] = connect(config)
-                    self._database = self._databases[config]
-            case "tick":
-                self._ticked = self._timing.monotonic()
-                self._worker_info = message["worker_info"]
-                self._switch_to(None if message["instance"] is None else UUID(message["instance"]))
+        if message["kind"] == "hello":
+            self._ticked = self._timing.monotonic()
+            self._lease = message["lease"]
+            if message["config"] is not None:
+                config = self._config = Config(**message["config"])
+                if config not in self._databases:
+                    self._databases[config] = connect(config)
+                self._database = self._databases[config]
+        elif message["kind"] == "tick":
+            self._ticked = self._timing.monotonic()
+            self._worker_info = message["worker_info"]
+            self._switch_to(None if message["instance"] is None else UUID(message["instance"]))
 
     @property
     def silence(self) -> float:

@@ -92,7 +92,10 @@ class OsProcess:
             env={**os.environ, "PYTHONPATH": PACKAGES + (os.pathsep + path if path else "")},
         )
         orphan_killer.watch(self.pid)
-        self._watch()
+        if sys.platform == "linux":
+            with suppress(OSError):  # a kernel before 5.3
+                self._pidfd = os.pidfd_open(self.pid)
+                self._loop.add_reader(self._pidfd, self._exited)
 
     @property
     def pid(self) -> int:
@@ -112,12 +115,6 @@ class OsProcess:
         if self._pidfd < 0 and not self._is_over:
             self._exited()
             self._loop.call_later(POLL_SECONDS, self.look)
-
-    def _watch(self) -> None:
-        if sys.platform == "linux":
-            with suppress(OSError):  # a kernel before 5.3
-                self._pidfd = os.pidfd_open(self.pid)
-                self._loop.add_reader(self._pidfd, self._exited)
 
     def _exited(self) -> None:
         """Once it has ended: end what it has started, and remove it from the process table."""
