@@ -1,4 +1,4 @@
-"""What every command shares: the database asked for, where to say what, and the options that mean so."""
+"""What every command shares: how it is declared, the database it uses, and where its answer goes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import typer
 
 from tasklib.cli.exit_codes import Exit, code_for
 from tasklib.cli.help import EVERYWHERE, HelpfulCommand
+from tasklib.cli.options.declare import option
 from tasklib.cli.show.output import Output
 
 if TYPE_CHECKING:
@@ -30,26 +31,22 @@ URL_VARIABLES: Final = ("TASKLIB_DATABASE_URL", "DATABASE_URL")
 
 DatabaseUrl = Annotated[
     str | None,
-    typer.Option(
-        "--database-url",
-        "--dsn",
-        metavar="URL",
-        help=f"Where the tasks are: sqlite:///file.db or postgresql://…  "
+    option(
+        "URL",
+        "Where the tasks are: sqlite:///file.db or postgresql://…  "
         f"[env: {', '.join(URL_VARIABLES)}; default: {DEFAULT_URL}]",
-        rich_help_panel=EVERYWHERE,
-        show_default=False,
+        *("--database-url", "--dsn"),
+        panel=EVERYWHERE,
     ),
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=EVERYWHERE)
-]
+Json = Annotated[bool, option(None, "Print one JSON document instead of text.", "--json", panel=EVERYWHERE)]
 
 Handler = TypeVar("Handler", bound=Callable[..., None])
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was said before the command's name; the same options after it come first."""
+    """The options given before the command's name; the same ones after it override them."""
 
     database_url: str | None = None
     as_json: bool = False
@@ -91,7 +88,7 @@ class Cli:
 
     @property
     def user(self) -> str:
-        """Who gives the command, as well as the machine knows: `ada@host`."""
+        """The user of this machine who gives the command: `ada@host`."""
         import getpass
         import socket
 
@@ -102,7 +99,7 @@ class Cli:
         return f"{name}@{socket.gethostname()}"
 
     def now(self) -> datetime:
-        """What time it is for the database: ages are told by the clock by which they came about."""
+        """The time by the database's clock, which wrote the times that ages are computed from."""
         return self.service.administration.now()
 
     def close(self) -> None:
@@ -111,39 +108,54 @@ class Cli:
             self.service.queue.close()
 
 
-def command(
-    app: typer.Typer, name: str, *, group: str, examples: str, creates: bool = False
-) -> Callable[[Handler], Handler]:
-    """Add a command: the handler takes a Cli, then its own options; --database-url and --json are added to them.
+class Commands(typer.Typer):
+    """The commands of one group of the help page."""
 
-    A parameter annotated with a dataclass stands for the options that are its fields, and gets one made of them.
-    `creates` says that the command may create the database if it is missing.
-    """
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self._group = group
 
-    def decorate(handler: Handler) -> Handler:
-        _, *own = inspect.signature(handler, eval_str=True).parameters.values()
-        bundles: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
+    def add(self, *, name: str | None = None, creates: bool = False) -> Callable[[Handler], Handler]:
+        """Add a command, named like its function; `creates` says that it may create the database if it is missing.
 
-        def run(ctx: typer.Context, database_url: str | None, json: bool, **options: Any) -> None:
-            root = ctx.find_root().obj or Given()
-            cli = Cli(database_url or root.database_url, as_json=json or root.as_json, creates=creates)
-            for bundle, kind in bundles.items():
-                options[bundle] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
-            with _ending(cli):
-                handler(cli, **options)
+        The function takes a Cli, then the command's own options; --database-url and --json are added to them.  A
+        parameter annotated with a dataclass stands for the options that are its fields, and gets one made of them.
+        The docstring ends with `Examples:` and one example per line.
+        """
 
-        given = [option for each in own for option in _options_of(each)]
-        added = [_parameter("database_url", DatabaseUrl, None), _parameter("json", Json, False)]
-        parameters = [_parameter("ctx", typer.Context), *given, *added]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        purpose = inspect.getdoc(handler)
-        app.command(name, cls=HelpfulCommand, help=purpose, epilog=inspect.cleandoc(examples), rich_help_panel=group)(
-            run
-        )
-        return handler
+        def decorate(handler: Handler) -> Handler:
+            purpose, _, examples = (inspect.getdoc(handler) or "").partition("\n\nExamples:\n")
+            self.command(
+                name or handler.__name__.replace("_", "-"),
+                cls=HelpfulCommand,
+                help=purpose,
+                epilog=inspect.cleandoc(examples),
+                rich_help_panel=self._group,
+            )(_runner(handler, creates=creates))
+            return handler
 
-    return decorate
+        return decorate
+
+
+def _runner(handler: Callable[..., None], *, creates: bool) -> Callable[..., None]:
+    """The function that Typer calls: its parameters are all options, and it ends in the way of every command."""
+    _, *own = inspect.signature(handler, eval_str=True).parameters.values()
+    bundles: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
+
+    def run(ctx: typer.Context, database_url: str | None, json: bool, **options: Any) -> None:
+        root = ctx.find_root().obj or Given()
+        cli = Cli(database_url or root.database_url, as_json=json or root.as_json, creates=creates)
+        for bundle, kind in bundles.items():
+            options[bundle] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
+        with _ending(cli):
+            handler(cli, **options)
+
+    given = [option for each in own for option in _options_of(each)]
+    added = [_parameter("database_url", DatabaseUrl, None), _parameter("json", Json, False)]
+    parameters = [_parameter("ctx", typer.Context), *given, *added]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
 
 
 def _options_of(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
@@ -164,7 +176,7 @@ def _ending(cli: Cli) -> Generator[None, None, None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody reads any more; without this Python would complain about it once more at its end.
+        # The reader is gone; without this Python would report the same error again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(Exit.PIPE_CLOSED) from None
     except Exception as error:
@@ -175,11 +187,8 @@ def _ending(cli: Cli) -> Generator[None, None, None]:
         cli.close()
 
 
-_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
-
-
 def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, _KEYWORD, default=default, annotation=annotation)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def missing_file(config: Config) -> Path | None:

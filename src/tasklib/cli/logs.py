@@ -8,9 +8,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from tasklib.cli.exit_codes import CommandFailed, Exit
+from tasklib.cli.options.common import LEVELS
 from tasklib.cli.show.output import safe
-
-LEVELS = ("debug", "info", "warning", "error")
 
 
 class PlainFormatter(logging.Formatter):

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
-from tasklib.cli.command import Cli, command
+from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
-from tasklib.cli.options.common import one_of
+from tasklib.cli.options.declare import argument, option
 
-GROUP = "Set-up"
 DUTIES = ("producer", "worker", "viewer", "admin")
-app = typer.Typer()
+app = Commands("Set-up")
 
 
-@command(
-    app,
-    "copy",
-    group=GROUP,
-    examples="""
-    tasklib copy sqlite:///tasks.db postgresql://localhost/app
-    tasklib copy sqlite:///tasks.db 'postgresql://localhost/app?schema=jobs' --force
-    """,
-)
+@app.add()
 def copy(
     cli: Cli,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The database to copy from.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The database to copy to; its tables are created.")],
-    force: Annotated[bool, typer.Option("--force", help="Copy although workers are alive on the source.")] = False,
+    source: Annotated[str, argument("FROM", "The database to copy from.")],
+    target: Annotated[str, argument("TO", "The database to copy to; its tables are created.")],
+    force: Annotated[bool, option(None, "Copy although workers are alive on the source.", "--force")] = False,
 ) -> None:
     """Move a queue to another database, with everything in it.
 
     That is waiting, delayed and finished tasks, schedules, pauses and limits. The source is paused first and stays so,
     and nothing is removed from it. Tasks keep their ids, so that it can be run again, for what was submitted meanwhile
     or after a failure: what was copied before is left as it is.
+
+    Examples:
+        tasklib copy sqlite:///tasks.db postgresql://localhost/app
+        tasklib copy sqlite:///tasks.db 'postgresql://localhost/app?schema=jobs' --force
     """
     from tasklib.queue import TaskQueue
     from tasklib.service.administration import Administration
@@ -58,32 +51,21 @@ def copy(
     cli.out.answer(found, say)
 
 
-@command(
-    app,
-    "grants",
-    group=GROUP,
-    examples="""
-    tasklib grants producer web --database-url postgresql://localhost/app
-    tasklib grants worker jobs --apply
-    """,
-)
+@app.add()
 def grants(
     cli: Cli,
-    duty: Annotated[
-        str,
-        typer.Argument(
-            metavar="|".join(DUTIES),
-            help="What the role is for.",
-            autocompletion=one_of(*DUTIES),
-        ),
-    ],
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="A role that exists in PostgreSQL.")],
-    apply: Annotated[bool, typer.Option("--apply", help="Run them, all or none, instead of printing them.")] = False,
+    duty: Annotated[str, argument("|".join(DUTIES), "What the role is for.", words=DUTIES)],
+    role: Annotated[str, argument("ROLE", "A role that exists in PostgreSQL.")],
+    apply: Annotated[bool, option(None, "Run them, all or none, instead of printing them.", "--apply")] = False,
 ) -> None:
     """Grant a PostgreSQL role the minimum it needs: prints the GRANTs, or applies them.
 
     A producer stores tasks and reads none of their arguments; a worker runs them and removes finished ones by the rules
     of retention; a viewer changes nothing; an admin does all that the service does, and cannot change the audit log.
+
+    Examples:
+        tasklib grants producer web --database-url postgresql://localhost/app
+        tasklib grants worker jobs --apply
     """
     if cli.config.is_sqlite:
         raise CommandFailed("SQLite has no roles: every user who may write the file may do everything", Exit.USAGE)

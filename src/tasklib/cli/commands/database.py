@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from tasklib.cli.command import Cli, command, missing_file
+from tasklib.cli.command import Cli, Commands, missing_file
 from tasklib.cli.exit_codes import CommandFailed, Exit
+from tasklib.cli.options.declare import option
 from tasklib.cli.show.output import Output
+from tasklib.core.config import redact_url
 
-GROUP = "Set-up"
-
-app = typer.Typer()
+app = Commands("Set-up")
 
 
-@command(
-    app,
-    "migrate",
-    group=GROUP,
-    creates=True,
-    examples="""
-    tasklib migrate --database-url postgresql://localhost/app
-    tasklib migrate --check
-    """,
-)
+@app.add(creates=True)
 def migrate(
-    cli: Cli, check: Annotated[bool, typer.Option("--check", help="Change nothing; exit 3 if it is behind.")] = False
+    cli: Cli, check: Annotated[bool, option(None, "Change nothing; exit 3 if it is behind.", "--check")] = False
 ) -> None:
     """Create the tables or bring them up to date.
 
     It is safe to run at any time, also while workers run.
-    """
-    from tasklib.core.config import redact_url
 
+    Examples:
+        tasklib migrate --database-url postgresql://localhost/app
+        tasklib migrate --check
+    """
     where = redact_url(cli.config.database_url)
     if check:
         _check(cli)
@@ -49,9 +40,13 @@ def migrate(
     cli.out.answer({"database": where, "applied": applied}, say)
 
 
-@command(app, "version", group=GROUP, examples="tasklib version")
+@app.add()
 def version(cli: Cli) -> None:
-    """Show the versions in use."""
+    """Show the versions in use.
+
+    Examples:
+        tasklib version
+    """
     say_version(as_json=cli.out.as_json)
 
 

@@ -5,25 +5,28 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from tasklib.cli.command import Cli, command
+from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed
+from tasklib.cli.options.declare import option
+from tasklib.cli.show.queue import NUMBERS
+from tasklib.cli.show.top import live, show
 
 if TYPE_CHECKING:
     from tasklib.service.service import QueueService
 
-GROUP = "Queue"
-
-app = typer.Typer()
+app = Commands("Queue")
 
 
-@command(app, "doctor", group=GROUP, examples="tasklib doctor\ntasklib doctor --json")
+@app.add()
 def doctor(cli: Cli) -> None:
     """Find problems and say what to do about them; exit 1 if there are any.
 
     Looks at the schema, workers, waiting tasks, pauses, limits, schedules, indexes and triggers, at the settings and
     clocks of the server, and whether a pooler such as PgBouncer stands before it. It changes nothing.
+
+    Examples:
+        tasklib doctor
+        tasklib doctor --json
     """
     from tasklib.doctor import examine
 
@@ -41,20 +44,23 @@ def doctor(cli: Cli) -> None:
         raise CommandFailed(f"{len(found)} finding{'s' if len(found) > 1 else ''}")
 
 
-@command(app, "top", group=GROUP, examples="tasklib top\ntasklib top --once\ntasklib top --json")
+@app.add()
 def top(
     cli: Cli,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", min=0.2, help="Time between updates.")
+        float, option("SECONDS", "Time between updates.", "--interval", min=0.2, show_default=True)
     ] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
+    once: Annotated[bool, option(None, "Show it once and exit.", "--once")] = False,
 ) -> None:
     """Watch the queue live: waiting tasks, throughput, workers.
 
     Also the slowest and the failing types. Ends with Ctrl-C. Without a terminal, or with --json, it prints once.
-    """
-    from tasklib.cli.show.top import live, show
 
+    Examples:
+        tasklib top
+        tasklib top --once
+        tasklib top --json
+    """
     seen = look(cli.service)
     if once or cli.out.as_json or not cli.out.is_terminal:
         cli.out.answer(seen, lambda: show(cli.out, seen))
@@ -63,32 +69,20 @@ def top(
             live(lambda: look(cli.service), interval)
 
 
-def look(manage: QueueService) -> dict[str, Any]:
+def look(service: QueueService) -> dict[str, Any]:
     """What there is to see now."""
-    overview = manage.statistics.overview()
-    series = manage.statistics.series(seconds=300, step=60)
-    recent = [(at, work.outcomes if work else {}) for at, work, _ in series.points]
-    types = manage.statistics.work_by_type(seconds=3600)
+    overview = service.statistics.overview()
+    series = service.statistics.series(seconds=300, step=60)
+    types = service.statistics.work_by_type(seconds=3600)
+    shown = ("worker_id", "host", "running", "concurrency", "alive")
     return {
-        "stats": {name: getattr(overview.stats, name) for name in _STATES},
+        "stats": {name: getattr(overview.stats, name) for name in NUMBERS},
         "paused": [pause.name for pause in overview.pauses],
-        "per_minute": [{"at": at, **outcomes} for at, outcomes in recent],
+        "per_minute": [{"at": at, **(work.outcomes if work else {})} for at, work, _ in series.points],
         "slowest": [_type(each) for each in sorted(types, key=lambda t: -(t.run.p95 or 0))[:5]],
         "failing": [_type(each) for each in sorted(types, key=lambda t: -_failures(t)) if _failures(each)][:5],
-        "workers": [
-            {
-                "worker_id": w.worker_id,
-                "host": w.host,
-                "running": w.running,
-                "concurrency": w.concurrency,
-                "alive": w.alive,
-            }
-            for w in manage.queue.workers()
-        ],
+        "workers": [{name: getattr(worker, name) for name in shown} for worker in service.queue.workers()],
     }
-
-
-_STATES = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
 
 
 def _failures(work: Any) -> int:

@@ -2,52 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated
 
-import typer
+from tasklib.cli.command import Cli, Commands
+from tasklib.cli.options.declare import argument, option
+from tasklib.cli.show.queue import show_overview, show_pauses, show_types
 
-from tasklib.cli.command import Cli, command
+app = Commands("Queue")
 
-GROUP = "Queue"
-
-app = typer.Typer()
-
-PausedName = Annotated[
-    str | None,
-    typer.Argument(metavar="NAME", help="Tasks of this name; the whole queue without it.", show_default=False),
-]
+PausedName = Annotated[str | None, argument("NAME", "Tasks of this name; the whole queue without it.")]
 
 
-@command(app, "stats", group=GROUP, examples="tasklib stats\ntasklib stats --json")
+@app.add()
 def stats(cli: Cli) -> None:
-    """Count the tasks by state."""
+    """Count the tasks by state.
+
+    Examples:
+        tasklib stats
+        tasklib stats --json
+    """
     overview = cli.service.statistics.overview()
-
-    def say() -> None:
-        from tasklib.cli.show.queue import show_overview
-
-        show_overview(cli.out, overview)
-
+    counts = overview.stats
     data = {
-        "total": overview.stats.total,
-        **_fields(overview.stats),
+        "total": counts.total,
+        **{field.name: getattr(counts, field.name) for field in fields(counts)},
         "pauses": overview.pauses,
         "workers_alive": overview.workers_alive,
     }
-    cli.out.answer(data, say)
+    cli.out.answer(data, lambda: show_overview(cli.out, overview))
 
 
-@command(app, "types", group=GROUP, examples="tasklib types")
+@app.add()
 def types(cli: Cli) -> None:
     """Show each task name with its counts.
 
-    Lists every name that a stored task has or that a worker knows.
+    Lists every name that a stored task has or that a worker defines.
+
+    Examples:
+        tasklib types
     """
     found = cli.service.statistics.types()
 
     def say() -> None:
-        from tasklib.cli.show.queue import show_types
-
         if found:
             show_types(cli.out, found)
         else:
@@ -58,57 +55,39 @@ def types(cli: Cli) -> None:
     cli.out.answer({"types": found}, say)
 
 
-@command(
-    app,
-    "pause",
-    group=GROUP,
-    creates=True,
-    examples="""
-    tasklib pause
-    tasklib pause send_email --reason "the mail server is down"
-    """,
-)
+@app.add(creates=True)
 def pause(
     cli: Cli,
     name: PausedName = None,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; shown wherever the pause is shown.")] = None,
+    reason: Annotated[str | None, option("TEXT", "Why; shown wherever the pause is shown.")] = None,
 ) -> None:
     """Pause: no worker starts tasks until resumed.
 
     The pause is stored, so it holds across restarts and machines. Running tasks finish.
+
+    Examples:
+        tasklib pause
+        tasklib pause send_email --reason "the mail server is down"
     """
     cli.service.queue.pause(name, by=cli.user, reason=reason)
-    _say_pauses(cli)
+    pauses = cli.service.queue.pauses()
+    cli.out.answer({"pauses": pauses}, lambda: show_pauses(cli.out, pauses))
 
 
-@command(app, "resume", group=GROUP, creates=True, examples="tasklib resume\ntasklib resume send_email")
+@app.add(creates=True)
 def resume(cli: Cli, name: PausedName = None) -> None:
-    """Resume tasks that were paused."""
+    """Resume tasks that were paused.
+
+    Examples:
+        tasklib resume
+        tasklib resume send_email
+    """
     resumed = cli.service.queue.resume(name)
     what = f"Tasks named {name}" if name else "Tasks of any name"
     left = cli.service.queue.pauses()
 
     def say() -> None:
-        from tasklib.cli.show.queue import show_pauses
-
         cli.out.line(f"{what} {'may start again.' if resumed else 'were not paused.'}")
         show_pauses(cli.out, left)
 
     cli.out.answer({"resumed": resumed, "pauses": left}, say)
-
-
-def _say_pauses(cli: Cli) -> None:
-    pauses = cli.service.queue.pauses()
-
-    def say() -> None:
-        from tasklib.cli.show.queue import show_pauses
-
-        show_pauses(cli.out, pauses)
-
-    cli.out.answer({"pauses": pauses}, say)
-
-
-def _fields(value: object) -> dict[str, object]:
-    from dataclasses import fields
-
-    return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]

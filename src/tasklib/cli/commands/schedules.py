@@ -2,79 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from tasklib.cli.command import Cli, command
+from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options import values
-from tasklib.cli.options.common import one_of
+from tasklib.cli.options.declare import argument, option
+from tasklib.cli.show.queue import show_schedule, show_schedules
+from tasklib.core.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tasklib.core.schedule import Schedule
     from tasklib.queue import TaskQueue
 
-GROUP = "Queue"
 ADD = "Options of add"
 ACTIONS = ("list", "add", "show", "run", "pause", "resume", "remove")
 
-app = typer.Typer()
+app = Commands("Queue")
 
 
 @dataclass(frozen=True, slots=True)
 class What:
     """What to do, and to which schedule."""
 
-    action: Annotated[
-        str,
-        typer.Argument(
-            metavar="|".join(ACTIONS), help="What to do.", show_default=False, autocompletion=one_of(*ACTIONS)
-        ),
-    ] = "list"
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)] = None
+    action: Annotated[str, argument("|".join(ACTIONS), "What to do.", words=ACTIONS)] = "list"
+    name: Annotated[str | None, argument("NAME", "The schedule's name.")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
     """What is submitted, and when."""
 
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Arguments of each task, as for submit.", show_default=False),
-    ] = None
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="The task to run.", rich_help_panel=ADD)] = None
+    arguments: Annotated[list[str] | None, argument("KEY=VALUE", "Arguments of each task, as for submit.")] = None
+    task: Annotated[str | None, option("NAME", "The task to run.", panel=ADD)] = None
     cron: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CRON", help="When: minute hour day month weekday, or @daily and the like.", rich_help_panel=ADD
-        ),
+        str | None, option("CRON", "When: minute hour day month weekday, or @daily and the like.", panel=ADD)
     ] = None
-    every: Annotated[str | None, typer.Option(metavar="TIME", help="How often: 30s, 15m, 1d.", rich_help_panel=ADD)] = (
-        None
-    )
-    tz: Annotated[str, typer.Option(metavar="ZONE", help="Time zone of --cron.", rich_help_panel=ADD)] = "UTC"
+    every: Annotated[str | None, option("TIME", "How often: 30s, 15m, 1d.", panel=ADD)] = None
+    tz: Annotated[str, option("ZONE", "Time zone of --cron.", panel=ADD, show_default=True)] = "UTC"
 
 
-@command(
-    app,
-    "schedules",
-    group=GROUP,
-    examples="""
-    tasklib schedules
-    tasklib schedules add nightly --task report --cron "0 3 * * *" --tz Europe/Paris depth=2
-    tasklib schedules add heartbeat --task ping --every 30s
-    tasklib schedules show nightly
-    tasklib schedules pause nightly
-    """,
-)
+@app.add()
 def schedules(cli: Cli, what: What, added: Added) -> None:
     """List, create, change or run schedules, which submit a task repeatedly.
 
     Workers fire them; each tick submits exactly one task, however many workers run. Adding one that exists changes it.
+
+    Examples:
+        tasklib schedules
+        tasklib schedules add nightly --task report --cron "0 3 * * *" --tz Europe/Paris depth=2
+        tasklib schedules add heartbeat --task ping --every 30s
+        tasklib schedules show nightly
+        tasklib schedules pause nightly
     """
     if what.action not in ACTIONS:
         raise CommandFailed(f"no such action: {what.action!r}; there are {', '.join(ACTIONS)}", Exit.USAGE)
@@ -122,8 +102,6 @@ def _known(answer: Any, name: str) -> Any:
 
 def _say_all(cli: Cli, found: Sequence[Schedule]) -> None:
     def say() -> None:
-        from tasklib.cli.show.queue import show_schedules
-
         if found:
             show_schedules(cli.out, found, cli.now())
         else:
@@ -134,13 +112,7 @@ def _say_all(cli: Cli, found: Sequence[Schedule]) -> None:
 
 def _say_one(cli: Cli, name: str) -> None:
     schedule: Schedule = _known(cli.service.schedules.get(name), name)
-
-    def say() -> None:
-        from tasklib.cli.show.queue import show_schedule
-
-        show_schedule(cli.out, schedule, cli.now())
-
-    cli.out.answer(_data(schedule), say)
+    cli.out.answer(_data(schedule), lambda: show_schedule(cli.out, schedule, cli.now()))
 
 
 def _data(schedule: Schedule) -> dict[str, Any]:

@@ -6,12 +6,11 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from tasklib.cli.command import Cli, command
+from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.logs import log_to_stderr
 from tasklib.cli.options.common import LogLevel
+from tasklib.cli.options.declare import option
 
 if TYPE_CHECKING:
     import socket
@@ -19,42 +18,23 @@ if TYPE_CHECKING:
 
     from tasklib.queue import TaskQueue
 
-GROUP = "Service"
 GRACE_SECONDS = 10
 
-app = typer.Typer()
+app = Commands("Service")
 
 
-@command(
-    app,
-    "serve",
-    group=GROUP,
-    creates=True,
-    examples="""
-    tasklib serve
-    tasklib serve --host 0.0.0.0 --port 80
-    tasklib serve --allow-host tasks.example.com --trusted-proxy 127.0.0.1
-    """,
-)
+@app.add(creates=True)
 def serve(
     cli: Cli,
-    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Port; 0 takes a free one.")] = 8000,
+    host: Annotated[str, option("HOST", "Address to listen on.", show_default=True)] = "127.0.0.1",
+    port: Annotated[int, option("PORT", "Port; 0 takes a free one.", min=0, max=65535, show_default=True)] = 8000,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A host name to accept, as behind a proxy; may be repeated.  [default: this machine's]",
-            show_default=False,
-        ),
+        option("NAME", "A host name to accept, as behind a proxy; may be repeated.  [default: this machine's]"),
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="A proxy whose X-Forwarded-For and -Proto are trusted; may be repeated.",
-            show_default=False,
-        ),
+        option("ADDRESS", "A proxy whose X-Forwarded-For and -Proto are trusted; may be repeated."),
     ] = None,
     log_level: LogLevel = "info",
 ) -> None:
@@ -62,6 +42,11 @@ def serve(
 
     Without tokens it accepts requests from this machine only. Once a token exists (tasklib token create),
     every request needs one. Other addresses, other names and proxies need tokens first.
+
+    Examples:
+        tasklib serve
+        tasklib serve --host 0.0.0.0 --port 80
+        tasklib serve --allow-host tasks.example.com --trusted-proxy 127.0.0.1
     """
     import asyncio
 

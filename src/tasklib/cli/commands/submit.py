@@ -7,50 +7,43 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from tasklib.cli.command import Cli, command
+from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options import values
 from tasklib.cli.options.submit import FromFile, How, Waiting, What
 from tasklib.cli.show.output import shortened
+from tasklib.cli.show.tasks import show_task
+from tasklib.errors import WaitTimeout
 
 if TYPE_CHECKING:
     from tasklib.core.task import Task, TaskId
 
-GROUP = "Tasks"
-
-app = typer.Typer()
+app = Commands("Tasks")
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """No live worker knows the task's name."""
+    """No live worker defines the task."""
 
     text: str
     live: bool
     """Whether there is a worker at all."""
 
 
-@command(
-    app,
-    "submit",
-    group=GROUP,
-    creates=True,
-    examples="""
-    tasklib submit send_email to=ada@example.com subject="Hello Ada" copies=2
-    tasklib submit report --payload '{"month": "2030-01"}' --delay 1h --unique-key report-2030-01
-    tasklib submit resize --payload @picture.json --wait
-    tasklib submit send_email --file people.csv --priority 5 --tag batch=daily
-    tasklib submit --file tasks.jsonl --dry-run
-    """,
-)
+@app.add(creates=True)
 def submit(cli: Cli, what: What, how: How, waiting: Waiting, source: FromFile) -> None:
     """Submit a task, or many from a file.
 
     A file in JSON Lines has one task per line: {"name": …, "payload": {…}, "priority": …} and the like, or the payload
     alone if NAME is given. The first line of a CSV file names the arguments; an empty cell leaves its argument out.
     Lines are stored 2,000 at a time; if any of them is wrong, none of those is stored and the command stops.
+
+    Examples:
+        tasklib submit send_email to=ada@example.com subject="Hello Ada" copies=2
+        tasklib submit report --payload '{"month": "2030-01"}' --delay 1h --unique-key report-2030-01
+        tasklib submit resize --payload @picture.json --wait
+        tasklib submit send_email --file people.csv --priority 5 --tag batch=daily
+        tasklib submit --file tasks.jsonl --dry-run
     """
     if what.name is not None and "=" in what.name:
         raise CommandFailed(f"the task's name comes first, as in: tasklib submit NAME {what.name}", Exit.USAGE)
@@ -103,7 +96,7 @@ def _submit_file(cli: Cli, file: str, source: FromFile, what: What, options: dic
 
 
 def _unknown(cli: Cli, name: str) -> Unknown | None:
-    """What to tell the person if no live worker knows the name: a slip of the pen, or a worker yet to be started."""
+    """What to say if no live worker defines the task: the name is misspelt, or its worker is not started yet."""
     live = [worker for worker in cli.service.queue.workers() if worker.alive]
     known = sorted({each for worker in live for each in worker.names})
     if name in known:
@@ -130,10 +123,7 @@ def _say_submitted(cli: Cli, name: str, task_id: TaskId) -> None:
 
 
 def _wait(cli: Cli, name: str, task_id: TaskId, timeout: str | None, unknown: Unknown | None) -> None:
-    """Without an end to the waiting the person hears at once that it may be in vain, else when it was."""
-    from tasklib.cli.show.tasks import show_task
-    from tasklib.errors import WaitTimeout
-
+    """Wait and show the task; that no worker defines it is said at once if the wait has no end, else at its end."""
     seconds = None if timeout is None else values.duration(timeout).total_seconds()
     if sys.stderr.isatty():
         cli.out.note(f"waiting for {name} {task_id}; Ctrl-C stops waiting, not the task")

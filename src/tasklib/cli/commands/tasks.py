@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from tasklib.cli.command import Cli, command
+from tasklib.cli.command import Cli, Commands
 from tasklib.cli.name_patterns import page_of
 from tasklib.cli.options.common import Name, Search, States, Tags, task_filter
+from tasklib.cli.options.declare import argument, option
+from tasklib.cli.show.tasks import show_explanation, show_task, show_tasks
 
-GROUP = "Tasks"
 SUBMIT_ONE = "Submit one: tasklib submit send_email to=ada@example.com"
 
-app = typer.Typer()
+app = Commands("Tasks")
 
-TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id, or a unique part of it.")]
+TaskId = Annotated[str, argument("ID", "The task's id, or a unique part of it.")]
 
 
-@command(
-    app,
-    "list",
-    group=GROUP,
-    examples="""
-    tasklib list --state failed --state buried
-    tasklib list --name 'send_*'
-    tasklib list --name send_email --tag batch=daily --search ada@example.com
-    tasklib list --limit 20 --before 0199f1e2-7c3a-7000-8000-000000000000
-    """,
-)
+@app.add(name="list")
 def list_tasks(
     cli: Cli,
     state: States = None,
@@ -36,19 +25,22 @@ def list_tasks(
     tag: Tags = None,
     search: Search = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-l", metavar="N", min=1, max=10_000, help="Tasks to show at most.")
+        int, option("N", "Tasks to show at most.", "--limit", "-l", min=1, max=10_000, show_default=True)
     ] = 50,
-    before: Annotated[
-        str | None, typer.Option(metavar="ID", help="Start after this task, the last of the previous page.")
-    ] = None,
+    before: Annotated[str | None, option("ID", "Start after this task, the last of the previous page.")] = None,
 ) -> None:
-    """List tasks, newest first."""
+    """List tasks, newest first.
+
+    Examples:
+        tasklib list --state failed --state buried
+        tasklib list --name 'send_*'
+        tasklib list --name send_email --tag batch=daily --search ada@example.com
+        tasklib list --limit 20 --before 0199f1e2-7c3a-7000-8000-000000000000
+    """
     which = task_filter(state, name, tag, search)
     page = page_of(cli.service, which, limit, None if before is None else str(cli.service.find_id(before)))
 
     def say() -> None:
-        from tasklib.cli.show.tasks import show_tasks
-
         if page.tasks:
             show_tasks(cli.out, page.tasks, cli.now())
         elif any((state, name, tag, search, before)):
@@ -62,34 +54,26 @@ def list_tasks(
     cli.out.answer(page, say)
 
 
-@command(
-    app,
-    "show",
-    group=GROUP,
-    examples="tasklib show 0199f1e2-7c3a-7000-8000-000000000000\ntasklib show 0199f1e2..9a3c1f",
-)
+@app.add()
 def show(cli: Cli, task_id: TaskId) -> None:
-    """Show everything about one task: input, attempts, result and error."""
+    """Show everything about one task: input, attempts, result and error.
+
+    Examples:
+        tasklib show 0199f1e2-7c3a-7000-8000-000000000000
+        tasklib show 0199f1e2..9a3c1f
+    """
     task = cli.service.get(cli.service.find_id(task_id))
-
-    def say() -> None:
-        from tasklib.cli.show.tasks import show_task
-
-        show_task(cli.out, task, cli.now())
-
-    cli.out.answer(task, say)
+    cli.out.answer(task, lambda: show_task(cli.out, task, cli.now()))
 
 
-@command(app, "explain", group=GROUP, examples="tasklib explain 0199f1e2-7c3a-7000-8000-000000000000")
+@app.add()
 def explain(cli: Cli, task_id: TaskId) -> None:
-    """Say why a task is not running, and what to do about it."""
+    """Say why a task is not running, and what to do about it.
+
+    Examples:
+        tasklib explain 0199f1e2-7c3a-7000-8000-000000000000
+    """
     explanation = cli.service.explain(cli.service.find_id(task_id))
-
-    def say() -> None:
-        from tasklib.cli.show.tasks import show_explanation
-
-        show_explanation(cli.out, explanation, cli.now())
-
     task = explanation.task
     data = {"id": task.id, "name": task.name, "state": task.state, "reasons": explanation.reasons}
-    cli.out.answer(data, say)
+    cli.out.answer(data, lambda: show_explanation(cli.out, explanation, cli.now()))

@@ -4,83 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from tasklib.cli.command import Cli, command
+from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options import values
+from tasklib.cli.options.declare import argument, option
 from tasklib.cli.show.output import Column
 
 if TYPE_CHECKING:
     from tasklib.service.tokens import Token
 
-GROUP = "Service"
+app = Commands("Service")
 
-app = typer.Typer()
-
-
-class What(StrEnum):
-    """What to do with tokens."""
-
-    CREATE = "create"
-    LIST = "list"
-    REVOKE = "revoke"
+RoleName = Literal["producer", "worker", "viewer", "operator", "admin"]
 
 
-class RoleName(StrEnum):
-    """The roles, without loading what they mean."""
-
-    PRODUCER = "producer"
-    WORKER = "worker"
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-    ADMIN = "admin"
-
-
-@command(
-    app,
-    "token",
-    group=GROUP,
-    creates=True,
-    examples="""
-    tasklib token create ci --role producer --expires 90d
-    tasklib token list
-    tasklib token revoke ci
-    """,
-)
+@app.add(creates=True)
 def token(
     cli: Cli,
-    what: Annotated[What, typer.Argument(metavar="create|list|revoke", help="What to do.", show_default=False)],
+    what: Annotated[Literal["create", "list", "revoke"], argument("create|list|revoke", "What to do.")],
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Name of the token's owner. To revoke: a name (all its tokens), a token, or its first characters.",
-            show_default=False,
+        argument(
+            "NAME",
+            "Name of the token's owner. To revoke: a name (all its tokens), a token, or its first characters.",
         ),
     ] = None,
     role: Annotated[
-        RoleName,
-        typer.Option(
-            help="producer, worker, viewer, operator or admin.  [default: viewer]", metavar="ROLE", show_default=False
-        ),
-    ] = RoleName.VIEWER,
-    expires: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="30d, or a date and time.  [default: never]", show_default=False)
-    ] = None,
+        RoleName, option("ROLE", "producer, worker, viewer, operator or admin.  [default: viewer]")
+    ] = "viewer",
+    expires: Annotated[str | None, option("WHEN", "30d, or a date and time.  [default: never]")] = None,
 ) -> None:
     """Create, list and revoke tokens for the HTTP service.
 
     A token is shown once; only its hash is kept.
+
+    Examples:
+        tasklib token create ci --role producer --expires 90d
+        tasklib token list
+        tasklib token revoke ci
     """
-    if what is What.LIST:
+    if what == "list":
         _list(cli)
     elif name is None:
         raise CommandFailed(f"whose? name it: tasklib token {what} NAME", Exit.USAGE)
-    elif what is What.CREATE:
+    elif what == "create":
         _create(cli, name, role, expires)
     else:
         _revoke(cli, name)
@@ -99,7 +68,7 @@ def _create(cli: Cli, name: str, role: RoleName, expires: str | None) -> None:
         until = made.token.expires_at.isoformat(timespec="minutes") if made.token.expires_at else "it is revoked"
         cli.out.note(f"{role} token {name!r}, valid until {until}; it is not shown again")
 
-    cli.out.answer({"token": made.secret, "name": name, "role": role.value, "expires_at": made.token.expires_at}, say)
+    cli.out.answer({"token": made.secret, "name": name, "role": role, "expires_at": made.token.expires_at}, say)
 
 
 def _list(cli: Cli) -> None:

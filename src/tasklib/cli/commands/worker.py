@@ -8,40 +8,36 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tasklib.cli.command import Cli, command
+from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
+from tasklib.cli.logs import log_as_the_program_does, log_to_stderr
 from tasklib.cli.options.worker import Work
+from tasklib.cli.show.queue import show_workers
+from tasklib.core.config import redact_url
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
     from tasklib.worker import WorkerSettings
     from tasklib.worker.supervisor.channel import SupervisorChannel
 
-GROUP = "Work"
 SHOWN = 5
 
-app = typer.Typer()
+app = Commands("Work")
 
 
-@command(
-    app,
-    "worker",
-    group=GROUP,
-    creates=True,
-    examples="""
-    tasklib worker app.tasks
-    tasklib worker app.tasks billing.tasks --concurrency 20 --only 'email.*' --grace 60
-    tasklib worker app.tasks --processes 4 --probe-port 8081
-    tasklib worker app:queue --database-url postgresql://localhost/app
-    """,
-)
+@app.add(creates=True)
 def worker(cli: Cli, work: Work) -> None:
     """Run tasks until stopped.
 
     SIGTERM or Ctrl-C lets running tasks finish within the grace and releases the rest; a second one skips the grace.
     The queue is the TaskQueue in the modules, or else the default one with the tasks they define.
+
+    Examples:
+        tasklib worker app.tasks
+        tasklib worker app.tasks billing.tasks --concurrency 20 --only 'email.*' --grace 60
+        tasklib worker app.tasks --processes 4 --probe-port 8081
+        tasklib worker app:queue --database-url postgresql://localhost/app
     """
-    from tasklib.cli.logs import log_to_stderr
     from tasklib.worker.supervisor.channel import channel_to_supervisor
 
     channel = channel_to_supervisor()
@@ -51,14 +47,16 @@ def worker(cli: Cli, work: Work) -> None:
     _run_here(cli, work, channel)
 
 
-@command(app, "workers", group=GROUP, examples="tasklib workers")
+@app.add()
 def workers(cli: Cli) -> None:
-    """Show the workers: what they run, and their last heartbeats."""
+    """Show the workers: what they run, and their last heartbeats.
+
+    Examples:
+        tasklib workers
+    """
     found = cli.service.queue.workers()
 
     def say() -> None:
-        from tasklib.cli.show.queue import show_workers
-
         if found:
             show_workers(cli.out, found, cli.now())
         else:
@@ -89,7 +87,6 @@ def _run_here(cli: Cli, work: Work, channel: SupervisorChannel | None) -> None:
     import asyncio
 
     from tasklib.cli.discovery import find_queue
-    from tasklib.cli.logs import log_as_the_program_does
     from tasklib.worker.supervisor.worker_main import run_worker_process
 
     with log_as_the_program_does(work.log_level):
@@ -145,8 +142,6 @@ def _names(queue: TaskQueue, settings: WorkerSettings, modules: list[str]) -> li
 
 
 def _say_start(cli: Cli, worker_id: str, queue: TaskQueue, settings: WorkerSettings, names: list[str]) -> None:
-    from tasklib.core.config import redact_url
-
     where = redact_url(queue.config.database_url)
     data = {"worker_id": worker_id, "database": where, "names": names, "concurrency": settings.concurrency}
     cli.out.answer(

@@ -5,58 +5,43 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
-import typer
-
-from tasklib.cli.command import Cli, command
+from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
+from tasklib.cli.options.declare import option
 
-GROUP = "Start here"
 SECONDS = 8.0
 """How long it runs where nobody watches."""
 
-app = typer.Typer()
+app = Commands("Start here")
 
 
-@command(
-    app,
-    "demo",
-    group=GROUP,
-    creates=True,
-    examples="""
-    tasklib demo
-    tasklib demo --seconds 20 --keep
-    tasklib demo --database-url postgresql://localhost/app
-    """,
-)
+@app.add(creates=True)
 def demo(
     cli: Cli,
     seconds: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "SECONDS",
+            "Stop after this time.  [env: DEMO_SECONDS; default: 8 if this is no terminal]",
             min=1,
             max=86400,
-            metavar="SECONDS",
-            help="Stop after this time.  [env: DEMO_SECONDS; default: 8 if this is no terminal]",
-            show_default=False,
         ),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's SQLite file to look at afterwards.")] = False,
+    keep: Annotated[bool, option(None, "Keep the demo's SQLite file to look at afterwards.", "--keep")] = False,
     port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            metavar="PORT",
-            help="Port of the dashboard.  [default: 8000, or a free one]",
-            show_default=False,
-        ),
+        int | None, option("PORT", "Port of the dashboard.  [default: 8000, or a free one]", min=0, max=65535)
     ] = None,
-    browser: Annotated[bool, typer.Option(help="Open the dashboard, if there is a screen.")] = True,
+    browser: Annotated[bool, option(None, "Open the dashboard, if there is a screen.", show_default=True)] = True,
 ) -> None:
     """Run a demo of tasklib on this machine.
 
     Runs a worker, the service with its dashboard, and a mixed workload in this process, on a SQLite file of its own or
     on --database-url, and checks at the end that nothing was lost: exit 0 only if every task has the expected outcome.
+
+    Examples:
+        tasklib demo
+        tasklib demo --seconds 20 --keep
+        tasklib demo --database-url postgresql://localhost/app
     """
     import asyncio
 

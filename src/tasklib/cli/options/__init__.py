@@ -1,1 +1,1 @@
-"""What commands are told: options that several share, those of large commands, and typed values."""
+"""Options of commands: those that several share, those of large commands, and typed values."""

@@ -2,91 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tasklib.cli.options import values
+from tasklib.cli.options.declare import argument, option
 
 if TYPE_CHECKING:
     from tasklib.core.task import TaskFilter
 
 FILTERS = "Which tasks"
-
-
-def one_of(*words: str) -> Callable[[str], list[str]]:
-    """Lets the shell complete a value to one of these words."""
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in words if word.startswith(incomplete)]
-
-    return complete
-
+STATES = ("pending", "delayed", "running", "completed", "failed", "retrying", "cancelled", "buried")
+LEVELS = ("debug", "info", "warning", "error")
 
 States = Annotated[
     list[str] | None,
-    typer.Option(
-        "--state",
-        "-s",
-        metavar="STATE",
-        help="pending, delayed, running, completed, failed, retrying, cancelled or buried; may be repeated.",
-        rich_help_panel=FILTERS,
-        show_default=False,
-        autocompletion=one_of(
-            *("pending", "delayed", "running", "completed", "failed", "retrying", "cancelled", "buried")
-        ),
+    option(
+        "STATE",
+        f"{', '.join(STATES[:-1])} or {STATES[-1]}; may be repeated.",
+        *("--state", "-s"),
+        panel=FILTERS,
+        words=STATES,
     ),
 ]
 Name = Annotated[
-    str | None,
-    typer.Option(
-        "--name", "-n", metavar="NAME", help="Tasks of this name, or of names like 'call*'.", rich_help_panel=FILTERS
-    ),
+    str | None, option("NAME", "Tasks of this name, or of names like 'call*'.", "--name", "-n", panel=FILTERS)
 ]
 Tags = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tag",
-        "-t",
-        metavar="KEY=VALUE",
-        help="Tasks with this tag; may be repeated.",
-        rich_help_panel=FILTERS,
-        show_default=False,
-    ),
+    list[str] | None, option("KEY=VALUE", "Tasks with this tag; may be repeated.", "--tag", "-t", panel=FILTERS)
 ]
-Search = Annotated[
-    str | None,
-    typer.Option("--search", metavar="TEXT", help="In payload, tags or error.", rich_help_panel=FILTERS),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count the tasks it would change.")]
-LogLevel = Annotated[
-    str,
-    typer.Option(
-        metavar="LEVEL",
-        help="debug, info, warning or error.",
-        autocompletion=one_of("debug", "info", "warning", "error"),
-    ),
-]
+Search = Annotated[str | None, option("TEXT", "In payload, tags or error.", "--search", panel=FILTERS)]
+DryRun = Annotated[bool, option(None, "Only count the tasks it would change.", "--dry-run")]
+LogLevel = Annotated[str, option("LEVEL", "debug, info, warning or error.", words=LEVELS, show_default=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which tasks to act on: by id, or all that fit; and how careful to be."""
 
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", show_default=False, help="Ids of the tasks, full or shortened.")
-    ] = None
+    ids: Annotated[list[str] | None, argument("ID", "Ids of the tasks, full or shortened.")] = None
     all_matching: Annotated[
-        bool,
-        typer.Option("--all-matching", help="Every task that matches the options below.", rich_help_panel=FILTERS),
+        bool, option(None, "Every task that matches the options below.", "--all-matching", panel=FILTERS)
     ] = False
     state: States = None
     name: Name = None
     tag: Tags = None
     search: Search = None
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    yes: Annotated[bool, option(None, "Do not ask.", "--yes", "-y")] = False
     dry_run: DryRun = False
 
     @property

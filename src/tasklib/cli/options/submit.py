@@ -1,4 +1,4 @@
-"""What `tasklib submit` is told: the task, how it shall run, whether to wait, and a file of many."""
+"""Options of `tasklib submit`: the task, how it shall run, whether to wait, and a file of many."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options import values
-from tasklib.cli.options.common import one_of
+from tasklib.cli.options.declare import argument, option
 
 OPTIONS = "How it shall run"
 FILE = "Many tasks from a file"
@@ -21,26 +19,20 @@ FILE = "Many tasks from a file"
 class What:
     """The task itself."""
 
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="The task's name; a file can hold the names itself.", show_default=False),
-    ] = None
+    name: Annotated[str | None, argument("NAME", "The task's name; a file can hold the names itself.")] = None
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE",
-            help="Its arguments. A value is read as JSON where it is JSON (5, true, '\"5\"'), else as text.",
-            show_default=False,
+        argument(
+            "KEY=VALUE",
+            "Its arguments. A value is read as JSON where it is JSON (5, true, '\"5\"'), else as text.",
         ),
     ] = None
     payload: Annotated[
-        str | None, typer.Option("--payload", "-p", metavar="JSON", help="Its arguments as JSON; @file or - for stdin.")
+        str | None, option("JSON", "Its arguments as JSON; @file or - for stdin.", "--payload", "-p")
     ] = None
     app_module: Annotated[
         str | None,
-        typer.Option(
-            "--app", metavar="MODULE", help="Where the task is defined: checks the arguments and applies its options."
-        ),
+        option("MODULE", "Where the task is defined: checks the arguments and applies its options.", "--app"),
     ] = None
 
     def read_payload(self) -> Any:
@@ -60,56 +52,38 @@ class What:
 class How:
     """How it shall run; what is not given is left to the task's definition and the settings."""
 
-    priority: Annotated[int | None, typer.Option(metavar="N", help="Higher runs first.", rich_help_panel=OPTIONS)] = (
+    priority: Annotated[int | None, option("N", "Higher runs first.", panel=OPTIONS)] = None
+    delay: Annotated[str | None, option("TIME", "Earliest start from now: 90s, 15m, 2h, 1d.", panel=OPTIONS)] = None
+    run_at: Annotated[str | None, option("TIME", "Earliest start: 2030-01-31T09:00 (local) or …Z.", panel=OPTIONS)] = (
         None
     )
-    delay: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Earliest start from now: 90s, 15m, 2h, 1d.", rich_help_panel=OPTIONS),
-    ] = None
-    run_at: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Earliest start: 2030-01-31T09:00 (local) or …Z.", rich_help_panel=OPTIONS),
-    ] = None
     max_attempts: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Attempts in all.  [default: 3, as for every task submitted by name and over HTTP; "
+        option(
+            "N",
+            "Attempts in all.  [default: 3, as for every task submitted by name and over HTTP; "
             "what the task declares, with --app; from Python, task.submit(): 4, three retries after the first]",
-            rich_help_panel=OPTIONS,
-            show_default=False,
+            panel=OPTIONS,
+            min=1,
         ),
     ] = None
-    task_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long an attempt may take.", rich_help_panel=OPTIONS)
-    ] = None
-    timeout: Annotated[str | None, typer.Option(metavar="TIME", hidden=True)] = None
+    task_timeout: Annotated[str | None, option("TIME", "How long an attempt may take.", panel=OPTIONS)] = None
+    timeout: Annotated[str | None, option("TIME", "", hidden=True)] = None
     unique_key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="At most one unfinished task of the name has it.", rich_help_panel=OPTIONS),
+        str | None, option("KEY", "At most one unfinished task of the name has it.", panel=OPTIONS)
     ] = None
     on_conflict: Annotated[
         str | None,
-        typer.Option(
-            metavar="WHAT",
-            help="If the key is in use: return that task, replace it, or raise.  [default: return]",
-            rich_help_panel=OPTIONS,
-            show_default=False,
-            autocompletion=one_of("return", "replace", "raise"),
+        option(
+            "WHAT",
+            "If the key is in use: return that task, replace it, or raise.  [default: return]",
+            panel=OPTIONS,
+            words=("return", "replace", "raise"),
         ),
     ] = None
     tag: Annotated[
         list[str] | None,
-        typer.Option(
-            "--tag",
-            "-t",
-            metavar="KEY=VALUE",
-            help="A tag to find it by; may be repeated.",
-            rich_help_panel=OPTIONS,
-            show_default=False,
-        ),
+        option("KEY=VALUE", "A tag to find it by; may be repeated.", "--tag", "-t", panel=OPTIONS),
     ] = None
 
     def options(self, *, waits: bool) -> dict[str, Any]:
@@ -145,10 +119,10 @@ class Waiting:
     """Whether to wait for its end."""
 
     wait: Annotated[
-        bool, typer.Option("--wait", "-w", help="Wait until it ends and show it; exit 1 if it did not complete.")
+        bool, option(None, "Wait until it ends and show it; exit 1 if it did not complete.", "--wait", "-w")
     ] = False
     wait_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Wait at most this long, then exit 5. The task keeps running.")
+        str | None, option("TIME", "Wait at most this long, then exit 5. The task keeps running.")
     ] = None
 
     @property
@@ -163,28 +137,16 @@ class FromFile:
 
     file: Annotated[
         str | None,
-        typer.Option(
-            "--file",
-            "-f",
-            metavar="FILE",
-            help="One task per line of .jsonl, or per row of .csv; - for stdin.",
-            rich_help_panel=FILE,
-        ),
+        option("FILE", "One task per line of .jsonl, or per row of .csv; - for stdin.", "--file", "-f", panel=FILE),
     ] = None
     file_format: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="jsonl or csv, if the file name does not say.",
-            rich_help_panel=FILE,
-            autocompletion=one_of("jsonl", "csv"),
+        option(
+            "FORMAT", "jsonl or csv, if the file name does not say.", "--format", panel=FILE, words=("jsonl", "csv")
         ),
     ] = None
-    from_line: Annotated[int, typer.Option(min=1, metavar="N", help="First line to submit.", rich_help_panel=FILE)] = 1
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check every line and store nothing.", rich_help_panel=FILE)
-    ] = False
+    from_line: Annotated[int, option("N", "First line to submit.", panel=FILE, min=1, show_default=True)] = 1
+    dry_run: Annotated[bool, option(None, "Check every line and store nothing.", "--dry-run", panel=FILE)] = False
 
 
 def _read_json(file: str) -> Any:

@@ -1,4 +1,4 @@
-"""What `tasklib worker` is told: the modules of the tasks, and how to run them."""
+"""Options of `tasklib worker`: the modules of the tasks, and how to run them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tasklib.cli.options import values
-from tasklib.cli.options.common import one_of
+from tasklib.cli.options.common import LEVELS
+from tasklib.cli.options.declare import argument, option
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -24,80 +23,54 @@ class Work:
     """What to run, and how."""
 
     modules: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODULE", help="Where the tasks are defined; module:queue chooses one of several queues."
-        ),
+        list[str], argument("MODULE", "Where the tasks are defined; module:queue chooses one of several queues.")
     ]
     concurrency: Annotated[
         int | None,
-        typer.Option(
-            "--concurrency",
-            "-c",
+        option(
+            "N",
+            "Tasks that run at once in each process.  [default: 4 per CPU, at most 32]",
+            *("--concurrency", "-c"),
             min=1,
-            metavar="N",
-            help="Tasks that run at once in each process.  [default: 4 per CPU, at most 32]",
-            show_default=False,
         ),
     ] = None
     processes: Annotated[
         int,
-        typer.Option(
+        option(
+            "N",
+            "Worker processes; a supervisor restarts them. 0: this process only, without a supervisor.",
             min=0,
-            metavar="N",
-            help="Worker processes; a supervisor restarts them. 0: this process only, without a supervisor.",
+            show_default=True,
         ),
     ] = 1
     only: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Only tasks whose name matches, as in 'email.*'; may be repeated.",
-            show_default=False,
-        ),
+        list[str] | None, option("PATTERN", "Only tasks whose name matches, as in 'email.*'; may be repeated.")
     ] = None
     grace: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long running tasks may continue after SIGTERM.")
+        float, option("SECONDS", "How long running tasks may continue after SIGTERM.", min=0, show_default=True)
     ] = 30.0
     poll_interval: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001,
-            metavar="SECONDS",
-            help="Time between polls of an idle worker.  [default: 1]",
-            show_default=False,
-        ),
+        float | None, option("SECONDS", "Time between polls of an idle worker.  [default: 1]", min=0.001)
     ] = None
     prefetch: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Tasks to claim ahead.  [default: as many as finish in 0.1 s]",
-            show_default=False,
-        ),
+        int | None, option("N", "Tasks to claim ahead.  [default: as many as finish in 0.1 s]", min=0)
     ] = None
     memory_limit: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "SIZE",
+            "Memory limit of a child process, for tasks that set none: 300 or 300M for 300 MiB, 2G.",
             parser=values.mebibytes,
-            metavar="SIZE",
-            help="Memory limit of a child process, for tasks that set none: 300 or 300M for 300 MiB, 2G.",
-            show_default=False,
         ),
     ] = None
-    probe_port: Annotated[
-        int | None,
-        typer.Option(min=1, max=65535, metavar="PORT", help="Answer GET /livez and /readyz there.", show_default=False),
-    ] = None
-    probe_host: Annotated[str, typer.Option(metavar="HOST", help="Address of the probes.")] = "127.0.0.1"
+    probe_port: Annotated[int | None, option("PORT", "Answer GET /livez and /readyz there.", min=1, max=65535)] = None
+    probe_host: Annotated[str, option("HOST", "Address of the probes.", show_default=True)] = "127.0.0.1"
     log_level: Annotated[
         str | None,
-        typer.Option(
-            metavar="LEVEL",
-            help="debug (logs successes too), info, warning or error.  [default: as the modules set it, or info]",
-            autocompletion=one_of("debug", "info", "warning", "error"),
-            show_default=False,
+        option(
+            "LEVEL",
+            "debug (logs successes too), info, warning or error.  [default: as the modules set it, or info]",
+            words=LEVELS,
         ),
     ] = None
 
@@ -120,7 +93,7 @@ class Work:
         yield from self.modules
         for pattern in self.only or ():
             yield from ("--only", pattern)
-        for option, value in {
+        for name, value in {
             "--concurrency": self.concurrency,
             "--grace": self.grace,
             "--poll-interval": self.poll_interval,
@@ -129,7 +102,7 @@ class Work:
             "--log-level": self.log_level,
         }.items():
             if value is not None:
-                yield from (option, str(value))
+                yield from (name, str(value))
 
 
 def default_concurrency() -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tasklib.core.controls import KeyLimit, Limit, Pause
     from tasklib.core.schedule import Schedule
-    from tasklib.core.task import WorkerInfo
+    from tasklib.core.task import QueueStats, WorkerInfo
     from tasklib.service.statistics import Overview, TypeInfo
 
 NUMBERS: Final = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
@@ -25,19 +25,7 @@ URGENT: Final = ("pending", "running", "retrying", "failed")
 def show_overview(out: Output, overview: Overview) -> None:
     """The numbers of a queue."""
     stats = overview.stats
-    due = stats.pending - stats.delayed
-    gave_up = stats.failed - stats.retrying
-    counts = {
-        "pending": due,
-        "delayed": stats.delayed,
-        "running": stats.running,
-        "retrying": stats.retrying,
-        "completed": stats.completed,
-        "failed": gave_up,
-        "cancelled": stats.cancelled,
-        "buried": stats.buried,
-    }
-    rows: list[list[str | Cell]] = [[Cell(state, STYLES[state]), f"{count:,}"] for state, count in counts.items()]
+    rows: list[list[str | Cell]] = [[Cell(state, STYLES[state]), f"{of_state(stats, state):,}"] for state in NUMBERS]
     out.table([Column("STATE"), Column("TASKS", right=True)], [*rows, [Cell("in all", "bold"), f"{stats.total:,}"]])
     out.line()
     show_pauses(out, overview.pauses)
@@ -65,16 +53,11 @@ def show_types(out: Output, types: Sequence[TypeInfo]) -> None:
         out.line(f"Waiting, but no live worker knows: {', '.join(orphans)}")
 
 
-def of_state(info: TypeInfo, state: str) -> int:
-    """How many stand there, each task counted once."""
-    match state:
-        case "pending":
-            return info.pending - info.delayed
-        case "failed":
-            return info.failed - info.retrying
-        case _:
-            count: int = getattr(info, state)
-            return count
+def of_state(counts: QueueStats | TypeInfo, state: str) -> int:
+    """How many are in the state, each task counted once: `pending` without delayed, `failed` without retrying ones."""
+    part = {"pending": counts.delayed, "failed": counts.retrying}.get(state, 0)
+    count: int = getattr(counts, state)
+    return count - part
 
 
 def show_workers(out: Output, workers: Sequence[WorkerInfo], now: datetime) -> None:

@@ -12,7 +12,7 @@ from tasklib.cli.show import times
 from tasklib.cli.show.output import Cell, Column, Output, shortened
 from tasklib.core.explain import Explanation
 from tasklib.core.lifecycle import phase_of
-from tasklib.core.task import Attempt, Task, TaskState
+from tasklib.core.task import Attempt, ErrorGroup, Task, TaskState
 from tasklib.core.texts.error_text import summary
 from tasklib.core.texts.short_id import shorten
 
@@ -85,6 +85,23 @@ def show_explanation(out: Output, explanation: Explanation, now: datetime) -> No
         out.line(f"  {number}. {reason.text}")
         if reason.remedy:
             out.line(f"     What to do: {reason.remedy}")
+
+
+def show_errors(out: Output, groups: Sequence[ErrorGroup], now: datetime) -> None:
+    """A table of groups of errors, the latest first."""
+    rows = [
+        [
+            group.id,
+            f"{group.count:,}",
+            group.name,
+            times.ago(group.first_seen, now),
+            times.ago(group.last_seen, now),
+            group.fingerprint or group.message or "unknown",
+        ]
+        for group in groups
+    ]
+    columns = [Column("GROUP"), Column("TASKS", right=True), Column("NAME"), Column("FIRST"), Column("LAST")]
+    out.table([*columns, Column("ERROR", fluid=True)], rows)
 
 
 def facts(task: Task, now: datetime) -> Iterable[tuple[str, str]]:

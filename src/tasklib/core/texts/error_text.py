@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +13,7 @@ ERROR_CHARACTERS: Final = 100_000
 _CALLERS: Final = (
     str(Path(__file__).parents[2] / "worker"),
     str(Path(__file__).parents[1] / "calls" / "middleware.py"),
-    str(Path(asyncio.__file__).parent),
+    str(Path(traceback.__file__).parent / "asyncio"),
 )
 """Where the code lies that calls a task's function."""
 
