@@ -774,7 +774,7 @@ export interface paths {
         };
         /**
          * List Types
-         * @description Every type that a stored task has or that a worker knows, up to 1000 at once.
+         * @description Every type that a stored task has or that a worker defines, up to 1000 at once.
          */
         get: operations["list_types_api_types_get"];
         put?: never;
@@ -991,8 +991,11 @@ export interface components {
             id: string;
             /** Nextretryat */
             nextRetryAt: string | null;
-            /** Status */
-            status: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
         };
         /**
          * Beat
@@ -1627,6 +1630,11 @@ export interface components {
          * @description A limit in force; `type` is null for the one over everything.
          */
         LimitInfo: {
+            /**
+             * Burst
+             * @description Tasks that may start at once after a quiet time; null for one second's worth, at least one.
+             */
+            burst: number | null;
             /** Maxrunning */
             maxRunning: number | null;
             /** Taskspersecond */
@@ -2617,7 +2625,7 @@ export interface components {
         };
         /**
          * Workers
-         * @description Workers known, the most recently heard first.
+         * @description Workers known, the one with the latest heartbeat first.
          */
         Workers: {
             /**

@@ -16,6 +16,7 @@ from tasklib import errors
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, phrase, problem
 from tasklib.http.parts import parts_of
 from tasklib.service.creation import KeyTaken
+from tasklib.service.http_workers.workers import NotYours
 
 logger = logging.getLogger("tasklib.http")
 
@@ -27,6 +28,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(errors.TaskLibError, _on_tasklib)
+    app.add_exception_handler(NotYours, _on_foreign_worker)
     app.add_exception_handler(Exception, _on_unexpected)
 
 
@@ -79,6 +81,14 @@ async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
             field = next((field for kind, field in _FIELDS.items() if isinstance(error, kind)), None)
             return problem(status, name, _in_statuses(error), field=field, headers=headers)
     return await _on_unexpected(request, error)
+
+
+async def _on_foreign_worker(request: Request, _: Exception) -> JSONResponse:
+    detail = (
+        "this worker was registered with another token, and only that one may speak for it; "
+        "register a worker with this token and claim with it"
+    )
+    return await _on_http(request, Refused(403, "not-your-worker", detail))
 
 
 async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:

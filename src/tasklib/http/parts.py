@@ -82,17 +82,12 @@ def _service(request: Request) -> QueueService:
     return parts_of(request).service
 
 
-def _queue(request: Request) -> TaskQueue:
-    return parts_of(request).service.queue
-
-
 def _counts(request: Request) -> StatsCache:
     return parts_of(request).counts
 
 
 Service = Annotated[QueueService, Depends(_service)]
 Counts = Annotated[StatsCache, Depends(_counts)]
-Queue = Annotated[TaskQueue, Depends(_queue)]
 
 
 def conditional(request: Request, answer: BaseModel) -> Response:

@@ -1,4 +1,4 @@
-"""Every change is written down: who, what, when, from where; and so is what was refused (`refusals.py`)."""
+"""Every change is in the audit log: who, what, when, from where; and so are refusals (`refusals.py`)."""
 
 from __future__ import annotations
 
@@ -38,12 +38,15 @@ class AuditedRoute(APIRoute):
         return audited
 
 
-def note(request: Request, **detail: Any) -> None:
-    """Say in the entry of this request what it was about, if it changes nothing that is stored."""
-    request.state.audit_detail = detail
-
-
 def audit_of(request: Request, **detail: Any) -> AuditEntry:
     """The entry for the one change of this request, which writes it in its own transaction."""
     request.state.is_in_log = True
     return make_entry(request, action_of(request), detail)
+
+
+def audit_unless(dry_run: bool, request: Request, **detail: Any) -> AuditEntry | None:
+    """The entry for the change of this request; None for a dry run, which is logged when it is answered."""
+    if not dry_run:
+        return audit_of(request, **detail)
+    request.state.audit_detail = detail
+    return None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from tasklib.core.lifecycle import Action
-from tasklib.http.admission.audit import AuditedRoute, audit_of, note
+from tasklib.http.admission.audit import AuditedRoute, audit_unless
 from tasklib.http.create import create_tasks
-from tasklib.http.errors import problems
 from tasklib.http.parts import Service
 from tasklib.http.routes.tasks import IdempotencyKey
 from tasklib.http.schemas.fields import Answer
@@ -26,9 +25,7 @@ class BulkDone(Answer):
     dry_run: bool
 
 
-@router.post(
-    "/batch", status_code=201, responses=problems(400, 401, 403, 409, 413, 429, 503), **needs(Permission.SUBMIT)
-)
+@router.post("/batch", status_code=201, **needs(Permission.SUBMIT, 400, 409, 413, 429))
 async def create_many(
     body: CreateTasks, request: Request, response: Response, idempotency_key: IdempotencyKey = None
 ) -> CreatedMany:
@@ -39,14 +36,12 @@ async def create_many(
     return CreatedMany(tasks=[Created.of(task) for task in stored.tasks])
 
 
-@router.post("/bulk", responses=problems(400, 401, 403, 413, 503), **needs(Permission.OPERATE))
+@router.post("/bulk", **needs(Permission.OPERATE, 400, 413))
 async def act_on_matching(body: BulkAction, request: Request, service: Service) -> BulkDone:
     """Retry, cancel, prioritize or delete every task that matches; with `dryRun` only count them."""
     which = body.filter.filter(tags=body.filter.tags, ids=body.filter.ids)
     asked = body.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    audit = None if body.dry_run else audit_of(request, **asked)
-    if body.dry_run:
-        note(request, **asked)
+    audit = audit_unless(body.dry_run, request, **asked)
     changed = await service.aact_on_matching(
         body.action, which, priority=body.priority, dry_run=body.dry_run, audit=audit
     )

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 
 from tasklib.core.task import ErrorGroup
-from tasklib.http.admission.audit import AuditedRoute, audit_of, note
-from tasklib.http.errors import Refused, problems
+from tasklib.http.admission.audit import AuditedRoute, audit_unless
+from tasklib.http.errors import Refused
 from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.fields import Answer, Input, Name, check_number
 from tasklib.http.security.auth import Permission, needs
@@ -65,7 +65,7 @@ class Redriven(Answer):
     dry_run: bool
 
 
-@router.get("", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
+@router.get("", **needs(Permission.READ, 400))
 async def list_errors(query: Annotated[ErrorsQuery, Query()], request: Request, service: Service) -> ErrorInfos:
     """Groups of tasks that failed for good or were buried, the latest first; at most 5 s old if there are many."""
     groups, hours = await parts_of(request).failures.get(query.type, query.limit)
@@ -73,17 +73,15 @@ async def list_errors(query: Annotated[ErrorsQuery, Query()], request: Request, 
     return ErrorInfos(groups=[_shown(each, hours.get(each.id, [0] * HOURS)) for each in shown])
 
 
-@router.post("/{group_id}/redrive", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+@router.post("/{group_id}/redrive", **needs(Permission.OPERATE, 400, 404))
 async def redrive(group_id: str, request: Request, service: Service, body: Redrive | None = None) -> Redriven:
     """Retry every task of the group, from zero attempts; with `dryRun` only count them."""
     body = body or Redrive()
     group = await service.error_groups.afind(group_id)
     if group is None:
         raise Refused(404, "error-group-not-found", f"there is no group of errors {group_id!r}; see GET /api/errors")
-    asked = {"type": group.name, "fingerprint": group.fingerprint}
-    audit = None if body.dry_run else audit_of(request, **asked)
-    if body.dry_run:
-        note(request, **asked, dryRun=True)
+    dry = {"dryRun": True} if body.dry_run else {}
+    audit = audit_unless(body.dry_run, request, type=group.name, fingerprint=group.fingerprint, **dry)
     changed = await service.error_groups.aredrive(group, rate=body.rate, dry_run=body.dry_run, audit=audit)
     parts_of(request).failures.forget()
     return Redriven(changed=changed, dry_run=body.dry_run)

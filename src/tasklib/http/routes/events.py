@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from tasklib.errors import TaskLibError
 from tasklib.http.admission.audit import AuditedRoute
-from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, problems
+from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused
 from tasklib.http.live.live_stats import Listener, LiveStats
 from tasklib.http.parts import parts_of
 from tasklib.http.security.auth import Bearer, Permission, needs, principal_of
@@ -30,8 +30,7 @@ EXAMPLE: dict[str, Any] = {
 @router.get(
     "",
     response_class=StreamingResponse,
-    responses={200: EXAMPLE, **problems(401, 403, 503)},
-    **needs(Permission.READ),
+    **needs(Permission.READ, also={200: EXAMPLE}),
 )
 async def listen(request: Request) -> StreamingResponse:
     """Live counts as server-sent events.

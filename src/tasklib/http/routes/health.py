@@ -7,7 +7,7 @@ from typing import Literal
 from fastapi import APIRouter, Request
 
 from tasklib.errors import StorageError
-from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, problems
+from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused
 from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.security.auth import Permission, needs
@@ -27,7 +27,7 @@ async def is_alive() -> Health:
     return Health()
 
 
-@router.get("/readyz", responses=problems(503), **needs(Permission.PUBLIC))
+@router.get("/readyz", **needs(Permission.PUBLIC, 503))
 async def is_ready(request: Request, service: Service) -> Health:
     """The service is running and its database responds."""
     try:

@@ -10,13 +10,14 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from tasklib.core.codec import number
 from tasklib.http.admission.audit import AuditedRoute, audit_of
-from tasklib.http.errors import problems
-from tasklib.http.parts import Queue, Service
+from tasklib.http.parts import Service
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.fields import Answer, Input, Key, Name, Text, Whole, check_number
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.queue import TaskQueue
 from tasklib.queue.arguments import SLOWEST_RATE, is_rate
+
+Rate = Annotated[int | float, BeforeValidator(number)]
 
 router = APIRouter(prefix="/api", tags=["control"], route_class=AuditedRoute)
 
@@ -43,7 +44,7 @@ class Paused(Answer):
 class PauseInfo(Answer):
     """Something that is paused; `type` is null for everything."""
 
-    type: str | None
+    type: str | None = Field(validation_alias="name")
     since: datetime
     by: str | None
     reason: str | None
@@ -87,7 +88,9 @@ class KeyLimitInfo(Answer):
     """How many tasks of a concurrency key may run at once over all workers; 0 is unlimited."""
 
     key: str | None = Field(description="Null for every key without a limit of its own.")
-    type: str | None = Field(description="The type that is counted separately; null for all others of a key.")
+    type: str | None = Field(
+        validation_alias="name", description="The type that is counted separately; null for all others of a key."
+    )
     max_running: int
 
 
@@ -108,8 +111,11 @@ class KeyLimits(Answer):
 class LimitInfo(Answer):
     """A limit in force; `type` is null for the one over everything."""
 
-    type: str | None
-    tasks_per_second: int | float | None
+    type: str | None = Field(validation_alias="name")
+    tasks_per_second: Rate | None = Field(validation_alias="rate")
+    burst: Rate | None = Field(
+        description="Tasks that may start at once after a quiet time; null for one second's worth, at least one."
+    )
     max_running: int | None
 
 
@@ -122,7 +128,7 @@ class Control(Answer):
     key_limits: list[KeyLimitInfo]
 
 
-@router.post("/tasks/pause", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+@router.post("/tasks/pause", **needs(Permission.OPERATE, 400))
 async def pause(request: Request, service: Service, body: PauseInput | None = None) -> Paused:
     """Pause: no worker starts tasks until resumed; running ones finish."""
     body = body or PauseInput()
@@ -131,7 +137,7 @@ async def pause(request: Request, service: Service, body: PauseInput | None = No
     return Paused(paused=True)
 
 
-@router.post("/tasks/resume", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+@router.post("/tasks/resume", **needs(Permission.OPERATE, 400))
 async def resume(request: Request, service: Service, body: ResumeInput | None = None) -> Paused:
     """Start tasks again."""
     kind = None if body is None else body.type
@@ -139,7 +145,7 @@ async def resume(request: Request, service: Service, body: ResumeInput | None = 
     return Paused(paused=await service.queue.ais_paused(kind))
 
 
-@router.post("/tasks/rate-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+@router.post("/tasks/rate-limit", **needs(Permission.OPERATE, 400))
 async def set_rate_limit(body: RateLimitInput, request: Request, service: Service) -> RateLimit:
     """Limit the tasks that start per second, across all workers."""
     audit = audit_of(request, type=body.type, tasksPerSecond=body.tasks_per_second)
@@ -147,7 +153,7 @@ async def set_rate_limit(body: RateLimitInput, request: Request, service: Servic
     return RateLimit(tasks_per_second=number(await service.queue.aget_rate_limit(body.type)) or 0)
 
 
-@router.post("/tasks/concurrency-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+@router.post("/tasks/concurrency-limit", **needs(Permission.OPERATE, 400))
 async def set_concurrency_limit(body: ConcurrencyInput, request: Request, service: Service) -> ConcurrencyLimit:
     """Limit the tasks that run at once, across all workers."""
     audit = audit_of(request, type=body.type, maxRunning=body.max_running)
@@ -155,7 +161,7 @@ async def set_concurrency_limit(body: ConcurrencyInput, request: Request, servic
     return ConcurrencyLimit(max_running=body.max_running)
 
 
-@router.post("/tasks/key-limit", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+@router.post("/tasks/key-limit", **needs(Permission.OPERATE, 400))
 async def set_key_limit(body: KeyLimitInput, request: Request, service: Service) -> KeyLimits:
     """Limit the tasks of one concurrency key, or of each key, that run at once, across all workers."""
     audit = audit_of(request, key=body.key, type=body.type, maxRunning=body.max_running)
@@ -163,24 +169,18 @@ async def set_key_limit(body: KeyLimitInput, request: Request, service: Service)
     return KeyLimits(key_limits=await _key_limits(service.queue, Part()))
 
 
-@router.get("/control", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
-async def get_control(query: Annotated[Part, Query()], queue: Queue) -> Control:
+@router.get("/control", **needs(Permission.READ, 400))
+async def get_control(query: Annotated[Part, Query()], service: Service) -> Control:
     """Pauses, by whom and why, and limits; up to 1000 of each, `offset` gives the next page."""
-    pauses = [
-        PauseInfo(type=each.name, since=each.since, by=each.by, reason=each.reason) for each in await queue.apauses()
-    ]
-    limits = [
-        LimitInfo(type=each.name, tasks_per_second=number(each.rate), max_running=each.max_running)
-        for each in await queue.alimits()
-    ]
+    queue = service.queue
+    pauses, limits = await queue.apauses(), await queue.alimits()
     return Control(
-        paused=any(each.type is None for each in pauses),
-        pauses=list(query.of(pauses)),
-        limits=list(query.of(limits)),
+        paused=any(each.name is None for each in pauses),
+        pauses=[PauseInfo.of(each) for each in query.of(pauses)],
+        limits=[LimitInfo.of(each) for each in query.of(limits)],
         key_limits=await _key_limits(queue, query),
     )
 
 
 async def _key_limits(queue: TaskQueue, part: Part) -> list[KeyLimitInfo]:
-    found = part.of(await queue.akey_limits())
-    return [KeyLimitInfo(key=each.key, type=each.name, max_running=each.max_running) for each in found]
+    return [KeyLimitInfo.of(each) for each in part.of(await queue.akey_limits())]

@@ -11,16 +11,17 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from tasklib.http.admission.audit import AuditedRoute
-from tasklib.http.errors import problems
 from tasklib.http.parts import Counts, Service
 from tasklib.http.schemas.bounds import MOST_NAMES, busiest, summed
-from tasklib.http.schemas.tasks import status_of
+from tasklib.http.schemas.fields import status_of
 from tasklib.http.security.auth import Permission, needs
 from tasklib.service.statistics import TypeInfo
 
 STATES = ("pending", "delayed", "running", "completed", "failed", "retrying", "cancelled", "buried")
 
 router = APIRouter(tags=["health"], route_class=AuditedRoute)
+
+TEXT = {"description": "Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}
 
 Sample = tuple[Sequence[str], float]
 """The values of its labels, and its own."""
@@ -29,11 +30,7 @@ Sample = tuple[Sequence[str], float]
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={
-        200: {"description": "Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **problems(401, 403, 503),
-    },
-    **needs(Permission.READ),
+    **needs(Permission.READ, also={200: TEXT}),
 )
 async def get_metrics(service: Service, counts: Counts) -> Response:
     """Tasks by type and status, workers, pauses and limits."""
@@ -46,9 +43,9 @@ async def get_metrics(service: Service, counts: Counts) -> Response:
     limits = await service.queue.alimits()
     families = _Families(
         _gauge("tasks", "Tasks by type and status; without a type, of all others.", _tasks(types, others), _STATUS),
-        _gauge("types", "Types that are stored or that a worker knows.", [((), len(known))]),
+        _gauge("types", "Types that are stored or that a worker defines.", [((), len(known))]),
         _gauge("workers", "Workers that are alive.", [((), overview.workers_alive)]),
-        _gauge("type_workers", "Live workers that know the type.", [([t.name], t.workers) for t in types], _TYPE),
+        _gauge("type_workers", "Live workers that define the type.", [([t.name], t.workers) for t in types], _TYPE),
         _gauge("paused", "1 while tasks of the type may not start.", [([t.name], t.paused) for t in types], _TYPE),
         _gauge(
             "rate_limit",

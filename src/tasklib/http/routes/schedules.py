@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from tasklib.http import create
 from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.admission.authorization import allow_submission
-from tasklib.http.errors import Refused, problems
+from tasklib.http.errors import Refused
 from tasklib.http.parts import Service
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.schedules import CreateSchedule, PutSchedule, Ran, Schedule, Schedules
@@ -19,14 +19,14 @@ from tasklib.service.service import QueueService
 router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=AuditedRoute)
 
 
-@router.get("", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
+@router.get("", **needs(Permission.READ, 400))
 async def list_schedules(query: Annotated[Part, Query()], service: Service) -> Schedules:
     """Every schedule, by name, with its next five runs; up to 1000 at once."""
     found = await service.schedules.aall()
     return Schedules(schedules=[Schedule.of(each) for each in query.of(found)], total=len(found))
 
 
-@router.post("", status_code=201, responses=problems(400, 401, 403, 409, 413, 503), **needs(Permission.OPERATE))
+@router.post("", status_code=201, **needs(Permission.OPERATE, 400, 409, 413))
 async def create_schedule(body: CreateSchedule, request: Request, service: Service) -> Schedule:
     """Create a schedule."""
     if await service.schedules.aget(body.name) is not None:
@@ -35,26 +35,26 @@ async def create_schedule(body: CreateSchedule, request: Request, service: Servi
     return Schedule.of(await create.put_schedule(service, body.name, body.decided(), audit_of(request, name=body.name)))
 
 
-@router.get("/{name}", responses=problems(401, 403, 404, 503), **needs(Permission.READ))
+@router.get("/{name}", **needs(Permission.READ, 404))
 async def get_schedule(name: str, service: Service) -> Schedule:
     """One schedule."""
     return await _required(service, name)
 
 
-@router.put("/{name}", responses=problems(400, 401, 403, 413, 503), **needs(Permission.OPERATE))
+@router.put("/{name}", **needs(Permission.OPERATE, 400, 413))
 async def put_schedule(name: str, body: PutSchedule, request: Request, service: Service) -> Schedule:
     """Create a schedule, or change the one of that name."""
     return Schedule.of(await create.put_schedule(service, name, body.decided(), audit_of(request)))
 
 
-@router.delete("/{name}", status_code=204, responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
+@router.delete("/{name}", status_code=204, **needs(Permission.OPERATE, 404))
 async def remove_schedule(name: str, request: Request, service: Service) -> None:
     """Delete a schedule; tasks it has submitted stay."""
     if not _storable(name) or not await service.schedules.aremove(name, audit=audit_of(request)):
         raise _unknown(name)
 
 
-@router.post("/{name}/pause", responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
+@router.post("/{name}/pause", **needs(Permission.OPERATE, 404))
 async def pause_schedule(name: str, request: Request, service: Service) -> Schedule:
     """Pause a schedule: no more ticks run."""
     by = principal_of(request).name
@@ -63,7 +63,7 @@ async def pause_schedule(name: str, request: Request, service: Service) -> Sched
     return await _required(service, name)
 
 
-@router.post("/{name}/resume", responses=problems(401, 403, 404, 503), **needs(Permission.OPERATE))
+@router.post("/{name}/resume", **needs(Permission.OPERATE, 404))
 async def resume_schedule(name: str, request: Request, service: Service) -> Schedule:
     """Resume a schedule, from its next tick on."""
     if not _storable(name) or not await service.schedules.aresume(name, audit=audit_of(request)):
@@ -71,9 +71,7 @@ async def resume_schedule(name: str, request: Request, service: Service) -> Sche
     return await _required(service, name)
 
 
-@router.post(
-    "/{name}/run", status_code=201, responses=problems(401, 403, 404, 409, 429, 503), **needs(Permission.OPERATE)
-)
+@router.post("/{name}/run", status_code=201, **needs(Permission.OPERATE, 404, 409, 429))
 async def run_schedule(name: str, request: Request, service: Service) -> Ran:
     """Submit a task of the schedule now, in addition to its ticks."""
     allow_submission(request)

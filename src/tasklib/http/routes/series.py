@@ -10,7 +10,6 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field, model_validator
 
 from tasklib.http.admission.audit import AuditedRoute
-from tasklib.http.errors import problems
 from tasklib.http.parts import NOT_MODIFIED, Service, conditional
 from tasklib.http.schemas.bounds import MOST_ROWS, busiest
 from tasklib.http.schemas.fields import Answer, Input, Name
@@ -115,24 +114,21 @@ class OldestWaiting(Answer):
     """The task that has been due the longest; all null if none is due."""
 
     id: UUID | None = None
-    type: str | None = None
+    type: str | None = Field(default=None, validation_alias="name")
     due_at: datetime | None = None
 
 
-@router.get("/oldest", responses=problems(401, 403, 503), **needs(Permission.READ))
+@router.get("/oldest", **needs(Permission.READ))
 async def get_oldest_waiting(service: Service) -> OldestWaiting:
     """Which task has been due the longest, paused and limited ones included."""
     found = await service.statistics.aoldest_waiting()
-    if found is None:
-        return OldestWaiting()
-    return OldestWaiting(id=found.id, type=found.name, due_at=found.due_at)
+    return OldestWaiting() if found is None else OldestWaiting.of(found)
 
 
 @router.get(
     "/series",
     response_model=Series,
-    responses={**NOT_MODIFIED, **problems(400, 401, 403, 503)},
-    **needs(Permission.READ),
+    **needs(Permission.READ, 400, also=NOT_MODIFIED),
 )
 async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, service: Service) -> Response:
     """Attempts by outcome, wait and run times, and queue depth, step by step."""
@@ -144,8 +140,7 @@ async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, s
 @router.get(
     "/types",
     response_model=TypesWork,
-    responses={**NOT_MODIFIED, **problems(400, 401, 403, 503)},
-    **needs(Permission.READ),
+    **needs(Permission.READ, 400, also=NOT_MODIFIED),
 )
 async def get_types_work(query: Annotated[TypesQuery, Query()], request: Request, service: Service) -> Response:
     """Attempts by outcome and their durations, by type."""
@@ -157,20 +152,16 @@ async def get_types_work(query: Annotated[TypesQuery, Query()], request: Request
 
 
 def _point(at: int, work: statistics.Work | None, depth: statistics.Depth | None) -> Point:
-    shown = None if depth is None else Depth(**{name: getattr(depth, name) for name in Depth.model_fields})
+    shown = None if depth is None else Depth.of(depth)
     return Point(at=datetime.fromtimestamp(at, UTC), depth=shown, **_work(work))
 
 
 def _work(work: statistics.Work | None) -> dict[str, Any]:
     return {
         "ended": Outcomes(**({} if work is None else work.outcomes)),
-        "wait": _durations(NOTHING if work is None else work.wait),
-        "run": _durations(NOTHING if work is None else work.run),
+        "wait": Durations.of(NOTHING if work is None else work.wait),
+        "run": Durations.of(NOTHING if work is None else work.run),
     }
-
-
-def _durations(found: statistics.Durations) -> Durations:
-    return Durations(p50=found.p50, p95=found.p95, p99=found.p99)
 
 
 _STEPS = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600)

@@ -7,7 +7,6 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from tasklib.http.admission.audit import AuditedRoute
-from tasklib.http.errors import problems
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.security.auth import GRANTS, Permission, cookie_name, needs, principal_of
 from tasklib.service.tokens import Role
@@ -23,14 +22,14 @@ class Session(Answer):
     permissions: list[Permission]
 
 
-@router.get("", responses=problems(401, 403, 503), **needs(Permission.LOOK))
+@router.get("", **needs(Permission.LOOK))
 async def get_session(request: Request) -> Session:
     """The caller and its role."""
     principal = principal_of(request)
     return Session(name=principal.name, role=principal.role, permissions=sorted(GRANTS[principal.role]))
 
 
-@router.post("", responses=problems(401, 403, 503), **needs(Permission.LOOK))
+@router.post("", **needs(Permission.LOOK))
 async def log_in(request: Request, response: Response) -> Session:
     """Store the token of this request's Authorization header in a cookie that no script can read."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
@@ -39,7 +38,7 @@ async def log_in(request: Request, response: Response) -> Session:
     return await get_session(request)
 
 
-@router.delete("", status_code=204, responses=problems(401, 403, 503), **needs(Permission.LOOK))
+@router.delete("", status_code=204, **needs(Permission.LOOK))
 async def log_out(request: Request, response: Response) -> None:
     """Delete the cookie."""
     response.delete_cookie(cookie_name(request), **_attributes(request))

@@ -11,9 +11,8 @@ from tasklib.core.lifecycle import Action
 from tasklib.core.task import TaskState
 from tasklib.errors import InvalidTransition
 from tasklib.http import create
-from tasklib.http.admission.audit import AuditedRoute, audit_of, note
+from tasklib.http.admission.audit import AuditedRoute, audit_of, audit_unless
 from tasklib.http.admission.authorization import allow_submission
-from tasklib.http.errors import problems
 from tasklib.http.parts import NOT_MODIFIED, Counts, Service, conditional, parts_of
 from tasklib.http.schemas.inputs import CleanupQuery, CreateTask, ListQuery, PriorityInput, Resubmit, cursor_of
 from tasklib.http.schemas.schedules import CreatedSchedule
@@ -28,7 +27,6 @@ from tasklib.http.schemas.tasks import (
     Task,
     TaskDetail,
     TaskPage,
-    status_of,
 )
 from tasklib.http.security.auth import Permission, needs
 from tasklib.service.creation import Stored
@@ -58,8 +56,7 @@ ALREADY: dict[int | str, dict[str, Any]] = {
     "",
     status_code=201,
     response_model=Created | CreatedSchedule,
-    responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
-    **needs(Permission.SUBMIT),
+    **needs(Permission.SUBMIT, 400, 409, 413, 429, also=ALREADY),
 )
 async def create_task(body: CreateTask, request: Request, idempotency_key: IdempotencyKey = None) -> Response:
     """Submit a task; with `options.repeat`, create a schedule."""
@@ -81,14 +78,11 @@ plain_router.post(
     status_code=201,
     operation_id="create_task_plain",
     response_model=Created | CreatedSchedule,
-    responses={**ALREADY, **problems(400, 401, 403, 409, 413, 429, 503)},
-    **needs(Permission.SUBMIT),
+    **needs(Permission.SUBMIT, 400, 409, 413, 429, also=ALREADY),
 )(create_task)
 
 
-@router.get(
-    "", response_model=TaskPage, responses={**NOT_MODIFIED, **problems(400, 401, 403, 503)}, **needs(Permission.READ)
-)
+@router.get("", response_model=TaskPage, **needs(Permission.READ, 400, also=NOT_MODIFIED))
 async def list_tasks(
     query: Annotated[ListQuery, Query()], request: Request, service: Service, counts: Counts
 ) -> Response:
@@ -110,40 +104,36 @@ async def list_tasks(
     return conditional(request, page)
 
 
-@router.get(
-    "/stats", response_model=Stats, responses={**NOT_MODIFIED, **problems(401, 403, 503)}, **needs(Permission.READ)
-)
+@router.get("/stats", response_model=Stats, **needs(Permission.READ, also=NOT_MODIFIED))
 async def get_stats(request: Request, counts: Counts) -> Response:
     """Counts of tasks by status, in total and by type; `maxAgeSeconds` says how old they may be."""
     stats = await counts.stats(live=True)
-    return conditional(request, Stats.of(stats, counts.live_max_age_seconds))
+    return conditional(request, Stats.counted(stats, counts.live_max_age_seconds))
 
 
-@router.delete("", responses=problems(400, 401, 403, 503), **needs(Permission.OPERATE))
+@router.delete("", **needs(Permission.OPERATE, 400))
 async def clean_up(query: Annotated[CleanupQuery, Query()], request: Request, service: Service) -> Deleted:
     """Delete tasks that ended before a moment: completed ones, unless `status` names others."""
     states = [TaskState(status) for status in query.status]
     asked = query.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    audit = None if query.dry_run else audit_of(request, **asked)
-    if query.dry_run:
-        note(request, **asked)
+    audit = audit_unless(query.dry_run, request, **asked)
     deleted = await service.acleanup(query.older_than, states, name=query.type, dry_run=query.dry_run, audit=audit)
     return Deleted(deleted=deleted)
 
 
-@router.get("/{task_id}", responses=problems(401, 403, 404, 503), **needs(Permission.LOOK))
+@router.get("/{task_id}", **needs(Permission.LOOK, 404))
 async def get_task(task_id: str, service: Service) -> TaskDetail:
     """One task with its attempts and log lines."""
     return TaskDetail.of(await service.aget(task_id))
 
 
-@router.delete("/{task_id}", status_code=204, responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+@router.delete("/{task_id}", status_code=204, **needs(Permission.OPERATE, 400, 404))
 async def delete_task(task_id: str, request: Request, service: Service) -> None:
     """Delete a finished task."""
     await service.aact(Action.DELETE, task_id, audit=audit_of(request))
 
 
-@router.post("/{task_id}/retry", responses=problems(400, 401, 403, 404, 409, 503), **needs(Permission.OPERATE))
+@router.post("/{task_id}/retry", **needs(Permission.OPERATE, 400, 404, 409))
 async def retry_task(task_id: str, request: Request, service: Service, force: bool = False) -> Retried:
     """Retry a failed, cancelled or buried task, from zero attempts; with `force` a completed one too."""
     task = await service.aget(task_id)
@@ -152,35 +142,34 @@ async def retry_task(task_id: str, request: Request, service: Service, force: bo
             task.id, task.state, "retry", "failed, cancelled or buried (or completed, with ?force=true)"
         )
     task = await service.aact(Action.RETRY, task_id, audit=audit_of(request))
-    return Retried(id=task.id, status=status_of(task.state), attempts=task.attempts, next_retry_at=task.next_retry_at)
+    return Retried.of(task)
 
 
-@router.post("/{task_id}/priority", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+@router.post("/{task_id}/priority", **needs(Permission.OPERATE, 400, 404))
 async def set_priority(task_id: str, body: PriorityInput, request: Request, service: Service) -> Prioritized:
     """Change the priority of a task that has not ended; for a running one it applies from its next attempt on."""
     audit = audit_of(request, priority=body.priority)
     task = await service.aact(Action.PRIORITIZE, task_id, priority=body.priority, audit=audit)
-    return Prioritized(id=task.id, status=status_of(task.state), priority=task.priority)
+    return Prioritized.of(task)
 
 
-@router.post("/{task_id}/cancel", responses=problems(400, 401, 403, 404, 503), **needs(Permission.OPERATE))
+@router.post("/{task_id}/cancel", **needs(Permission.OPERATE, 400, 404))
 async def cancel_task(task_id: str, request: Request, service: Service) -> Cancelled:
     """Cancel a waiting task at once, or ask the worker of a running one to stop it."""
     task = await service.aact(Action.CANCEL, task_id, audit=audit_of(request))
-    return Cancelled(id=task.id, status=status_of(task.state), cancel_requested_at=task.cancel_requested_at)
+    return Cancelled.of(task)
 
 
-@router.get("/{task_id}/explain", responses=problems(401, 403, 404, 503), **needs(Permission.READ))
+@router.get("/{task_id}/explain", **needs(Permission.READ, 404))
 async def explain_task(task_id: str, service: Service) -> Explained:
     """Why the task is not running, with the evidence and what to do."""
-    return Explained.of(await service.aexplain(task_id))
+    return Explained.explaining(await service.aexplain(task_id))
 
 
 @router.post(
     "/{task_id}/resubmit",
     status_code=201,
-    responses=problems(400, 401, 403, 404, 413, 429, 503),
-    **needs(Permission.OPERATE),
+    **needs(Permission.OPERATE, 400, 404, 413, 429),
 )
 async def resubmit_task(task_id: str, body: Resubmit, request: Request, service: Service) -> Created:
     """Store a new task like this one with another payload; a `**********` left in it stands for the stored secret."""

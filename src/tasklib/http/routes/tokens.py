@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from tasklib.http.admission.audit import AuditedRoute, audit_of
-from tasklib.http.errors import Refused, problems
+from tasklib.http.errors import Refused
 from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.fields import Answer, Input, Moment, Name
 from tasklib.http.security.auth import Bearer, Permission, needs
-from tasklib.service.tokens import Role, Token
+from tasklib.service.tokens import Role
 
 router = APIRouter(prefix="/api/tokens", tags=["security"], route_class=AuditedRoute)
 
@@ -32,11 +32,6 @@ class TokenInfo(Answer):
     last_used_at: datetime | None
     revoked_at: datetime | None
     valid: bool
-
-    @classmethod
-    def of(cls, token: Token) -> Self:
-        """The token as HTTP shows it."""
-        return cls(**{name: getattr(token, name) for name in Token.__slots__})
 
 
 class Tokens(Answer):
@@ -61,14 +56,14 @@ class CreatedToken(Answer):
     secret: str
 
 
-@router.get("", responses=problems(400, 401, 403, 503), **needs(Permission.ADMIN))
+@router.get("", **needs(Permission.ADMIN, 400))
 async def list_tokens(query: Annotated[Part, Query()], service: Service) -> Tokens:
     """Every token, including revoked and expired ones; up to 1000 at once."""
     found = await service.tokens.aall()
     return Tokens(tokens=[TokenInfo.of(each) for each in query.of(found)], total=len(found))
 
 
-@router.post("", status_code=201, responses=problems(400, 401, 403, 413, 503), **needs(Permission.ADMIN))
+@router.post("", status_code=201, **needs(Permission.ADMIN, 400, 413))
 async def create_token(body: CreateToken, request: Request, service: Service) -> CreatedToken:
     """Create a token; once there is one, every request but those for health needs one."""
     audit = audit_of(request, name=body.name, role=str(body.role))
@@ -77,7 +72,7 @@ async def create_token(body: CreateToken, request: Request, service: Service) ->
     return CreatedToken(token=TokenInfo.of(made.token), secret=made.secret)
 
 
-@router.delete("/{token_id}", status_code=204, responses=problems(401, 403, 404, 503), **needs(Permission.ADMIN))
+@router.delete("/{token_id}", status_code=204, **needs(Permission.ADMIN, 404))
 async def revoke_token(token_id: str, request: Request, service: Service) -> None:
     """Revoke a token."""
     which = _parsed(token_id)

@@ -1,4 +1,4 @@
-"""Kinds of task and the workers that know them."""
+"""Types of tasks, and workers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from tasklib.core.task import WorkerInfo
 from tasklib.http.admission.audit import AuditedRoute
-from tasklib.http.errors import problems
 from tasklib.http.parts import Counts, Service
 from tasklib.http.schemas.bounds import MOST_ROWS, Part
-from tasklib.http.schemas.fields import Answer
+from tasklib.http.schemas.fields import Answer, TypeName
 from tasklib.http.security.auth import Permission, needs
 
 router = APIRouter(prefix="/api", tags=["types and workers"], route_class=AuditedRoute)
@@ -23,10 +21,10 @@ router = APIRouter(prefix="/api", tags=["types and workers"], route_class=Audite
 class TypeInfo(Answer):
     """One type: its tasks by status, and its workers."""
 
-    type: str
+    type: TypeName
     pending: int
     delayed: int
-    processing: int
+    processing: int = Field(validation_alias="running")
     completed: int
     failed: int
     retrying: int
@@ -52,42 +50,34 @@ class Worker(Answer):
     pid: int
     started_at: datetime
     heartbeat_at: datetime
-    types: list[str]
+    types: Annotated[list[str], BeforeValidator(lambda names: names[:MOST_ROWS])] = Field(validation_alias="names")
     concurrency: int
     running: int
     idle: bool
     alive: bool
     memory_bytes: int | None = Field(description="Memory of its process at the last heartbeat; null if unknown.")
     stuck_threads: int = Field(description="Threads that are stuck in timed-out tasks.")
-    retention: str | None = Field(description="Its retention rules; null: it removes nothing.")
+    retention: Annotated[str | None, BeforeValidator(lambda rules: rules or None)] = Field(
+        description="Its retention rules; null: it removes nothing."
+    )
 
 
 class Workers(Answer):
-    """Workers known, the most recently heard first."""
+    """Workers known, the one with the latest heartbeat first."""
 
     workers: list[Worker]
     total: int = Field(description="How many there are.")
 
 
-@router.get("/types", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
+@router.get("/types", **needs(Permission.READ, 400))
 async def list_types(query: Annotated[Part, Query()], service: Service, counts: Counts) -> Types:
-    """Every type that a stored task has or that a worker knows, up to 1000 at once."""
-    same = ("pending", "delayed", "completed", "failed", "retrying", "cancelled", "buried", "workers", "paused")
+    """Every type that a stored task has or that a worker defines, up to 1000 at once."""
     found = await service.statistics.atypes(await counts.stats(live=True))
-    shown = [
-        TypeInfo(type=each.name, processing=each.running, **{name: getattr(each, name) for name in same})
-        for each in query.of(found)
-    ]
-    return Types(types=shown, total=len(found))
+    return Types(types=[TypeInfo.of(each) for each in query.of(found)], total=len(found))
 
 
-@router.get("/workers", responses=problems(400, 401, 403, 503), **needs(Permission.READ))
+@router.get("/workers", **needs(Permission.READ, 400))
 async def list_workers(query: Annotated[Part, Query()], service: Service) -> Workers:
     """Every worker instance known, up to 1000 at once; of the types of each the first 1000."""
     found = await service.queue.aworkers()
-    return Workers(workers=[_shown(each) for each in query.of(found)], total=len(found))
-
-
-def _shown(worker: WorkerInfo) -> Worker:
-    same = {name: getattr(worker, name) for name in Worker.model_fields if name not in {"types", "retention"}}
-    return Worker(types=list(worker.names[:MOST_ROWS]), retention=worker.retention or None, **same)
+    return Workers(workers=[Worker.of(each) for each in query.of(found)], total=len(found))

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
+from typing import Annotated
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 
-from tasklib.core.codec import encode_result, number
-from tasklib.core.task import Task
+from tasklib.core.codec import encode_result
 from tasklib.errors import ClaimLost, ResultError, TaskNotFound
 from tasklib.http.admission.audit import AuditedRoute, audit_of
-from tasklib.http.errors import Refused, problems
-from tasklib.http.parts import Queue, parts_of
-from tasklib.http.schemas.tasks import status_of
+from tasklib.http.errors import Refused
+from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.workers import (
     AttemptEnded,
     Beat,
@@ -33,19 +30,47 @@ from tasklib.http.schemas.workers import (
 )
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.service.http_workers.upkeep import CARE_SECONDS
-from tasklib.service.http_workers.workers import MAX_OWNED, NotYours, Registration, Remote, TooManyWorkers
+from tasklib.service.http_workers.workers import MAX_OWNED, HttpWorkers, Registration, Remote, TooManyWorkers
 
 router = APIRouter(prefix="/api/workers", tags=["workers"], route_class=AuditedRoute)
 ending_router = APIRouter(prefix="/api/tasks/{task_id}", tags=["workers"], route_class=AuditedRoute)
 
-ERRORS = problems(400, 401, 403, 404, 413, 503)
-ENDING_ERRORS = problems(400, 401, 403, 404, 409, 413, 503)
+
+def _remote(instance: str, request: Request) -> Remote:
+    try:
+        return Remote(UUID(instance), principal_of(request).identity)
+    except ValueError:
+        raise _unknown(instance) from None
 
 
-@router.post("", status_code=201, responses=problems(400, 401, 403, 413, 429, 503), **needs(Permission.WORK))
-async def register_worker(body: Register, request: Request, queue: Queue) -> Registered:
+def _parsed(task_id: str) -> UUID:
+    try:
+        return UUID(task_id)
+    except ValueError:
+        raise TaskNotFound(task_id) from None
+
+
+def _workers(request: Request) -> HttpWorkers:
+    return parts_of(request).workers
+
+
+def _owner(request: Request) -> str:
+    return principal_of(request).identity
+
+
+Worker = Annotated[Remote, Depends(_remote)]
+TaskId = Annotated[UUID, Depends(_parsed)]
+Workers = Annotated[HttpWorkers, Depends(_workers)]
+Owner = Annotated[str, Depends(_owner)]
+
+
+@router.post("", status_code=201, **needs(Permission.WORK, 400, 413, 429))
+async def register_worker(
+    body: Register, request: Request, service: Service, workers: Workers, owner: Owner
+) -> Registered:
     """Register a worker; it may then claim tasks, and only the token that registered it may act for it."""
-    workers, timeout = parts_of(request).workers, body.timeout_seconds or queue.config.worker_timeout_seconds
+    config = service.queue.config
+    timeout = body.timeout_seconds or config.worker_timeout_seconds
     who = Registration(
         instance=uuid4(),
         worker_id=body.worker_id,
@@ -54,7 +79,7 @@ async def register_worker(body: Register, request: Request, queue: Queue) -> Reg
         timeout_seconds=timeout,
         concurrency=body.concurrency,
         names=tuple(body.types),
-        owner=principal_of(request).identity,
+        owner=owner,
     )
     audit = audit_of(request, instance=str(who.instance), workerId=who.worker_id, host=who.host)
     try:
@@ -66,28 +91,26 @@ async def register_worker(body: Register, request: Request, queue: Queue) -> Reg
         instance=who.instance,
         heartbeat_seconds=timeout / 4,
         timeout_seconds=timeout,
-        lease_seconds=queue.config.lock_timeout_seconds,
+        lease_seconds=config.lock_timeout_seconds,
     )
 
 
-@router.post("/{instance}/claim", responses=ERRORS, **needs(Permission.WORK))
-async def claim(instance: str, request: Request, body: Claim | None = None) -> ClaimedTasks:
+@router.post("/{instance}/claim", **needs(Permission.WORK, 400, 404, 413))
+async def claim(worker: Worker, request: Request, workers: Workers, body: Claim | None = None) -> ClaimedTasks:
     """Claim due tasks; if none is due, wait up to `waitSeconds` for the first."""
-    who, wanted = _remote(instance, request), body or Claim()
-    with _own_workers_only():
-        tasks = await parts_of(request).workers.claim(who, wanted.limit, wanted.wait_seconds, request.is_disconnected)
+    wanted = body or Claim()
+    tasks = await workers.claim(worker, wanted.limit, wanted.wait_seconds, request.is_disconnected)
     if tasks is None:
-        raise _unknown(instance)
-    return ClaimedTasks(tasks=[_claimed(task) for task in tasks])
+        raise _unknown(worker.instance)
+    return ClaimedTasks(tasks=[ClaimedTask.of(task) for task in tasks])
 
 
-@router.post("/{instance}/heartbeat", responses=ERRORS, **needs(Permission.WORK))
-async def beat(instance: str, request: Request) -> Beat:
+@router.post("/{instance}/heartbeat", **needs(Permission.WORK, 400, 404, 413))
+async def beat(worker: Worker, workers: Workers) -> Beat:
     """Send a heartbeat, which renews the worker's leases.  404: it was declared dead, register again."""
-    with _own_workers_only():
-        holding = await parts_of(request).workers.beat(_remote(instance, request))
+    holding = await workers.beat(worker)
     if holding is None:
-        raise _unknown(instance)
+        raise _unknown(worker.instance)
     held = [
         Held(id=UUID(task_id), version=version, cancel_requested=task_id in holding.cancel)
         for task_id, version in holding.held
@@ -95,87 +118,55 @@ async def beat(instance: str, request: Request) -> Beat:
     return Beat(tasks=held)
 
 
-@router.delete("/{instance}", status_code=204, responses=ERRORS, **needs(Permission.WORK))
-async def stop_worker(instance: str, request: Request) -> None:
+@router.delete("/{instance}", status_code=204, **needs(Permission.WORK, 400, 404, 413))
+async def stop_worker(worker: Worker, request: Request, workers: Workers) -> None:
     """Deregister a worker: the tasks it holds are released and spend no attempt."""
-    who = _remote(instance, request)
-    with _own_workers_only():
-        await parts_of(request).workers.astop_worker(who, audit=audit_of(request))
+    await workers.astop_worker(worker, audit=audit_of(request))
 
 
-@ending_router.post("/complete", responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def complete(task_id: str, body: Complete, request: Request, queue: Queue) -> AttemptEnded:
+@ending_router.post("/complete", **needs(Permission.WORK, 400, 404, 409, 413))
+async def complete(
+    task_id: TaskId, body: Complete, request: Request, service: Service, workers: Workers, owner: Owner
+) -> AttemptEnded:
     """The attempt succeeded.  409: it no longer holds the task, and nothing changed."""
-    parsed, owner = _task_id(task_id), principal_of(request).identity
     try:
-        result = encode_result(body.result, limit=queue.config.max_result_bytes)
+        result = encode_result(body.result, limit=service.queue.config.max_result_bytes)
     except ResultError as error:
         raise Refused(400, "invalid-result", str(error), field="result") from error
-    audit = audit_of(request, version=body.version)
-    with _own_workers_only():
-        task = await parts_of(request).workers.complete(parsed, body.version, result, owner, audit)
+    task = await workers.complete(task_id, body.version, result, owner, audit_of(request, version=body.version))
     if task is None:
-        raise ClaimLost(parsed, body.version, "timed out")
-    return _ended(task)
+        raise ClaimLost(task_id, body.version, "timed out")
+    return AttemptEnded.of(task)
 
 
-@ending_router.post("/fail", responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def fail(task_id: str, body: Fail, request: Request) -> AttemptEnded:
+@ending_router.post("/fail", **needs(Permission.WORK, 400, 404, 409, 413))
+async def fail(task_id: TaskId, body: Fail, request: Request, workers: Workers, owner: Owner) -> AttemptEnded:
     """The attempt failed; the task is retried by its policy while attempts are left."""
-    parsed, owner = _task_id(task_id), principal_of(request).identity
     audit = audit_of(request, version=body.version)
-    with _own_workers_only():
-        task = await parts_of(request).workers.fail(
-            parsed, body.version, owner, error=body.error, retry=body.retry, delay=body.delay_seconds, audit=audit
-        )
-    return _ended(task)
+    task = await workers.fail(
+        task_id, body.version, owner, error=body.error, retry=body.retry, delay=body.delay_seconds, audit=audit
+    )
+    return AttemptEnded.of(task)
 
 
-@ending_router.post("/stopped", responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def stopped(task_id: str, body: End, request: Request) -> AttemptEnded:
+@ending_router.post("/stopped", **needs(Permission.WORK, 400, 404, 409, 413))
+async def stopped(task_id: TaskId, body: End, request: Request, workers: Workers, owner: Owner) -> AttemptEnded:
     """The attempt was stopped because a person asked to cancel it."""
-    parsed, owner = _task_id(task_id), principal_of(request).identity
     audit = audit_of(request, version=body.version)
-    with _own_workers_only():
-        return _ended(await parts_of(request).workers.end_cancelled(parsed, body.version, owner, audit))
+    return AttemptEnded.of(await workers.end_cancelled(task_id, body.version, owner, audit))
 
 
-@ending_router.post("/release", responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def release(task_id: str, body: End, request: Request) -> AttemptEnded:
+@ending_router.post("/release", **needs(Permission.WORK, 400, 404, 409, 413))
+async def release(task_id: TaskId, body: End, request: Request, workers: Workers, owner: Owner) -> AttemptEnded:
     """Release the task; the attempt is not spent."""
-    parsed, owner = _task_id(task_id), principal_of(request).identity
     audit = audit_of(request, version=body.version)
-    with _own_workers_only():
-        return _ended(await parts_of(request).workers.release(parsed, body.version, owner, audit))
+    return AttemptEnded.of(await workers.release(task_id, body.version, owner, audit))
 
 
-@ending_router.post("/progress", status_code=204, responses=ENDING_ERRORS, **needs(Permission.WORK))
-async def report(task_id: str, body: Progress, request: Request) -> None:
+@ending_router.post("/progress", status_code=204, **needs(Permission.WORK, 400, 404, 409, 413))
+async def report(task_id: TaskId, body: Progress, workers: Workers, owner: Owner) -> None:
     """Store the progress of the attempt, from 0 to 1."""
-    parsed, owner = _task_id(task_id), principal_of(request).identity
-    with _own_workers_only():
-        await parts_of(request).workers.areport(parsed, body.version, owner, body.progress, body.message)
-
-
-def _claimed(task: Task) -> ClaimedTask:
-    return ClaimedTask(
-        id=task.id,
-        type=task.name,
-        payload=task.payload,
-        version=task.version,
-        attempt=task.attempts,
-        max_attempts=task.max_attempts,
-        timeout_seconds=number(task.timeout_seconds),
-        tags=dict(task.tags),
-        headers=dict(task.headers),
-        locked_until=task.locked_until,
-    )
-
-
-def _ended(task: Task) -> AttemptEnded:
-    return AttemptEnded(
-        id=task.id, status=status_of(task.state), attempts=task.attempts, next_retry_at=task.next_retry_at
-    )
+    await workers.areport(task_id, body.version, owner, body.progress, body.message)
 
 
 def _too_many() -> Refused:
@@ -186,34 +177,6 @@ def _too_many() -> Refused:
     return Refused(429, "too-many-workers", detail, headers={"Retry-After": str(math.ceil(CARE_SECONDS))})
 
 
-@contextmanager
-def _own_workers_only() -> Generator[None]:
-    """403 if the request is about a worker that somebody else registered."""
-    try:
-        yield
-    except NotYours:
-        raise Refused(
-            403,
-            "not-your-worker",
-            "this worker was registered with another token, and only that one may speak for it; "
-            "register a worker with this token and claim with it",
-        ) from None
-
-
-def _remote(instance: str, request: Request) -> Remote:
-    try:
-        return Remote(UUID(instance), principal_of(request).identity)
-    except ValueError:
-        raise _unknown(instance) from None
-
-
-def _task_id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise TaskNotFound(text) from None
-
-
-def _unknown(instance: str) -> Refused:
+def _unknown(instance: object) -> Refused:
     detail = f"no worker has the instance {instance}; it may have been declared dead: register again"
     return Refused(404, "worker-not-found", detail)

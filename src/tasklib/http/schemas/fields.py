@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 from tasklib.core.codec import plain
@@ -15,18 +24,35 @@ from tasklib.definition import KEY_RULE, is_key
 INT32 = 2**31 - 1
 MAX_TAGS_BYTES = 64 * 1024
 NAME_PATTERN = r"^[^\x00-\x1f\x7f]*$"
+STATES = {"processing": "running"}
+"""The states that have another name in HTTP."""
 
 
 class Answer(BaseModel):
-    """What the service answers: camelCase outside, snake_case inside."""
+    """What the service answers: camelCase outside, snake_case inside; made of values that have the same attributes."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(serialization_alias=to_camel),
+        from_attributes=True,
+        populate_by_name=True,
+        frozen=True,
+    )
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """The value as HTTP shows it; a field with a `validation_alias` is the attribute of that name."""
+        return cls.model_validate(value)
 
 
 class Input(BaseModel):
     """What the service is sent: an unknown field is an error, because it is most often a misspelt one."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=False, frozen=True, extra="forbid")
+
+
+def status_of(state: str) -> Any:
+    """The HTTP status of a state."""
+    return "processing" if state == "running" else str(state)
 
 
 def _storable(text: str) -> str:
@@ -72,6 +98,13 @@ def _key(text: str) -> str:
     return text
 
 
+TypeName = Annotated[str, Field(validation_alias="name")]
+"""The type of a task, which is called its name everywhere else."""
+Status = Annotated[
+    Literal["pending", "processing", "completed", "failed", "cancelled", "buried"],
+    BeforeValidator(status_of),
+    Field(validation_alias="state"),
+]
 Text = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_storable)]
 Key = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_key)]
 """A unique or concurrency key."""

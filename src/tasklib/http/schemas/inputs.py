@@ -10,8 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from tasklib.core.lifecycle import Action
 from tasklib.core.task import TaskFilter
-from tasklib.http.schemas.fields import INT32, Input, Key, Moment, Name, Seconds, Tags, Text, Whole
-from tasklib.http.schemas.tasks import STATES
+from tasklib.http.schemas.fields import INT32, STATES, Input, Key, Moment, Name, Seconds, Tags, Text, Whole
 from tasklib.queue import task_filter
 from tasklib.service.pages import Start
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 
 from tasklib.core.schedule import Schedule as Stored
 from tasklib.http.schemas.fields import Answer, Input, Key, Moment, Name, Seconds, Tags, Whole
@@ -15,20 +15,10 @@ from tasklib.http.schemas.fields import Answer, Input, Key, Moment, Name, Second
 class CreatedSchedule(Answer):
     """A schedule that was created."""
 
-    schedule: str = Field(description="The schedule's name.")
-    type: str
+    schedule: str = Field(validation_alias="name", description="The schedule's name.")
+    type: str = Field(validation_alias=AliasPath("plan", "task"))
     next_run_at: datetime | None
     created_at: datetime
-
-    @classmethod
-    def of(cls, stored: Stored) -> Self:
-        """The answer about one schedule."""
-        return cls(
-            schedule=stored.name,
-            type=stored.plan.task,
-            next_run_at=stored.next_run_at,
-            created_at=stored.created_at,
-        )
 
 
 class Schedule(Answer):
@@ -58,9 +48,10 @@ class Schedule(Answer):
     updated_at: datetime
 
     @classmethod
-    def of(cls, stored: Stored) -> Self:
+    def of(cls, value: object) -> Self:
         """The schedule as HTTP shows it."""
-        plan = stored.plan
+        assert isinstance(value, Stored)
+        stored, plan = value, value.plan
         decided = ("cron", "every", "tz", "misfire", "overlap", "jitter", "starts_at", "ends_at")
         happened = ("next_run_at", "last_run_at", "last_task_id", "paused_at", "paused_by", "declared", "error")
         return cls(

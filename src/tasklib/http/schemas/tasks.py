@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic.alias_generators import to_camel
 
 import tasklib.core.task as domain
 from tasklib.core.explain import Explanation
 from tasklib.http.schemas.bounds import busiest
-from tasklib.http.schemas.fields import Answer
-from tasklib.service.creation import StoredTask
+from tasklib.http.schemas.fields import Answer, Status, TypeName, status_of
 from tasklib.service.service import as_data
 
-Status = Literal["pending", "processing", "completed", "failed", "cancelled", "buried"]
-STATES = {"processing": "running"}
-"""Where a status of HTTP is called otherwise inside."""
+_COUNTED = ("pending", "running", "completed", "failed", "cancelled", "buried", "delayed", "retrying")
+_NOT_LISTED = frozenset({"args", "headers", "history", "log"})
 
 
-def status_of(state: str) -> Any:
-    """What HTTP calls a state."""
-    return "processing" if state == "running" else str(state)
+def _bare(result: Any) -> Any:
+    """What the task returned, from the stored `{"value": …}`."""
+    return None if result is None else result.get("value")
+
+
+def _http_names(fields: tuple[str, ...]) -> list[str]:
+    return ["payload" if name == "kwargs" else to_camel(name) for name in fields if name not in _NOT_LISTED]
 
 
 class Created(Answer):
     """A task that was accepted."""
 
     id: UUID
-    type: str
+    type: TypeName
     status: Status
     created_at: datetime
-
-    @classmethod
-    def of(cls, task: domain.Task | StoredTask) -> Self:
-        """The answer about one task."""
-        return cls(id=task.id, type=task.name, status=status_of(task.state), created_at=task.created_at)
 
 
 class CreatedMany(Answer):
@@ -50,16 +47,18 @@ class Task(Answer):
     """A task."""
 
     id: UUID
-    type: str
+    type: TypeName
     payload: Any = Field(description="The task's input.")
     status: Status
     attempts: int
     max_attempts: int
-    last_attempt_at: datetime | None
+    last_attempt_at: datetime | None = Field(validation_alias="started_at")
     next_retry_at: datetime | None
-    result: Any = Field(description="What the task returned; null while there is nothing.")
+    result: Annotated[Any, BeforeValidator(_bare)] = Field(
+        description="What the task returned; null while there is nothing."
+    )
     error: str | None
-    run_after: datetime | None = Field(description="Null if the task was not delayed.")
+    run_after: datetime | None = Field(validation_alias="scheduled_at", description="Null if the task was not delayed.")
     created_at: datetime
     updated_at: datetime
     completed_at: datetime | None = Field(description="Set when the task is terminal.")
@@ -74,15 +73,17 @@ class Task(Answer):
     progress_message: str | None
     worker_id: str | None
     version: int = Field(description="The fencing token: grows with every claim.")
-    truncated: list[str] = Field(
+    truncated: Annotated[list[str], BeforeValidator(_http_names)] = Field(
         description="The fields that a list shortens or leaves out; a task read by its id is complete."
     )
     unreadable: str | None = Field(description="Which parts of the stored row cannot be read, and why; usually null.")
 
     @classmethod
-    def of(cls, task: domain.Task) -> Self:
+    def of(cls, value: object) -> Self:
         """The task as HTTP shows it."""
-        return cls(**_columns(task))
+        shown = super().of(value)
+        was_delayed = shown.run_after is not None and shown.run_after > shown.created_at
+        return shown if was_delayed else shown.model_copy(update={"run_after": None})
 
 
 class Attempt(Answer):
@@ -112,17 +113,6 @@ class TaskDetail(Task):
     lost_count: int = Field(description="How many workers were lost while they ran it.")
     history: list[Attempt]
     log: list[LogLine]
-
-    @classmethod
-    def of(cls, task: domain.Task) -> Self:
-        """The task as HTTP shows it, with its past."""
-        return cls(
-            **_columns(task),
-            headers=dict(task.headers),
-            lost_count=task.lost_count,
-            history=[Attempt(**_fields(each)) for each in task.history],
-            log=[LogLine(**_fields(each)) for each in task.log],
-        )
 
 
 class TaskPage(Answer):
@@ -180,19 +170,12 @@ class Stats(Answer):
     max_age_seconds: int = Field(description="How old the counts may be: 0 in a small queue, 1 or 5 in a large one.")
 
     @classmethod
-    def of(cls, stats: domain.QueueStats, max_age_seconds: int) -> Self:
+    def counted(cls, stats: domain.QueueStats, max_age_seconds: int) -> Self:
         """The numbers under their names in HTTP."""
         names = busiest(stats.by_name, lambda name: stats.by_name[name])
-        by_type = {name: _statuses(stats.by_name[name]) for name in names}
+        by_type = {name: {status_of(state): count for state, count in stats.by_name[name].items()} for name in names}
         return cls(
-            pending=stats.pending,
-            processing=stats.running,
-            completed=stats.completed,
-            failed=stats.failed,
-            cancelled=stats.cancelled,
-            buried=stats.buried,
-            delayed=stats.delayed,
-            retrying=stats.retrying,
+            **{status_of(state): getattr(stats, state) for state in _COUNTED},
             by_type=by_type,
             types_left_out=len(stats.by_name) - len(by_type),
             max_age_seconds=max_age_seconds,
@@ -210,7 +193,7 @@ class Reason(Answer):
 
     code: str
     text: str
-    evidence: dict[str, Any]
+    evidence: Annotated[dict[str, Any], BeforeValidator(as_data)]
     remedy: str | None
 
 
@@ -222,53 +205,8 @@ class Explained(Answer):
     reasons: list[Reason]
 
     @classmethod
-    def of(cls, found: Explanation) -> Self:
+    def explaining(cls, found: Explanation) -> Self:
         """The explanation as HTTP shows it."""
-        reasons = [
-            Reason(code=each.code, text=each.text, evidence=as_data(dict(each.evidence)), remedy=each.remedy)
-            for each in found.reasons
-        ]
-        return cls(id=found.task.id, status=status_of(found.task.state), reasons=reasons)
-
-
-def _columns(task: domain.Task) -> dict[str, Any]:
-    return {
-        "id": task.id,
-        "type": task.name,
-        "payload": task.payload,
-        "status": status_of(task.state),
-        "attempts": task.attempts,
-        "max_attempts": task.max_attempts,
-        "last_attempt_at": task.started_at,
-        "next_retry_at": task.next_retry_at,
-        "result": None if task.result is None else task.result.get("value"),
-        "error": task.error,
-        "run_after": task.scheduled_at if task.scheduled_at > task.created_at else None,
-        **{name: getattr(task, name) for name in _SAME},
-        "tags": dict(task.tags),
-        "truncated": [_HTTP_NAMES.get(name, name) for name in task.truncated if name not in _NOT_LISTED],
-    }
-
-
-_HTTP_NAMES = {
-    "kwargs": "payload",
-    "progress_message": "progressMessage",
-    "unique_key": "uniqueKey",
-    "concurrency_key": "concurrencyKey",
-    "worker_id": "workerId",
-}
-_NOT_LISTED = frozenset({"args", "headers", "history", "log"})
-
-
-_SAME = (
-    *("created_at", "updated_at", "completed_at", "priority", "timeout_seconds", "unique_key", "concurrency_key"),
-    *("expires_at", "cancel_requested_at", "progress", "progress_message", "worker_id", "version", "unreadable"),
-)
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}
-
-
-def _statuses(counts: Mapping[str, int]) -> dict[str, int]:
-    return {status_of(state): count for state, count in counts.items()}
+        return cls(
+            id=found.task.id, status=status_of(found.task.state), reasons=[Reason.of(each) for each in found.reasons]
+        )

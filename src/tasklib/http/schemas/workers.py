@@ -8,7 +8,8 @@ from uuid import UUID
 
 from pydantic import BeforeValidator, Field, StrictInt
 
-from tasklib.http.schemas.fields import Answer, Input, Name, Seconds, Text, Whole, check_number
+from tasklib.core.codec import number
+from tasklib.http.schemas.fields import Answer, Input, Name, Seconds, Status, Text, TypeName, Whole, check_number
 
 Version = Annotated[
     StrictInt, Field(ge=0, lt=2**53, description="The fencing token of the attempt, as the claim gave it.")
@@ -48,12 +49,12 @@ class ClaimedTask(Answer):
     """A task to work on now."""
 
     id: UUID
-    type: str
+    type: TypeName
     payload: Any
     version: int = Field(description="The fencing token: send it with everything about this attempt.")
-    attempt: int
+    attempt: int = Field(validation_alias="attempts")
     max_attempts: int
-    timeout_seconds: float | None
+    timeout_seconds: Annotated[float | None, BeforeValidator(number)]
     tags: dict[str, Any]
     headers: dict[str, Any]
     locked_until: datetime | None
@@ -115,6 +116,6 @@ class AttemptEnded(Answer):
     """The task after the attempt."""
 
     id: UUID
-    status: str
+    status: Status
     attempts: int
     next_retry_at: datetime | None

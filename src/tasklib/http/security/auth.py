@@ -12,12 +12,14 @@ from typing import Any, Final, Literal, Protocol
 from fastapi import Request
 
 from tasklib.errors import ConfigurationError
-from tasklib.http.errors import Refused
+from tasklib.http.errors import Refused, problems
 from tasklib.http.security.local import is_from_this_machine
 from tasklib.http.security.tokens import TokenCheck
 from tasklib.service.tokens import Role, Tokens
 
 logger = logging.getLogger("tasklib.http")
+
+NOTHING_MORE: Final[Mapping[int | str, Any]] = {}
 
 
 class Permission(StrEnum):
@@ -81,10 +83,16 @@ class Identify(Protocol):
         ...
 
 
-def needs(permission: Permission) -> dict[str, Any]:
-    """What a route declares, as keywords of its decorator; a route without it answers nobody."""
-    security: dict[str, Any] = {} if permission is Permission.PUBLIC else {"security": [{"token": []}]}
-    return {"openapi_extra": {"x-permission": permission.value, **security}}
+def needs(permission: Permission, *statuses: int, also: Mapping[int | str, Any] = NOTHING_MORE) -> dict[str, Any]:
+    """The keywords of a route's decorator: its permission, without which it answers nobody, and its problems.
+
+    `statuses` are those of its problems beside the ones of every route that is not public, `also` other answers.
+    """
+    extra: dict[str, Any] = {"x-permission": permission.value}
+    if permission is not Permission.PUBLIC:
+        extra["security"] = [{"token": []}]
+        statuses = (*statuses, 401, 403, 503)
+    return {"openapi_extra": extra, "responses": {**also, **problems(*sorted(statuses))}}
 
 
 def permission_of(route: Any) -> Permission | None:
