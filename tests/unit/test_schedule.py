@@ -14,7 +14,7 @@ from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasklib.core.schedule import MAX_AT_ONCE, Declaration, Plan
+from tasklib.core.schedule import MAX_AT_ONCE, Plan
 from tasklib.errors import ConfigurationError
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -243,6 +243,6 @@ def test_what_cannot_work_is_refused_by_value(decided: dict[str, Any], message: 
 
 
 def test_a_declaration_is_named_like_its_task_and_refuses_what_it_does_not_know() -> None:
-    assert Declaration.over("report", every=60).plan.name == "report"
+    assert Plan.over("report", every=60).name == "report"
     with pytest.raises(ConfigurationError, match="no 'crom'"):
-        Declaration.over("report", crom="* * * * *")
+        Plan.over("report", crom="* * * * *")

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from tasklib.core.controls import Limit, Pause
 from tasklib.core.lifecycle import Phase, phase_of
 from tasklib.core.task import Task, WorkerInfo
 
@@ -37,23 +38,10 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class PauseSeen:
-    """A pause that holds for the task; `name` is None if everything is paused."""
-
-    name: str | None
-    since: datetime
-    by: str | None
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class LimitSeen:
-    """A limit that holds for the task across all workers; `name` is None if it is over everything."""
+    """A limit that holds for the task across all workers."""
 
-    name: str | None
-    rate: float | None
-    tokens: float | None
-    max_running: int | None
+    limit: Limit
     holders: tuple[str, ...]
     """Tasks that run under the limit now, at most as many as it allows."""
 
@@ -77,7 +65,7 @@ class Evidence:
 
     task: Task
     now: datetime
-    pauses: Sequence[PauseSeen]
+    pauses: Sequence[Pause]
     workers: Sequence[WorkerInfo]
     limits: Sequence[LimitSeen]
     key: KeySeen | None
@@ -139,7 +127,7 @@ def _expired(moment: datetime) -> Reason:
     return Reason("expired", text, {"expires_at": moment}, "submit it again with a later expires_at, or none")
 
 
-def _paused(pause: PauseSeen) -> Reason:
+def _paused(pause: Pause) -> Reason:
     what = "everything" if pause.name is None else f"tasks named {pause.name!r}"
     by, why = f" by {pause.by}" if pause.by else "", f": {pause.reason}" if pause.reason else ""
     text = f"{what} paused{by} since {pause.since.isoformat(timespec='seconds')}{why}"
@@ -163,7 +151,8 @@ def _nobody(seen: Evidence) -> Reason:
     return Reason("no_worker", text, evidence, "start a worker whose code defines or handles this name")
 
 
-def _limited(limit: LimitSeen) -> Iterator[Reason]:
+def _limited(seen: LimitSeen) -> Iterator[Reason]:
+    limit, holders = seen.limit, seen.holders
     what = "everything" if limit.name is None else f"tasks named {limit.name!r}"
     target = f" {limit.name}" if limit.name else ""
     if limit.rate is not None and limit.tokens is not None and limit.tokens < 1:
@@ -171,9 +160,9 @@ def _limited(limit: LimitSeen) -> Iterator[Reason]:
         text = f"rate limit of {limit.rate:g}/s over {what} is used up, next slot in {_span(seconds)}"
         evidence = {"name": limit.name, "rate": limit.rate, "seconds": seconds}
         yield Reason("rate_limit", text, evidence, f"wait, or raise it: tasklib rate-limit N{target}")
-    if limit.max_running is not None and len(limit.holders) >= limit.max_running:
-        text = f"concurrency {len(limit.holders)}/{limit.max_running} over {what}, held by {_some(limit.holders)}"
-        using = {"name": limit.name, "limit": limit.max_running, "held_by": list(limit.holders)}
+    if limit.max_running is not None and len(holders) >= limit.max_running:
+        text = f"concurrency {len(holders)}/{limit.max_running} over {what}, held by {_some(holders)}"
+        using = {"name": limit.name, "limit": limit.max_running, "held_by": list(holders)}
         remedy = f"wait for one of them to end, or raise the limit: tasklib concurrency-limit N{target}"
         yield Reason("concurrency_limit", text, using, remedy)
 

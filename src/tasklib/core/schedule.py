@@ -85,6 +85,15 @@ class Plan:
         else:
             next(_cron_ticks(self, datetime(2000, 1, 1, tzinfo=UTC)), None)
 
+    @classmethod
+    def over(cls, task: str, **decided: Any) -> Self:
+        """The plan of a schedule declared in code over a task; named like the task by default."""
+        known = [name for name in cls.fields() if name != "task"]
+        for key in decided:
+            if key not in known:
+                raise ConfigurationError(f"a schedule has no {key!r}; it has {', '.join(known)}")
+        return cls(**{"name": task, "task": task, **decided})
+
     @property
     def unique_key(self) -> str:
         """What only one task of the schedule can hold at a time."""
@@ -227,25 +236,6 @@ class Schedule:
         """The next times it runs; none while it is paused."""
         stopped = self.paused_at is not None or isinstance(self.plan, BrokenPlan)
         return [] if stopped else self.plan.upcoming(self.next_run_at, count)
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """A schedule declared in code over a task."""
-
-    plan: Plan
-
-    @classmethod
-    def over(cls, task: str, **decided: Any) -> Self:
-        """The schedule of a task; named like the task by default."""
-        known = Plan.fields()
-        for key in decided:
-            if key not in known or key == "task":
-                raise ConfigurationError(
-                    f"a schedule has no {key!r}; it has {', '.join(k for k in known if k != 'task')}"
-                )
-        name = decided.pop("name", task)
-        return cls(Plan(name=name, task=task, **decided))
 
 
 def zone(name: str) -> tzinfo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Literal, overload
 from uuid import UUID
@@ -355,6 +355,3 @@ class QueueStats:
     def total(self) -> int:
         """All tasks in the table."""
         return self.pending + self.running + self.completed + self.failed + self.cancelled + self.buried
-
-
-Delay = float | timedelta

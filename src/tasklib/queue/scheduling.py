@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
 from tasklib.core.redaction import marked_paths
-from tasklib.core.schedule import Declaration, Misfire, Overlap, Plan, Schedule
+from tasklib.core.schedule import Misfire, Overlap, Plan, Schedule
 from tasklib.core.task import NewTask, TaskId
 from tasklib.definition import TaskOptions, check_name, secrets_of
 from tasklib.errors import TaskDefinitionError
@@ -49,7 +49,7 @@ class KeepsSchedules(SubmitsTasks):
                 )
             kwargs = function.definition.bind((), decided.get("kwargs", {}))
             secrets = list(function.definition.secrets) if kwargs else None
-            plan = Declaration.over(function.name, **{**decided, "kwargs": kwargs, "secrets": secrets or None}).plan
+            plan = Plan.over(function.name, **{**decided, "kwargs": kwargs, "secrets": secrets or None})
             self.declared_schedules = [each for each in self.declared_schedules if each.name != plan.name] + [plan]
             return function
 

@@ -14,7 +14,7 @@ from tasklib.errors import ConfigurationError, TaskNotFound
 from tasklib.queue import Id, require_id
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
-from tasklib.service.preview import preview, without_unknown_secrets
+from tasklib.service.preview import matches_as_shown, preview, without_unknown_secrets
 from tasklib.storage.operations import tasks
 from tasklib.storage.operations.actions import STEP
 from tasklib.storage.operations.reading import lists
@@ -145,7 +145,7 @@ class TaskPages(ServicePart):
         return preview(self.redactor.task(without_unknown_secrets(task)))
 
     def _keep(self, which: TaskFilter) -> Keep:
-        return lambda task: self.redactor.shows(task, which)
+        return lambda task: matches_as_shown(task, self.redactor.task(task), which)
 
     def _count(self, which: TaskFilter, stats: QueueStats | None) -> Operation[int | None]:
         """How many match, if that is found out quickly."""

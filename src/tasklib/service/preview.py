@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from tasklib.core.codec import dumps_to_show, loads_start
-from tasklib.core.task import Task
+from tasklib.core.task import Task, TaskFilter
 from tasklib.core.texts.error_text import bounded, summary
 
 CHARACTERS: Final = 2000
@@ -34,6 +36,21 @@ def without_unknown_secrets(task: Task) -> Task:
     return replace(task, **changes, truncated=_named(task, [*hidden, *(["error"] if task.error else [])]))
 
 
+def matches_as_shown(task: Task, shown: Task, which: TaskFilter) -> bool:
+    """Whether a task that matches does so by what is shown of it: nobody finds out a secret by searching for it."""
+    if which.unique_key not in (None, shown.unique_key):
+        return False
+    if which.concurrency_key not in (None, shown.concurrency_key):
+        return False
+    if shown.tags != task.tags and any(shown.tags.get(key) != value for key, value in (which.tags or {}).items()):
+        return False
+    if which.search is None or (shown.kwargs, shown.tags, shown.error) == (task.kwargs, task.tags, task.error):
+        return True
+    wanted = which.search.lower()
+    texts = (*_spellings(shown.kwargs), *_spellings(shown.tags), shown.error or "")
+    return any(wanted in text.lower() for text in texts)
+
+
 def preview(task: Task) -> Task:
     """The beginning of a task that may be shown; `truncated` names what is not whole."""
     changes: dict[str, Any] = {}
@@ -48,6 +65,12 @@ def preview(task: Task) -> Task:
         if text is not None and len(text) > CHARACTERS:
             changes[name] = bounded(text, CHARACTERS)  # what went wrong is said at the end
     return replace(task, **changes, truncated=_named(task, changes)) if changes else task
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    """The value as either database spells JSON."""
+    yield json.dumps(value, ensure_ascii=False)
+    yield json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _start(text: str) -> Any:

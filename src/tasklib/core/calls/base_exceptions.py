@@ -53,14 +53,6 @@ async def carrying(work: Awaitable[T]) -> T:
         raise Carried(error) from None
 
 
-def outcome_of(work: asyncio.Future[T]) -> T:
-    """The result of work that is done; raises Carried, and never CancelledError, where it was cancelled."""
-    try:
-        return work.result()
-    except asyncio.CancelledError as error:
-        raise Carried(error) from None
-
-
 def is_interrupt(error: BaseException) -> bool:
     """Whether this is Ctrl-C, as far as one can know: in another thread, or while a handler of ours has the signal, a
     KeyboardInterrupt can only come from the code that was running."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
@@ -38,19 +37,6 @@ class PlanLike(Protocol):
     def options(self) -> Mapping[str, Any]: ...
     @property
     def secrets(self) -> Sequence[str] | None: ...
-
-
-class FilterLike(Protocol):
-    """By what somebody looks for tasks."""
-
-    @property
-    def unique_key(self) -> str | None: ...
-    @property
-    def concurrency_key(self) -> str | None: ...
-    @property
-    def tags(self) -> Mapping[str, Any] | None: ...
-    @property
-    def search(self) -> str | None: ...
 
 
 TaskT = TypeVar("TaskT", bound=TaskLike)
@@ -137,22 +123,6 @@ class Redactor:
         )
         shown: Shown = replace(whole, reasons=reasons)
         return shown
-
-    def shows(self, task: TaskLike, which: FilterLike) -> bool:
-        """Whether a task that matches does so by what is shown of it: nobody finds out a secret by looking for it."""
-        whole: Any = task
-        shown: Any = self.task(task)
-        if which.unique_key not in (None, shown.unique_key):
-            return False
-        if which.concurrency_key not in (None, shown.concurrency_key):
-            return False
-        if shown.tags != whole.tags and any(shown.tags.get(key) != value for key, value in (which.tags or {}).items()):
-            return False
-        if which.search is None or (shown.kwargs, shown.tags, shown.error) == (whole.kwargs, whole.tags, whole.error):
-            return True
-        wanted = which.search.lower()
-        texts = (*_spellings(shown.kwargs), *_spellings(shown.tags), shown.error or "")
-        return any(wanted in text.lower() for text in texts)
 
     def secrets(self, task: TaskLike) -> list[str]:
         """Where the task's arguments hold secrets: by its row and by its name."""
@@ -249,9 +219,3 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]]:
 
 def _entries(value: Any) -> Sequence[Any]:
     return cast("Sequence[Any]", value)
-
-
-def _spellings(value: Any) -> Iterator[str]:
-    """The value as either database spells JSON."""
-    yield json.dumps(value, ensure_ascii=False)
-    yield json.dumps(value, ensure_ascii=False, separators=(",", ":"))

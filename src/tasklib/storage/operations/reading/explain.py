@@ -6,7 +6,7 @@ from uuid import UUID
 
 from tasklib.core.codec import dumps
 from tasklib.core.controls import Limit
-from tasklib.core.explain import MAX_AHEAD, Evidence, KeySeen, LimitSeen, PauseSeen
+from tasklib.core.explain import MAX_AHEAD, Evidence, KeySeen, LimitSeen
 from tasklib.core.task import TaskState
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.limits.keys import get_key_limit, list_slots
@@ -23,16 +23,12 @@ def gather_evidence(task_id: UUID) -> Operation[Evidence]:
     task = yield from require_task(task_id)
     workers = yield from list_workers()
     paused = yield from list_pauses()
-    pauses = [
-        PauseSeen(pause.name, pause.since, pause.by, pause.reason)
-        for pause in paused
-        if pause.name is None or pause.name == task.name
-    ]
+    pauses = [pause for pause in paused if pause.name is None or pause.name == task.name]
     limits: list[LimitSeen] = []
     for limit in (yield from list_limits()):
         if limit.name is None or limit.name == task.name:
             holders = yield from _holders(limit)
-            limits.append(LimitSeen(limit.name, limit.rate, limit.tokens, limit.max_running, holders))
+            limits.append(LimitSeen(limit, holders))
     ahead = 0
     if task.state in (TaskState.PENDING, TaskState.FAILED) and task.completed_at is None:
         able = [worker for worker in workers if worker.alive and task.name in worker.names]
