@@ -17,21 +17,21 @@ def is_pattern(name: str | None) -> bool:
     return name is not None and any(mark in name for mark in "*?[")
 
 
-def each_name(manage: QueueService, which: TaskFilter) -> list[TaskFilter]:
-    """The filter itself, or one for each name that its pattern fits; a task that is named so comes first."""
+def each_name(service: QueueService, which: TaskFilter) -> list[TaskFilter]:
+    """The filter itself, or one for each name that its pattern fits; a task whose name is the pattern comes first."""
     if which.name is None or not is_pattern(which.name):
         return [which]
-    known = manage.queue.stats().by_name
+    known = service.queue.stats().by_name
     if which.name in known:
         return [which]
     return [replace(which, name=name) for name in sorted(known) if fnmatchcase(name, which.name)]
 
 
-def page_of(manage: QueueService, which: TaskFilter, limit: int, before: str | None) -> Page:
+def page_of(service: QueueService, which: TaskFilter, limit: int, before: str | None) -> Page:
     """A page of the tasks of all these names, newest first."""
     from tasklib.service.pages import Page
 
-    pages = [manage.page(each, limit=limit, before=before) for each in each_name(manage, which)]
+    pages = [service.page(each, limit=limit, before=before) for each in each_name(service, which)]
     found = sorted((task for page in pages for task in page.tasks), key=lambda task: task.seq, reverse=True)
     more = len(found) > limit or any(page.next for page in pages)
     return Page(tuple(found[:limit]), found[:limit][-1].id if more else None)

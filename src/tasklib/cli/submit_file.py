@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import IO, Any, Final
 
 from tasklib.cli.command import Cli
@@ -73,7 +74,8 @@ def _submit(
     cli: Cli, rows: Iterable[tuple[int, Read]], options: Mapping[str, Any], dry_run: bool, tick: Callable[[], None]
 ) -> Outcome:
     outcome = Outcome()
-    for chunk in _chunks(rows):
+    rows = iter(rows)
+    while chunk := list(islice(rows, CHUNK)):
         new, problems = _check(cli, chunk, options)
         outcome.problems += problems
         if problems and not dry_run:
@@ -119,17 +121,6 @@ def _complain(cli: Cli, outcome: Outcome, from_line: int, *, dry_run: bool) -> N
     upto = f"everything up to line {outcome.last_line} was stored" if outcome.last_line else "nothing was stored"
     again = max(outcome.last_line + 1, from_line)
     raise CommandFailed(f"stopped{rest}: {upto}; repair the file and continue with --from-line {again}")
-
-
-def _chunks(rows: Iterable[tuple[int, Read]]) -> Iterator[list[tuple[int, Read]]]:
-    chunk: list[tuple[int, Read]] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 @contextmanager

@@ -46,7 +46,8 @@ def _json_row(text: str, name: str | None) -> Row:
     unknown = sorted(set(value) - {"name", "payload", *LINE_OPTIONS})
     if unknown:
         raise BadValue(f"unknown: {', '.join(unknown)}; there are name, payload, {', '.join(LINE_OPTIONS)}")
-    options = {key: LINE_OPTIONS[key](value[key]) for key in LINE_OPTIONS if value.get(key) is not None}
+    options = {key: value[key] for key in LINE_OPTIONS if value.get(key) is not None}
+    options |= {key: read(options[key]) for key, read in _READ.items() if key in options}
     return value["name"], value.get("payload", {}), options
 
 
@@ -100,14 +101,6 @@ def kind_of(file: str, given: str | None) -> str:
     return kind
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _time(value: Any) -> Any:
-    return values.moment(str(value))
-
-
 def _uuid(value: Any) -> UUID:
     try:
         return UUID(str(value))
@@ -115,18 +108,14 @@ def _uuid(value: Any) -> UUID:
         raise BadValue(f"id {value!r} is not a UUID") from None
 
 
-LINE_OPTIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "priority": _as_it_is,
-    "delay_seconds": _as_it_is,
-    "run_at": _time,
-    "max_attempts": _as_it_is,
-    "timeout_seconds": _as_it_is,
-    "unique_key": _as_it_is,
-    "on_conflict": _as_it_is,
-    "concurrency_key": _as_it_is,
-    "tags": _as_it_is,
-    "headers": _as_it_is,
-    "expires_at": _time,
+LINE_OPTIONS: Final = (
+    *("priority", "delay_seconds", "run_at", "max_attempts", "timeout_seconds", "unique_key", "on_conflict"),
+    *("concurrency_key", "tags", "headers", "expires_at", "id"),
+)
+"""What a line can have beside name and payload."""
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "run_at": lambda value: values.moment(str(value)),
+    "expires_at": lambda value: values.moment(str(value)),
     "id": _uuid,
 }
-"""What a line can say beside name and payload, and how it is read."""
+"""How those are read that are not taken as they are."""

@@ -29,14 +29,9 @@ def errors(
         tasklib errors send_email --json
     """
     groups = cli.service.error_groups.all(name, limit=limit)
-
-    def say() -> None:
-        if groups:
-            show_errors(cli.out, groups, cli.now())
-        else:
-            cli.out.line("No task has failed for good.")
-
-    cli.out.answer({"errors": groups}, say)
+    cli.out.answer_list(
+        {"errors": groups}, lambda: show_errors(cli.out, groups, cli.now()), "No task has failed for good."
+    )
 
 
 @app.add()

@@ -43,16 +43,8 @@ def types(cli: Cli) -> None:
         tasklib types
     """
     found = cli.service.statistics.types()
-
-    def say() -> None:
-        if found:
-            show_types(cli.out, found)
-        else:
-            cli.out.line(
-                "No task names yet: nothing is stored, and no worker is alive. Start one: tasklib worker app.tasks"
-            )
-
-    cli.out.answer({"types": found}, say)
+    none = "No task names yet: nothing is stored, and no worker is alive. Start one: tasklib worker app.tasks"
+    cli.out.answer_list({"types": found}, lambda: show_types(cli.out, found), none)
 
 
 @app.add(creates=True)

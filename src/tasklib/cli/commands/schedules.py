@@ -101,13 +101,9 @@ def _known(answer: Any, name: str) -> Any:
 
 
 def _say_all(cli: Cli, found: Sequence[Schedule]) -> None:
-    def say() -> None:
-        if found:
-            show_schedules(cli.out, found, cli.now())
-        else:
-            cli.out.line('No schedules. Create one: tasklib schedules add nightly --task report --cron "0 3 * * *"')
-
-    cli.out.answer({"schedules": [_data(schedule) for schedule in found]}, say)
+    none = 'No schedules. Create one: tasklib schedules add nightly --task report --cron "0 3 * * *"'
+    data = {"schedules": [_data(schedule) for schedule in found]}
+    cli.out.answer_list(data, lambda: show_schedules(cli.out, found, cli.now()), none)
 
 
 def _say_one(cli: Cli, name: str) -> None:

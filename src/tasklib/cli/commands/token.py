@@ -73,14 +73,8 @@ def _create(cli: Cli, name: str, role: RoleName, expires: str | None) -> None:
 
 def _list(cli: Cli) -> None:
     found = cli.service.tokens.all()
-
-    def say() -> None:
-        if found:
-            _show(cli, found)
-        else:
-            cli.out.line("No tokens: the service is open to this machine. Create one: tasklib token create NAME")
-
-    cli.out.answer({"tokens": found}, say)
+    none = "No tokens: the service is open to this machine. Create one: tasklib token create NAME"
+    cli.out.answer_list({"tokens": found}, lambda: _show(cli, found), none)
 
 
 def _show(cli: Cli, found: Sequence[Token]) -> None:

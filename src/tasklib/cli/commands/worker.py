@@ -55,14 +55,8 @@ def workers(cli: Cli) -> None:
         tasklib workers
     """
     found = cli.service.queue.workers()
-
-    def say() -> None:
-        if found:
-            show_workers(cli.out, found, cli.now())
-        else:
-            cli.out.line("No workers. Start one: tasklib worker app.tasks")
-
-    cli.out.answer({"workers": found}, say)
+    none = "No workers. Start one: tasklib worker app.tasks"
+    cli.out.answer_list({"workers": found}, lambda: show_workers(cli.out, found, cli.now()), none)
 
 
 def _supervise(cli: Cli, work: Work) -> int:

@@ -37,7 +37,7 @@ PAGE = 1000
 async def run_demo(cli: Cli, seconds: float | None, *, keep: bool, port: int | None, browser: bool) -> Ledger:
     """Run it, for some time or until it is stopped, and give the closed ledger."""
     ledger, run = Ledger(), _new_run(shared=cli.given_url is not None)
-    # Failures are part of the show; the ledger tells whether they were meant.
+    # Failures are part of the demo; the ledger checks whether they were intended.
     logging.getLogger("tasklib").setLevel(logging.ERROR)
     with _database(cli, keep=keep) as url:
         # Short delays, so that retries can be seen.
@@ -50,7 +50,8 @@ async def run_demo(cli: Cli, seconds: float | None, *, keep: bool, port: int | N
                 _announce(cli, address, browser=browser)
                 await _work(cli, queue, ledger, run, seconds, address)
             ledger.seconds = time.monotonic() - started
-            ledger.changes = await _changes_by_hand(queue)
+            # What was changed by hand on the dashboard, which the ledger cannot foresee.
+            ledger.changes = len(await AuditLog(queue).apage(limit=1000))
             ledger.close([task async for task in _all_tasks(queue, run.tags)])
         finally:
             await queue.aclose()
@@ -68,34 +69,23 @@ def _announce(cli: Cli, address: str | None, *, browser: bool) -> None:
         open_browser(address)
 
 
-async def _changes_by_hand(queue: TaskQueue) -> int:
-    """How often somebody has changed something on the dashboard: what the ledger cannot know."""
-    return len(await AuditLog(queue).apage(limit=1000))
-
-
 async def _work(
     cli: Cli, queue: TaskQueue, ledger: Ledger, run: Run, seconds: float | None, address: str | None
 ) -> None:
     worker = Worker(queue, WorkerSettings(concurrency=CONCURRENCY, signals=False, grace_seconds=5))
     view = View(cli.out, queue, ledger, run, address)
     async with arranged(queue, run):
-        await _run_worker(worker, view, queue, ledger, run, seconds)
-
-
-async def _run_worker(
-    worker: Worker, view: View, queue: TaskQueue, ledger: Ledger, run: Run, seconds: float | None
-) -> None:
-    with _stop_on_signal() as stop:
-        working = asyncio.create_task(worker.run())
-        watching = asyncio.create_task(view.run())
-        try:
-            await _produce(queue, ledger, run, seconds, stop, working)
-        finally:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
-            worker.stop()
-            await working
+        with _stop_on_signal() as stop:
+            working = asyncio.create_task(worker.run())
+            watching = asyncio.create_task(view.run())
+            try:
+                await _produce(queue, ledger, run, seconds, stop, working)
+            finally:
+                watching.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watching
+                worker.stop()
+                await working
 
 
 async def _produce(
@@ -117,7 +107,7 @@ async def _produce(
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), WAVE_SECONDS)
     await producer.finish()
-    deadline = time.monotonic() + 5  # After Ctrl-C what is going on may still finish, but nobody waits for long.
+    deadline = time.monotonic() + 5  # After Ctrl-C running tasks may still finish, but not for long.
     while await queue.acount(state=LIVE, tags=run.tags):
         if working.done() or (time.monotonic() > deadline if stop.is_set() or seconds is None else over(1)):
             return
@@ -125,7 +115,7 @@ async def _produce(
 
 
 def _new_run(*, shared: bool) -> Run:
-    """In a database of its own the names are short; elsewhere no worker of another demo may know them."""
+    """The names are short in a database of its own; in a shared one no worker of another demo may define them."""
     number = uuid4().hex[:8]
     return Run(number, f"demo-{number}" if shared else "demo")
 

@@ -1,11 +1,11 @@
-"""Saying things: text and tables for people, one JSON document for programs, and nothing a terminal would obey."""
+"""Output: text and tables for people, one JSON document for programs, and no control characters for a terminal."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +17,8 @@ from tasklib.cli.exit_codes import CommandFailed, Exit
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 # Control characters, also those of one byte above ASCII; marks that reorder text; halves of surrogate pairs.
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -42,7 +44,7 @@ class Cell:
 
 
 class Output:
-    """Where a command says its answer."""
+    """Where a command prints its answer."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
@@ -56,6 +58,11 @@ class Output:
         else:
             say()
 
+    def answer_list(self, data: Mapping[str, Sized], show: Callable[[], object], otherwise: str) -> None:
+        """Print a list as JSON, or show it; a sentence if it is empty."""
+        (found,) = data.values()
+        self.answer(data, show if found else lambda: self.line(otherwise))
+
     def json(self, data: Any) -> None:
         """Print one JSON document; times, ids and our own values as `tasklib.service.service.as_data` writes them."""
         from tasklib.service.service import as_data
@@ -68,7 +75,7 @@ class Output:
     def line(self, text: str = "", style: str = "") -> None:
         """Print a line."""
         if style and self.is_terminal:
-            self._console.print(self._text(text, style), soft_wrap=True)
+            self._console.print(_text(text, style), soft_wrap=True)
         else:
             sys.stdout.write(safe(text) + "\n")
 
@@ -78,39 +85,19 @@ class Output:
             self.line((indent + line).rstrip())
 
     def note(self, text: str) -> None:
-        """Tell the person something beside the answer."""
+        """Print a note to stderr, beside the answer."""
         sys.stderr.write(f"note: {one_line(text)}\n")
 
     def error(self, text: str) -> None:
-        """Tell the person what went wrong."""
+        """Print what went wrong to stderr."""
         sys.stderr.write(f"error: {one_line(text)}\n")
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], indent: int = 0) -> None:
         """Print rows under headings."""
-        from rich.table import Table
+        from rich.padding import Padding
 
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for column in columns:
-            table.add_column(
-                column.title,
-                justify="right" if column.right else "left",
-                no_wrap=True,
-                overflow="ellipsis",
-                min_width=None if column.fluid else len(column.title),
-            )
-        kept = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
-        for position, column in enumerate(columns):
-            if not column.fluid:
-                widest = max((len(safe(row[position].text)) for row in kept), default=0)
-                table.columns[position].min_width = max(len(column.title), widest)
-        for row in kept:
-            table.add_row(*(self._text(cell.text, cell.style) for cell in row))
-        if indent:
-            from rich.padding import Padding
-
-            self._console.print(Padding(table, (0, 0, 0, indent), expand=False))
-        else:
-            self._console.print(table)
+        table = rendered(columns, rows)
+        self._console.print(Padding(table, (0, 0, 0, indent), expand=False) if indent else table)
 
     def confirm(self, question: str) -> bool:
         """Ask the person; where nobody can answer, it is an error that says what to add."""
@@ -122,7 +109,7 @@ class Output:
 
     @contextmanager
     def progress(self, what: str, total: int | None = None) -> Generator[Callable[[int], None], None, None]:
-        """A progress bar on a terminal; gives a function that is told how much of the total is done."""
+        """A progress bar on a terminal; gives the function to call with how much of the total is done."""
         if not self.shows_progress:
             yield lambda done: None
             return
@@ -160,15 +147,37 @@ class Output:
         width = None if self.is_terminal else UNBOUNDED
         return Screen(width=width, highlight=False, markup=False, emoji=False)
 
-    @staticmethod
-    def _text(text: str, style: str) -> Any:
-        from rich.text import Text
 
-        return Text(safe(text), style=style)
+def rendered(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], title: str | None = None) -> Table:
+    """Rows under headings, for a console; fluid columns are shortened, the others are as wide as their texts."""
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"
+    )
+    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    for position, column in enumerate(columns):
+        widest = max((len(safe(row[position].text)) for row in cells), default=0)
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=None if column.fluid else max(len(column.title), widest),
+        )
+    for row in cells:
+        table.add_row(*(_text(cell.text, cell.style) for cell in row))
+    return table
+
+
+def _text(text: str, style: str) -> Text:
+    from rich.text import Text
+
+    return Text(safe(text), style=style)
 
 
 def safe(text: str) -> str:
-    """The text with everything a terminal would obey shown as an escape, such as \\x1b."""
+    """The text with every control character shown as an escape, such as \\x1b."""
     return _UNSAFE.sub(_escape, text)
 
 

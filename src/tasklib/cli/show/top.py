@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tasklib.cli.show.output import Column, safe
+from tasklib.cli.show.output import Column, rendered
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,7 +20,7 @@ def show(out: Output, seen: Look) -> None:
     """Print what was seen, once."""
     for title, columns, rows in _tables(seen):
         out.line(title)
-        out.table([Column(name, right=number > 0) for number, name in enumerate(columns)], rows)
+        out.table(columns, rows)
         out.line()
 
 
@@ -36,21 +36,14 @@ def live(look: Callable[[], Look], interval: float) -> None:
 
 def _screen(seen: Look) -> RenderableType:
     from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
 
     parts: list[RenderableType] = []
     for title, columns, rows in _tables(seen):
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for number, name in enumerate(columns):
-            table.add_column(name, justify="right" if number else "left")
-        for row in rows:
-            table.add_row(*(Text(safe(cell)) for cell in row))
-        parts += [table, ""]
+        parts += [rendered(columns, rows, title), ""]
     return Group(*parts)
 
 
-def _tables(seen: Look) -> list[tuple[str, Sequence[str], list[list[str]]]]:
+def _tables(seen: Look) -> list[tuple[str, list[Column], list[list[str]]]]:
     paused = " (paused)" if None in seen["paused"] else ""
     states = [[name, f"{count:,}"] for name, count in seen["stats"].items()]
     outcomes = ("completed", "failed", "retried", "cancelled", "buried")
@@ -63,12 +56,16 @@ def _tables(seen: Look) -> list[tuple[str, Sequence[str], list[list[str]]]]:
         for each in seen["workers"]
     ]
     timing = ("TYPE", "DONE", "FAILED", "RUN P50", "RUN P95", "WAIT P95")
-    return [
+    tables = [
         (f"Tasks{paused}", ("STATE", "TASKS"), states),
         ("Attempts by minute", ("MINUTE", *(name.upper() for name in outcomes)), minutes),
         ("Slowest types of the last hour", timing, [_type(each) for each in seen["slowest"]]),
         ("Failing types of the last hour", timing, [_type(each) for each in seen["failing"]]),
         ("Workers", ("WORKER", "HOST", "RUNNING", "ALIVE"), workers),
+    ]
+    return [
+        (title, [Column(name, right=number > 0) for number, name in enumerate(names)], rows)
+        for title, names, rows in tables
     ]
 
 
