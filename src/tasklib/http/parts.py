@@ -10,9 +10,8 @@ from typing import Annotated, Any, Self
 from fastapi import Depends, FastAPI, Request, Response
 from pydantic import BaseModel
 
-from tasklib.http.live.error_cache import ErrorCache
+from tasklib.http.live.cache import ErrorCache, GapCache, StatsCache
 from tasklib.http.live.live_stats import LiveStats
-from tasklib.http.live.stats_cache import GapCache, StatsCache
 from tasklib.http.security.auth import Auth, Identify, identifier
 from tasklib.http.security.refusals import Refusals
 from tasklib.http.security.throttle import Throttle

@@ -46,8 +46,6 @@ class Administration(ServicePart):
         """What time it is for the database: ages are told by the clock by which they came about."""
         return (yield from read_clock())
 
-    anow = now.as_async
-
     @operation
     def drop_schema(self) -> Operation[None]:
         """Remove the whole PostgreSQL schema with everything in it; only for one that the caller has made."""

@@ -117,7 +117,7 @@ class Creation(ServicePart):
 
     def __init__(self, queue: TaskQueue) -> None:
         super().__init__(queue)
-        self._merger = Merger(self._send)
+        self._merger = Merger(self._astore)
         self._entries: dict[UUID, AuditEntry] = {}
         self._created_at: dict[UUID, datetime] = {}
 
@@ -197,9 +197,6 @@ class Creation(ServicePart):
         """The row of a task that was sent, marked with its sender and the secrets that its workers tell of."""
         new = self.queue.new_by_name(submission.name, submission.payload, **submission.options)
         return sender.mark(with_secrets(new, self.queue.secret_places.of(submission.name)))
-
-    async def _send(self, new: Sequence[NewTask]) -> list[TaskId]:
-        return await self._astore(new)
 
     @operation
     def _store(self, new: Sequence[NewTask]) -> Operation[list[TaskId]]:

@@ -71,8 +71,6 @@ class Evidence(ServicePart):
             local_clock=local,
         )
 
-    alook = look.as_async
-
     def replaced_file(self) -> tuple[str, bool] | None:
         """The process that uses a SQLite file which has its name no longer, and whether another file has it."""
         return find_replaced(self.database.path) if isinstance(self.database, SqliteDatabase) else None

@@ -78,8 +78,6 @@ class TaskPages(ServicePart):
                 return found[0]
         raise TaskNotFound(text)
 
-    afind_id = find_id.as_async
-
     @operation
     def listing(
         self,

@@ -68,8 +68,6 @@ class Tokens(ServicePart):
         """
         return (yield from tokens.revoke_tokens(which))
 
-    arevoke_named = revoke_named.as_async
-
     @operation
     def revoke(self, token_id: UUID, *, audit: AuditEntry | None = None) -> Operation[Token | None]:
         """Refuse the token of this id from now on; None if there is none, or it was revoked before."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from tasklib.http.admission.request_guard import SAFE_METHODS
 from tasklib.http.parts import parts_of
 from tasklib.http.security.audit_entry import action_of, make_entry
 from tasklib.http.security.auth import Permission, permission_of
 from tasklib.service.audit import AuditEntry
-
-SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class AuditedRoute(APIRoute):
@@ -25,7 +24,7 @@ class AuditedRoute(APIRoute):
         A worker's claims and heartbeats are in the tasks' own history.
         """
         handle = super().get_route_handler()
-        if (self.methods or SAFE) <= SAFE or permission_of(self) is Permission.WORK:
+        if (self.methods or SAFE_METHODS) <= SAFE_METHODS or permission_of(self) is Permission.WORK:
             return handle
 
         async def audited(request: Request) -> Response:

@@ -1,13 +1,19 @@
-"""What is costly to find out: read in the background while somebody asks, so that no answer waits for it."""
+"""Cached values: what is costly to read is read in the background, so that no request waits for it."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
+from tasklib.core.task import ErrorGroup, QueueStats, TaskFilter
 from tasklib.errors import TaskLibError
+from tasklib.service.error_groups import MOST_GROUPS, ErrorGroups
+from tasklib.service.pages import Gap, TaskPages
+from tasklib.service.statistics import Statistics, takes_a_while
 
 OLDEST_SECONDS: Final = 4.5
 """Nothing older than this is shown."""
@@ -18,11 +24,16 @@ PAUSE_SECONDS: Final = 1.5
 INTEREST_SECONDS: Final = 600.0
 """For this long after the last request reading goes on, so that the next one need not wait."""
 
+LONGEST_PAGE: Final = 101
+MANY_NAMES: Final = 1000
+
 T = TypeVar("T")
+Groups = tuple[Sequence[ErrorGroup], Mapping[str, list[int]]]
+"""Groups of errors, and how often each happened in each of the last hours."""
 
 
 class CachedValue(Generic[T]):
-    """One value, read anew for every request while that is cheap, else never more than five seconds old."""
+    """One value, read for every request while that is cheap, else never more than five seconds old."""
 
     def __init__(
         self,
@@ -48,7 +59,7 @@ class CachedValue(Generic[T]):
         return NEW_SECONDS if live and self._took <= QUICK_SECONDS else OLDEST_SECONDS
 
     async def get(self, *, live: bool = False) -> T:
-        """The value; if it shall be live and can be read in no time, as it is now."""
+        """The value; with `live` a newer one, where reading is quick."""
         self._asked_at = time.monotonic()
         if self._costly and (self._keeping is None or self._keeping.done()):
             self._keeping = asyncio.create_task(self._keep())
@@ -58,11 +69,11 @@ class CachedValue(Generic[T]):
         return await self._renew()
 
     def forget(self) -> None:
-        """Read anew for the next who asks; what is being read now does not count."""
+        """Read again for the next request; a reading that has begun does not count."""
         self._forgotten_at, self._reading = time.monotonic(), None
 
     async def _renew(self) -> T:
-        """Read now; those who ask meanwhile share the answer, which is as new as theirs would be begun."""
+        """Read now; requests that come meanwhile share the reading."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._fill())
         return await asyncio.shield(self._reading)
@@ -84,3 +95,81 @@ class CachedValue(Generic[T]):
                 await self._renew()
             except TaskLibError:
                 continue  # the database is away; requests say so
+
+
+class StatsCache:
+    """The counts of a queue, exact and at most five seconds old; live ones are newer where counting is quick."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self._statistics = statistics
+        self._many_names = False
+        self._stats = CachedValue(self._count, is_costly=lambda stats: takes_a_while(stats.total), prepare=self._keep)
+
+    async def stats(self, *, live: bool = False) -> QueueStats:
+        """How many tasks are in each state; `live` for those who watch the counts themselves."""
+        return await self._stats.get(live=live)
+
+    @property
+    def live_max_age_seconds(self) -> int:
+        """How old live ones may be."""
+        return math.ceil(self._stats.lasts_seconds(live=True))
+
+    async def _count(self) -> QueueStats:
+        queue = self._statistics.queue
+        # Putting many names together takes time, and would block the event loop.
+        stats = await (asyncio.to_thread(queue.stats) if self._many_names else queue.astats())
+        self._many_names = len(stats.by_name) > MANY_NAMES
+        return stats
+
+    async def _keep(self) -> None:
+        await self._statistics.akeep(fold_every=timedelta(seconds=1))
+
+
+class GapCache:
+    """Long ranges of the queue without a task in certain states: where a million wait, no completed one is."""
+
+    def __init__(self, pages: TaskPages) -> None:
+        self._pages = pages
+        self._gaps: dict[tuple[str, ...], CachedValue[list[Gap]]] = {}
+        self._without: dict[tuple[str, ...], float] = {}
+
+    async def gap_for(self, which: TaskFilter) -> Gap | None:
+        """The range that a list of these tasks may skip; at most five seconds old."""
+        if not which.states or self._pages.is_indexed(which):
+            return None
+        states = tuple(sorted(set(which.states)))
+        if time.monotonic() < self._without.get(states, 0):
+            return None
+        if states not in self._gaps:  # never many: what can be asked for are sets of eight states
+            self._gaps[states] = CachedValue(lambda: self._look(states), is_costly=bool)
+        found = await self._gaps[states].get()
+        if not found:
+            self._without[states] = time.monotonic() + OLDEST_SECONDS
+        return found[0] if found else None
+
+    async def _look(self, states: tuple[str, ...]) -> list[Gap]:
+        """The gap, if there is one: a value that is None counts as not read yet."""
+        gap = await self._pages.alongest_gap(states, limit=LONGEST_PAGE)
+        return [] if gap is None else [gap]
+
+
+class ErrorCache:
+    """Groups of tasks that failed for good; at most five seconds old if there are many."""
+
+    def __init__(self, groups: ErrorGroups) -> None:
+        self._groups = groups
+        self._seen = CachedValue(self._look, is_costly=lambda seen: takes_a_while(sum(each.count for each in seen[0])))
+
+    async def get(self, name: str | None, limit: int) -> Groups:
+        """The latest groups, of one type or of all, and how often each happened in each of the last hours."""
+        groups, hours = await self._seen.get()
+        if name is not None and len(groups) == MOST_GROUPS:
+            return await self._groups.queue.aerrors(name, limit=limit), hours
+        return [each for each in groups if name in (None, each.name)][:limit], hours
+
+    def forget(self) -> None:
+        """Read again: some were retried."""
+        self._seen.forget()
+
+    async def _look(self) -> Groups:
+        return await self._groups.queue.aerrors(limit=MOST_GROUPS), await self._groups.aby_hour()

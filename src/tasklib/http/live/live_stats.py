@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from tasklib.errors import TaskLibError
-from tasklib.http.live.stats_cache import StatsCache
+from tasklib.http.live.cache import StatsCache
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.schemas.tasks import Stats
 from tasklib.service.statistics import Statistics

@@ -133,7 +133,8 @@ async def pause(request: Request, service: Service, body: PauseInput | None = No
     """Pause: no worker starts tasks until resumed; running ones finish."""
     body = body or PauseInput()
     audit = audit_of(request, type=body.type, reason=body.reason)
-    await service.limits.apause(body.type, by=principal_of(request).name, reason=body.reason, audit=audit)
+    by = principal_of(request).name
+    await service.achange(audit, service.queue.pause, body.type, by=by, reason=body.reason)
     return Paused(paused=True)
 
 
@@ -141,7 +142,7 @@ async def pause(request: Request, service: Service, body: PauseInput | None = No
 async def resume(request: Request, service: Service, body: ResumeInput | None = None) -> Paused:
     """Start tasks again."""
     kind = None if body is None else body.type
-    await service.limits.aresume(kind, audit=audit_of(request, type=kind))
+    await service.achange(audit_of(request, type=kind), service.queue.resume, kind)
     return Paused(paused=await service.queue.ais_paused(kind))
 
 
@@ -149,7 +150,7 @@ async def resume(request: Request, service: Service, body: ResumeInput | None = 
 async def set_rate_limit(body: RateLimitInput, request: Request, service: Service) -> RateLimit:
     """Limit the tasks that start per second, across all workers."""
     audit = audit_of(request, type=body.type, tasksPerSecond=body.tasks_per_second)
-    await service.limits.aset_rate(body.tasks_per_second, body.type, audit=audit)
+    await service.achange(audit, service.queue.set_rate_limit, body.tasks_per_second, body.type)
     return RateLimit(tasks_per_second=number(await service.queue.aget_rate_limit(body.type)) or 0)
 
 
@@ -157,7 +158,7 @@ async def set_rate_limit(body: RateLimitInput, request: Request, service: Servic
 async def set_concurrency_limit(body: ConcurrencyInput, request: Request, service: Service) -> ConcurrencyLimit:
     """Limit the tasks that run at once, across all workers."""
     audit = audit_of(request, type=body.type, maxRunning=body.max_running)
-    await service.limits.aset_concurrency(body.max_running, body.type, audit=audit)
+    await service.achange(audit, service.queue.set_concurrency_limit, body.max_running, body.type)
     return ConcurrencyLimit(max_running=body.max_running)
 
 
@@ -165,7 +166,7 @@ async def set_concurrency_limit(body: ConcurrencyInput, request: Request, servic
 async def set_key_limit(body: KeyLimitInput, request: Request, service: Service) -> KeyLimits:
     """Limit the tasks of one concurrency key, or of each key, that run at once, across all workers."""
     audit = audit_of(request, key=body.key, type=body.type, maxRunning=body.max_running)
-    await service.limits.aset_key(body.max_running, body.key, body.type, audit=audit)
+    await service.achange(audit, service.queue.set_key_limit, body.max_running, body.key, body.type)
     return KeyLimits(key_limits=await _key_limits(service.queue, Part()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from tasklib.http import create
 from tasklib.http.admission.audit import AuditedRoute, audit_of
@@ -15,6 +15,15 @@ from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.schedules import CreateSchedule, PutSchedule, Ran, Schedule, Schedules
 from tasklib.http.security.auth import Permission, needs, principal_of
 from tasklib.service.service import QueueService
+
+
+def _storable(name: str) -> str:
+    if "\0" in name:
+        raise _unknown(name)
+    return name
+
+
+Name = Annotated[str, Depends(_storable)]
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=AuditedRoute)
 
@@ -36,7 +45,7 @@ async def create_schedule(body: CreateSchedule, request: Request, service: Servi
 
 
 @router.get("/{name}", **needs(Permission.READ, 404))
-async def get_schedule(name: str, service: Service) -> Schedule:
+async def get_schedule(name: Name, service: Service) -> Schedule:
     """One schedule."""
     return await _required(service, name)
 
@@ -48,48 +57,44 @@ async def put_schedule(name: str, body: PutSchedule, request: Request, service: 
 
 
 @router.delete("/{name}", status_code=204, **needs(Permission.OPERATE, 404))
-async def remove_schedule(name: str, request: Request, service: Service) -> None:
+async def remove_schedule(name: Name, request: Request, service: Service) -> None:
     """Delete a schedule; tasks it has submitted stay."""
-    if not _storable(name) or not await service.schedules.aremove(name, audit=audit_of(request)):
+    if not await service.schedules.aremove(name, audit=audit_of(request)):
         raise _unknown(name)
 
 
 @router.post("/{name}/pause", **needs(Permission.OPERATE, 404))
-async def pause_schedule(name: str, request: Request, service: Service) -> Schedule:
+async def pause_schedule(name: Name, request: Request, service: Service) -> Schedule:
     """Pause a schedule: no more ticks run."""
     by = principal_of(request).name
-    if not _storable(name) or not await service.schedules.apause(name, by=by, audit=audit_of(request)):
+    if not await service.schedules.apause(name, by=by, audit=audit_of(request)):
         raise _unknown(name)
     return await _required(service, name)
 
 
 @router.post("/{name}/resume", **needs(Permission.OPERATE, 404))
-async def resume_schedule(name: str, request: Request, service: Service) -> Schedule:
+async def resume_schedule(name: Name, request: Request, service: Service) -> Schedule:
     """Resume a schedule, from its next tick on."""
-    if not _storable(name) or not await service.schedules.aresume(name, audit=audit_of(request)):
+    if not await service.schedules.aresume(name, audit=audit_of(request)):
         raise _unknown(name)
     return await _required(service, name)
 
 
 @router.post("/{name}/run", status_code=201, **needs(Permission.OPERATE, 404, 409, 429))
-async def run_schedule(name: str, request: Request, service: Service) -> Ran:
+async def run_schedule(name: Name, request: Request, service: Service) -> Ran:
     """Submit a task of the schedule now, in addition to its ticks."""
     allow_submission(request)
-    made = await service.schedules.arun(name, audit=audit_of(request)) if _storable(name) else None
+    made = await service.schedules.arun(name, audit=audit_of(request))
     if made is None:
         raise _unknown(name)
     return Ran(id=made.id)
 
 
 async def _required(service: QueueService, name: str) -> Schedule:
-    stored = await service.schedules.aget(name) if _storable(name) else None
+    stored = await service.schedules.aget(name)
     if stored is None:
         raise _unknown(name)
     return Schedule.of(stored)
-
-
-def _storable(name: str) -> bool:
-    return "\0" not in name
 
 
 def _unknown(name: str) -> Refused:

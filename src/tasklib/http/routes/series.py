@@ -22,10 +22,15 @@ MAX_POINTS = 1500
 NOTHING = statistics.Durations(None, None, None)
 
 
-class SeriesQuery(Input):
-    """Which time, in which steps, and of which type."""
+class TypesQuery(Input):
+    """Which time."""
 
     seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = Field(3600, description="How far back.")
+
+
+class SeriesQuery(TypesQuery):
+    """Which time, in which steps, and of which type."""
+
     step: Annotated[int, Field(ge=60, le=86_400, multiple_of=60)] | None = Field(
         None, description="Seconds in a point, whole minutes; about 60 points if left out."
     )
@@ -41,12 +46,6 @@ class SeriesQuery(Input):
     def chosen_step(self) -> int:
         """The step asked for, or one that gives about 60 points."""
         return self.step or next(each for each in _STEPS if each * 75 >= self.seconds)
-
-
-class TypesQuery(Input):
-    """Which time."""
-
-    seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = Field(3600, description="How far back.")
 
 
 class Durations(Answer):
