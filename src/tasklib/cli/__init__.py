@@ -1,1 +1,1 @@
-"""The command line: one module per group of commands, each a few lines over `tasklib.service.service`."""
+"""The command line: one module per group of commands, each a few lines over `tasklib.service`."""

@@ -1,4 +1,4 @@
-"""What `tasklib bench` measures: submitting, draining and waking up, in a place of its own."""
+"""What `tasklib bench` measures: submitting, draining and waking up, in a schema or file of its own."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Plan:
         return 2 * self.drained + WAKE_UPS
 
 
-async def measure(config: Config, plan: Plan, told: Callable[[int], None]) -> dict[str, dict[str, float]]:
-    """Every figure by what was measured; `told` hears now and then how many of the plan's steps are done."""
-    progress = _Progress(plan.steps, told)
+async def measure(config: Config, plan: Plan, on_progress: Callable[[int], None]) -> dict[str, dict[str, float]]:
+    """Every figure by what was measured; `on_progress` is called with how many of the plan's steps are done."""
+    progress = _Progress(plan.steps, on_progress)
     async with _own_place(config) as queue:
         drained = _Count(plan.drained)
         awake = _Count(WAKE_UPS)
@@ -101,22 +101,22 @@ async def _working(queue: TaskQueue) -> AsyncGenerator[None]:
 
 
 class _Progress:
-    """Tells one step in a hundred: drawing a bar for each would be part of what is measured."""
+    """Reports one step in a hundred: drawing a bar for each would be part of what is measured."""
 
-    def __init__(self, total: int, told: Callable[[int], None]) -> None:
+    def __init__(self, total: int, on_progress: Callable[[int], None]) -> None:
         self._total = total
         self._every = max(1, total // 100)
-        self._told = told
+        self._on_progress = on_progress
         self._done = 0
 
     def add(self) -> None:
         self._done += 1
         if self._done % self._every == 0 or self._done == self._total:
-            self._told(self._done)
+            self._on_progress(self._done)
 
 
 class _Count:
-    """Counts to a number, and tells when it begins and when it is there."""
+    """Counts up to a total, with an event for the first and one for the last."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -132,7 +132,7 @@ class _Count:
 
 
 async def _drained(queue: TaskQueue, count: _Count) -> dict[str, float]:
-    """From the first tasks that ran to the last that is recorded."""
+    """The rate from the first tasks that ran to the last one recorded."""
     await count.begun.wait()
     first, started = count.reached, time.monotonic()
     await count.done.wait()
@@ -170,7 +170,7 @@ def _spread(seconds: list[float]) -> dict[str, float]:
 
 @asynccontextmanager
 async def _own_place(config: Config) -> AsyncGenerator[TaskQueue]:
-    """A queue in a schema or file of its own, which is gone afterwards."""
+    """A queue in a schema or file of its own, which is removed afterwards."""
     name = f"tasklib_bench_{os.urandom(4).hex()}"
     own = _own_file(config, name) if config.is_sqlite else config.with_(db_schema=name)
     queue = TaskQueue(own)

@@ -1,4 +1,4 @@
-"""Finding a user's tasks: import the modules named, and take the queue they define."""
+"""Finding a user's tasks: imports the modules named, and uses the queue they define."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def find_queue(targets: Sequence[str], given_url: str | None, url: str) -> TaskQueue:
     """The queue of the modules: a TaskQueue they hold (`module:attribute` says which), or else the default one.
 
-    `given_url` is the one given as an option, which must not contradict the modules; `url` serves where they say none.
+    `given_url` is the option, which must agree with the modules; `url` is used where the modules set none.
     """
     queues = {id(queue): (place, queue) for target in targets for place, queue in _queues_of(target)}
     if len(queues) > 1:
@@ -51,7 +51,7 @@ def _queues_of(target: str) -> list[tuple[str, TaskQueue]]:
 
 
 def import_module(name: str) -> ModuleType:
-    """The module, looked for in the current folder too; what goes wrong is said in one line, with its place."""
+    """The module, searched in the current folder too; an error is one line with its place."""
     if name.endswith(".py") or "/" in name:
         dotted = name.removesuffix(".py").strip("./").replace("/", ".")
         raise CommandFailed(f"{name} is a file; name the module instead: {dotted}", Exit.USAGE)
@@ -92,7 +92,7 @@ def _default_queue(url: str) -> TaskQueue:
 
 
 def _refuse_other_database(queue: TaskQueue, place: str, given_url: str | None) -> None:
-    """A queue has one database: tasks submitted by its tasks would otherwise land where no worker looks."""
+    """A queue has one database: tasks submitted by its tasks would otherwise go where no worker is."""
     from tasklib.core.config import Config, redact_url
 
     if given_url is None:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the command's exit code says."""
+    """The exit codes."""
 
     OK = 0
     NOT_SO = 1
@@ -33,7 +33,7 @@ MEANINGS = {
 
 
 class CommandFailed(Exception):
-    """Ends a command with a message for the person and a code for the program."""
+    """Ends a command with a message and an exit code."""
 
     def __init__(self, message: str, code: Exit = Exit.NOT_SO) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class CommandFailed(Exception):
 
 
 def code_for(error: Exception) -> Exit:
-    """The exit code of an error; INTERNAL for one nobody foresaw."""
+    """The exit code of an error; INTERNAL for an unexpected one."""
     from tasklib import errors
 
     if isinstance(error, CommandFailed):

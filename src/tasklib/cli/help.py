@@ -1,4 +1,4 @@
-"""Help pages: plain text made fast, commands in groups, an example for each, and the exit codes."""
+"""Help pages in plain text: commands in groups, an example for each, and the exit codes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _write_parameters(command: Any, ctx: Any, formatter: Any) -> None:
         record = parameter.get_help_record(ctx)
         if record is not None:
             is_argument = parameter.param_type_name == "argument"
-            # Typer adds the Python type to an argument's name, which says nothing to whoever types it.
+            # Typer adds the Python type to an argument's name, which helps nobody.
             name = parameter.metavar or parameter.name if is_argument else record[0]
             own = "Arguments" if is_argument else "Options"
             records.setdefault(_panel(parameter, own), []).append((name, record[1]))
@@ -64,7 +64,7 @@ def _write_rows(formatter: Any, heading: str, rows: Iterable[tuple[str, str]]) -
 
 
 def _write_lines(formatter: Any, heading: str, lines: Iterable[str]) -> None:
-    """Lines as they are: an example that is wrapped cannot be copied."""
+    """Lines without wrapping: a wrapped example cannot be copied."""
     shown = [line.strip() for line in lines if line.strip()]
     if shown:
         with formatter.section(_bold(heading)):

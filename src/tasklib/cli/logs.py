@@ -18,7 +18,7 @@ class PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line, and a traceback under it if there is one."""
         lines = super().format(record).split("\n")
-        # Only the lines of a traceback are lines; a line break in a message is somebody's data.
+        # Only a traceback has lines; a line break in a message is data and is escaped.
         own = record.getMessage().count("\n") + 1
         return "\n".join([safe("\n".join(lines[:own])), *map(safe, lines[own:])])
 
@@ -31,9 +31,9 @@ def log_to_stderr(level: str) -> None:
 
 @contextmanager
 def log_as_the_program_does(level: str | None) -> Generator[None]:
-    """Inside, the program's modules are imported; the logging that they set up holds, and otherwise ours does.
+    """Import the program's modules inside: the logging they set up is used, or ours if they set up none.
 
-    A level that is given holds in both cases, in theirs for what tasklib says.
+    A level that is given applies in both cases; to theirs only for tasklib's own loggers.
     """
     chosen = None if level is None else _checked(level)
     ours, root = logging.getLogger("tasklib"), logging.getLogger()
@@ -64,7 +64,7 @@ def _stderr_handler() -> logging.Handler:
 
 
 def _quieten() -> None:
-    # It says the same for every connection and attempt while the database is away; we say it once.
+    # It logs every connection attempt while the database is unavailable; we log it once.
     pool = logging.getLogger("psycopg.pool")
     if pool.level == logging.NOTSET:
         pool.setLevel(logging.ERROR)

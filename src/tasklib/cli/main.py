@@ -1,4 +1,4 @@
-"""The command line as a whole: its commands, and how each of its errors ends."""
+"""The command line as a whole: its commands, and the exit code of every error."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _came_from_ctrl_c(error: BaseException | None) -> bool:
-    """Whether the command was being interrupted when the error occurred: cleaning up half-made things may fail."""
+    """Whether the command was being interrupted when the error occurred: cleaning up may fail."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None

@@ -1,4 +1,4 @@
-"""Submitting a file of tasks: read as it goes, stored some thousand lines at a time, all of them or none."""
+"""Submitting a file of tasks: read as a stream, stored 2,000 lines at a time, all of them or none."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def submit_file(
     from_line: int,
     dry_run: bool,
 ) -> None:
-    """Submit every line of the file from one on; stop before the first chunk that has a wrong line."""
+    """Submit every line from `from_line` on; stop before the first chunk that has a wrong line."""
     with _opened(file) as stream:
         rows = read_rows(stream, kind_of(file, kind), name)
         with cli.out.progress(f"Submitting {os.path.basename(file)}", _size(stream)) as progress:

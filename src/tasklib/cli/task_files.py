@@ -1,4 +1,4 @@
-"""Tasks in a file, one per line: JSON Lines or CSV, read as it goes; a wrong line is known by its number."""
+"""Tasks in a file, one per line: JSON Lines or CSV, read as a stream; a wrong line is named by its number."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _refuse_other_encoding(text: str) -> None:
 
 
 def kind_of(file: str, given: str | None) -> str:
-    """What the file is: `jsonl` or `csv`, as was said or as its name tells."""
+    """The format of the file, `jsonl` or `csv`: as given, or by its name."""
     kind = given or Path(file).suffix.lstrip(".").lower()
     kind = {"": "jsonl", "ndjson": "jsonl", "json": "jsonl"}.get(kind, kind)
     if kind not in ("jsonl", "csv"):

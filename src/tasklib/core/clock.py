@@ -9,7 +9,7 @@ from tasklib.errors import require_aware
 
 
 class Clock(Protocol):
-    """Answers what moment a statement should call `now`."""
+    """Gives the moment that a statement uses as `now`."""
 
     def now(self) -> datetime | None:
         """The moment to use, or None for the database's own clock."""
@@ -29,7 +29,7 @@ class ManualClock:
 
     def __init__(self, start: datetime | None = None) -> None:
         if start is None:
-            # SQLite reckons in milliseconds: a delay added to a finer moment may end a little after it.
+            # SQLite computes in milliseconds: a delay added to a finer moment may end a little after it.
             now = datetime.now(UTC)
             start = now.replace(microsecond=now.microsecond // 1000 * 1000)
         self._now = require_aware(start, "the clock's start")

@@ -1,7 +1,7 @@
 """JSON that PostgreSQL and SQLite keep the same way: what may be stored, how it is written and read.  Pure.
 
-pydantic-core does the work on the whole value at once.  Only where its text looks odd does a walk in Python
-decide, so that a refusal can name the place.
+pydantic-core does the work on the whole value at once.  Only where its text looks odd a walk in Python
+decides, so that a refusal can name the place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, cast
 from tasklib.errors import InvalidPayload, ResultError
 
 MAX_DEPTH: Final = 64
-"""How many arrays and objects may lie inside one another."""
+"""How deeply arrays and objects may be nested."""
 
 MAX_DIGITS: Final = 4300
 """How long an integer may be: Python reads no longer one from text."""
@@ -39,7 +39,7 @@ def plain(value: Any, *, what: str, limit: int | None = None) -> Any:
     """A copy in plain JSON types, which both databases give back equal; anything else is InvalidPayload.
 
     Whatever pydantic-core can serialise is accepted.  `limit` bounds the bytes of the compact text.
-    Pydantic's secrets are stored open, because they must arrive; hiding them is for those who show arguments.
+    Pydantic's secrets are stored in clear, because the task needs them; they are hidden where arguments are shown.
     """
     try:
         copy, data, text = _converted(value)
@@ -64,7 +64,7 @@ def check_plain(value: Any, *, what: str, limit: int | None = None) -> bool:
 
 
 def plain_array(values: list[Any], limit: int | None = None) -> str | None:
-    """The JSON array of values of plain types, if `check_plain` surely refuses none of them; else None."""
+    """The JSON array of values of plain types, if `check_plain` certainly accepts all of them; else None."""
     core = _core()
     data = core.to_json(values)
     text = data.decode()

@@ -1,4 +1,4 @@
-"""Why isn't it running?  The reasons a task waits, in the order in which they bind, each with its evidence.  Pure."""
+"""Why isn't it running?  The reasons a task waits, in the order in which they apply, each with its evidence.  Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasklib.core.lifecycle import Phase, phase_of
 from tasklib.core.task import Task, WorkerInfo
 
 MAX_AHEAD = 10_000
-"""Tasks ahead are counted up to here; more are said to be more."""
+"""Tasks ahead are counted up to this; beyond it the text says `more than`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class KeySeen:
     holders: tuple[str, ...]
     """Its tasks that run now, at most as many as the limit allows."""
     name: str | None = None
-    """The name to which limit and holders are confined; None if they are over all names together."""
+    """The name that limit and holders are restricted to; None for all names together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class Evidence:
     limits: Sequence[LimitSeen]
     key: KeySeen | None
     ahead: int
-    """Due tasks before it: of its key if it has one, else those of its workers' names that have none.  Names that are
-    paused stand in nobody's way."""
+    """Due tasks before it: of its key if it has one, else those of its workers' names that have none.  Paused
+    names do not count."""
     running: Mapping[UUID, int] = field(default_factory=dict[UUID, int])
-    """How many tasks of its name each worker instance runs, where some worker limits them by itself."""
+    """How many tasks of its name each worker instance runs, where some worker has a limit of its own."""
 
 
 def explain(seen: Evidence) -> Explanation:
-    """Every reason, the one that binds first at the front."""
+    """Every reason, in the order in which they hold the task back."""
     phase = phase_of(seen.task)
     if phase in (Phase.PENDING, Phase.RETRYING):
         reasons = tuple(_waiting(seen))
@@ -102,7 +102,7 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
     if not able:
         yield _nobody(seen)
     if left > 0:
-        return  # who holds a slot now, or stands before it, tells nothing about the time when it is due
+        return  # who holds a slot or is ahead now says nothing about the time when it is due
     bound = (*_key_full(seen.key), *(reason for limit in seen.limits for reason in _limited(limit)))
     yield from bound
     if able:
@@ -178,7 +178,7 @@ def _key_full(seen: KeySeen | None) -> Iterator[Reason]:
 
 
 def _own_limits(seen: Evidence, able: Sequence[WorkerInfo]) -> tuple[Reason, ...]:
-    """What workers allow themselves, if no worker that has a free slot may take the task."""
+    """The workers' own limits, if they keep every worker with a free slot from taking the task."""
     free = [worker for worker in able if worker.running < worker.concurrency]
     full = {worker.worker_id: _own_count(seen, worker) for worker in free}
     slow = {worker.worker_id: _own_rate(seen, worker) for worker in free}

@@ -1,4 +1,4 @@
-"""How long things took, kept in few numbers: buckets that grow by a fifth, so that a percentile is right to a tenth."""
+"""Histograms of durations: buckets that grow by a fifth, so that a percentile is accurate to 10 %."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bucket_of(seconds: float) -> int:
 
 
 def percentile(histogram: Mapping[int, int], part: float) -> float | None:
-    """The duration that this part of all did not exceed, in seconds; None if there are none."""
+    """The percentile in seconds, `part` from 0 to 1; None of an empty histogram."""
     wanted = part * sum(histogram.values())
     seen = 0
     for bucket in sorted(histogram):
@@ -35,7 +35,7 @@ def percentile(histogram: Mapping[int, int], part: float) -> float | None:
 
 
 def merged(stored: Iterable[Mapping[str, int] | None]) -> Histogram:
-    """One histogram of several that were kept as JSON objects."""
+    """The sum of several histograms that were stored as JSON objects."""
     total: Histogram = Counter()
     for each in stored:
         for bucket, count in (each or {}).items():

@@ -133,7 +133,7 @@ ACTIONS: Final[Mapping[Action, ActionRule]] = MappingProxyType(
         Action.DELETE: ActionRule(_where(Event.DELETE), (Phase.FAILED, Phase.BURIED), "cancel first"),
     }
 )
-"""What people may do to tasks in which phases: asked by the queue, the command line, HTTP and the dashboard alike."""
+"""What people may do to tasks in which phases, for the queue, the command line, HTTP and the dashboard alike."""
 
 CLEANUP_STATES: Final = (TaskState.COMPLETED,)
 """What a clean-up removes by default; it can remove whatever can be deleted."""
@@ -172,7 +172,7 @@ class Effect:
     state: TaskState
     terminal: bool
     refund: int
-    """Attempts given back: a snoozed or released attempt was not spent."""
+    """Attempts restored: a snoozed or released attempt was not spent."""
     retried: int
     """Added to retry_count."""
 
@@ -223,7 +223,7 @@ class Ending:
 
     @classmethod
     def bury(cls, task_id: str, version: int, *, error: str, outcome: str = "crashed") -> Self:
-        """The attempt took its process down with it, and none follows."""
+        """The attempt killed its process, and none follows."""
         return cls(task_id, version, Event.BURY, error=error, outcome=outcome)
 
     @classmethod
@@ -233,7 +233,7 @@ class Ending:
 
     @classmethod
     def release(cls, task_id: str, version: int) -> Self:
-        """The worker gives the task back untouched or stopped it to shut down; the attempt is not spent."""
+        """The worker releases the task, not started or stopped by a shutdown; the attempt is not spent."""
         return cls(task_id, version, Event.RELEASE)
 
     @classmethod

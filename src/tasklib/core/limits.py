@@ -1,4 +1,4 @@
-"""Limits that one worker keeps by itself: how many tasks of a name run at once, how many start in a second.  Pure."""
+"""A worker's own limits: how many tasks of a name run at once, and how many start per second.  Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TokenBucket:
 
     @property
     def tokens(self) -> float:
-        """What is left of the rate, in tasks; part of one too.  Changes nothing, so that any thread may ask."""
+        """The tokens left, fractions included.  Changes nothing, so that any thread may read it."""
         return min(self.capacity, self._tokens + (self._clock() - self._refilled) * self.rate)
 
     @property
@@ -40,7 +40,7 @@ class TokenBucket:
         return max(0.0, (math.floor(self._tokens) + 1 - self._tokens) / self.rate) if self._tokens < 1 else 0.0
 
     def take(self, count: int) -> None:
-        """Note that so many tasks start."""
+        """Note that this many tasks start."""
         self._refill()
         self._tokens -= count
 

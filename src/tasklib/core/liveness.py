@@ -2,7 +2,7 @@
 
 A heartbeat that is too old by the database's clock proves nothing by itself: nobody's arrives while the database is
 away, and everybody's is old after its clock has stepped.  So an observer looks again and again, and measures with its
-own clock, which never steps, for how long each heartbeat stayed as it was.
+own monotonic clock for how long each heartbeat stayed unchanged.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 LONGEST_GAP = 0.5
-"""The part of a subject's patience that may pass between two looks.  Who did not look for longer, or waited so long for
-the answer, cannot distinguish silence from an outage and observes anew."""
+"""The part of a subject's patience that may pass between two looks.  An observer that did not look for longer, or
+waited that long for the answer, cannot distinguish silence from an outage and starts observing again."""
 SHORTEST_GAP_SECONDS = 0.5
-"""A gap that is always allowed, because a busy machine makes one now and then."""
+"""A gap that is always allowed, because a busy machine causes one now and then."""
 LOOKS = 5
 """How often to look in the shortest patience seen; well within the longest gap."""
 
@@ -28,7 +28,7 @@ class Sighting:
     value: str
     """The heartbeat or the lease as the database writes it; every sign of life changes it."""
     patience: float
-    """Seconds of silence after which the subject is given up."""
+    """Seconds of silence after which the subject is declared dead."""
     is_overdue: bool
     """Whether its time is over by the database's clock."""
     version: int | None = None
@@ -36,7 +36,7 @@ class Sighting:
 
 
 class Watch:
-    """Knows of every subject since when it has been silent, as far as this observer has seen.
+    """Tracks since when every subject has been silent, as far as this observer has seen.
 
     Moments are passed in, all of one clock that never steps: `time.monotonic()`, or a test's own.
     """

@@ -1,7 +1,7 @@
 """What becomes of a task when an attempt has ended: one decision for workers of every kind and for recovery.  Pure.
 
-Asked by the worker, its child processes, the routes for workers over HTTP, and whoever takes back the tasks of a lost
-worker.  The answer is a Completion or an Ending, which `storage/operations/attempts.py` writes.
+Used by the worker, its child processes, the routes for workers over HTTP, and the recovery of a lost worker's
+tasks.  The answer is a Completion or an Ending, which `storage/operations/attempts.py` writes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A worker over HTTP said that it failed: why, whether another attempt makes sense, and after how many seconds."""
+    """A worker over HTTP reported a failure: why, whether another attempt may follow, and after how many seconds."""
 
     error: str
     retry: bool = True
@@ -44,7 +44,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """Somebody else ended it because its time was over; a person may have asked for its end before."""
+    """It was ended from outside at its timeout; a person may have asked to cancel it before."""
 
     seconds: float
     cancel_requested: bool = False
@@ -67,7 +67,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Its worker gave it back, not begun, or stopped in the middle because the worker stops."""
+    """Its worker released it: not started, or stopped because the worker stops."""
 
 
 Outcome = Raised | Reported | TimedOut | Lost | Cancelled | Released
@@ -153,7 +153,7 @@ class _Failure:
 
     error: str
     kind: str
-    """How the history calls it."""
+    """Its outcome in the history."""
     cause: BaseException | None = None
     repeatable: bool = True
     delay: float | None = None
@@ -169,7 +169,7 @@ def _raised(error: BaseException, options: RetryOptions | None) -> _Failure:
     match error:
         case Abort() | ResultError() | InvalidArguments() | ProcessNotReady(never=True):
             return _Failure(text, "failed", error, repeatable=False)
-        # Whatever `retry_on` names: the function asked for it, or did not raise it.
+        # Whatever `retry_on` names: the function asked for a retry, or did not raise the error itself.
         case Retry(delay=delay):
             return _Failure(text, "failed", error, delay=delay)
         case ProcessDied():
@@ -185,7 +185,7 @@ def _raised(error: BaseException, options: RetryOptions | None) -> _Failure:
 def _delay(
     attempt: Attempt, failure: _Failure, options: RetryOptions | None, default: RetryPolicy
 ) -> tuple[float | None, str]:
-    """The delay before the next attempt; a policy of the user's that fails itself is said, and replaced for once."""
+    """The delay before the next attempt; if the user's own policy fails, that is noted and the default is used."""
     if failure.delay is not None or not failure.waits:
         return failure.delay, ""
     own = None if options is None else options.retry_policy

@@ -19,7 +19,7 @@ _RULE = re.compile(r"(?:(?P<name>.+):)?(?P<state>\w+)=(?:(?P<number>\d+(?:\.\d+)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Finished tasks of a state, and of a name or of every other, are removed so long after their end."""
+    """Finished tasks of a state, of one name or of all others, are removed this long after their end."""
 
     name: str | None
     state: TaskState

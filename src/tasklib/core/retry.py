@@ -13,7 +13,7 @@ RETRY_CAP_SECONDS = 6 * 3600.0
 
 
 class RetryPolicy(Protocol):
-    """Answers the delay before the next attempt; any callable `(retry_count, error) -> seconds` is one."""
+    """Gives the delay before the next attempt; any callable `(retry_count, error) -> seconds` is one."""
 
     def __call__(self, retry_count: int, error: BaseException | None) -> float:
         """Seconds to wait, given how many retries were already made (0 after the first attempt)."""
@@ -50,4 +50,4 @@ class Backoff:
 
 
 OUTAGE_PAUSE = Backoff(base=0.075, cap=1.0, jitter=1 / 3)
-"""How long a worker waits before it tries the database again that is away, busy or full."""
+"""How long a worker waits before it retries a database that is unavailable, busy or full."""

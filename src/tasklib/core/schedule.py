@@ -20,7 +20,7 @@ ON_TIME_SECONDS = 60.0
 MAX_AT_ONCE = 1000
 """Ticks that `misfire="all"` makes up for in one transaction."""
 UNIQUE_KEY_PREFIX = "schedule:"
-"""How the unique keys begin by which schedules with `overlap="skip"` keep to one task at a time."""
+"""The prefix of the unique keys that keep schedules with `overlap="skip"` to one task at a time."""
 NICKNAMES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -30,13 +30,13 @@ NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-"""What cron calls the most usual ones."""
+"""The nicknames of cron."""
 LOOKS_BACK = tuple(timedelta(days=days) for days in (1 / 1440, 1 / 24, 1, 31, 366, 36_600))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything about a schedule that a person decides; validated."""
+    """The definition of a schedule; validated."""
 
     name: str
     task: str
@@ -57,7 +57,7 @@ class Plan:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options of each task: priority, tags, max_retries, timeout_seconds."""
     secrets: Sequence[str] | None = None
-    """Which of the arguments the code calls secret, for those who show the schedule and do not know the code."""
+    """Which arguments the code declares secret, for programs that show the schedule without the code."""
 
     def __repr__(self) -> str:
         from tasklib.core.redaction import Redactor
@@ -74,7 +74,7 @@ class Plan:
             moment = getattr(self, what)
             if moment is not None:
                 require_aware(moment, what)
-        zone(self.tz)  # an interval needs none, but one that does not exist is a mistake all the same
+        zone(self.tz)  # an interval needs none, but a wrong one is still a mistake
         if not _is_seconds(self.jitter, 0):
             raise ConfigurationError(f"schedule {self.name!r}: jitter is a number of seconds, got {self.jitter!r}")
         if self.every is not None:
@@ -96,12 +96,12 @@ class Plan:
 
     @property
     def unique_key(self) -> str:
-        """What only one task of the schedule can hold at a time."""
+        """The unique key that only one task of the schedule can hold at a time."""
         return f"{UNIQUE_KEY_PREFIX}{self.name}"
 
     @classmethod
     def fields(cls) -> tuple[str, ...]:
-        """The names of what can be decided."""
+        """The names of the fields."""
         return tuple(each.name for each in fields(cls))
 
     def first_run(self, now: datetime) -> datetime | None:
@@ -112,7 +112,7 @@ class Plan:
         return self.next_run(start - timedelta(microseconds=1))
 
     def next_run(self, after: datetime) -> datetime | None:
-        """The first tick after a moment, which is a tick itself for an interval; None if there is none any more."""
+        """The first tick after a moment, which for an interval is a tick itself; None after the last one."""
         if self.every is not None:
             try:
                 return self._within(after + timedelta(seconds=self.every))
@@ -154,7 +154,7 @@ class Plan:
         """The last tick that has come, given an earlier one."""
         if self.every is not None:
             return tick + timedelta(seconds=self.every * self._passed(tick, now))
-        # Looked for near the end first: since the earlier one there may have been a million.
+        # Searched near the end first: since the earlier tick there may have been a million.
         for back in LOOKS_BACK:
             start = max(tick, self._end(now) - back)
             for last in deque(_cron_until(self, start, self._end(now)), maxlen=1):
@@ -178,7 +178,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BrokenPlan(Plan):
-    """A stored plan that cannot be followed: as much of it as can be shown, and nothing of it is checked."""
+    """A stored plan that cannot run: as much of it as can be shown, unchecked."""
 
     def __post_init__(self) -> None:
         """Nothing is checked."""

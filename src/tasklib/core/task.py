@@ -1,4 +1,4 @@
-"""The values everything else speaks about: a task, its attempts, and a task to be stored.  No I/O."""
+"""The values that everything else uses: a task, its attempts, and a task to be stored.  No I/O."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from uuid import UUID
 
 OnConflict = Literal["return", "raise", "replace"]
 DEFAULT_RETRIES: Final = 3
-"""Attempts after the first where nobody says otherwise; also shown for a row whose number nobody has decided yet."""
+"""Retries by default; also shown for a row that has no number of its own yet."""
 SUBMITTER_HEADER: Final = "tasklib.submitter"
-"""Where a row with a unique key says who sent it over HTTP, as a digest."""
+"""The header of a row with a unique key that holds a digest of its sender over HTTP."""
 
 
 class TaskState(StrEnum):
-    """Where a task stands; `failed` is waiting for its retry while `next_retry_at` is set, and final otherwise."""
+    """The state of a task; `failed` waits for its retry while `next_retry_at` is set, and is final otherwise."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -88,12 +88,12 @@ class Task:
     log: tuple[LogLine, ...] = ()
     seq: int = 0
     unreadable: str | None = None
-    """What of the row cannot be read and is empty here, and why; None for all that tasklib writes itself."""
+    """Which parts of the row cannot be read and are empty here, and why; None for rows that tasklib wrote."""
     truncated: tuple[str, ...] = ()
-    """Which fields are shown in part, or not at all, because the task is part of a list; a task by itself is whole."""
+    """Which fields a list shortens or leaves out; a task read by its id is complete."""
 
     def __repr__(self) -> str:
-        """Every field, its secrets masked: a task is printed and logged in passing."""
+        """Every field, its secrets masked, because tasks are often printed and logged."""
         from tasklib.core.redaction import Redactor
 
         shown = Redactor().task(self)
@@ -118,7 +118,7 @@ class Task:
 
 
 def is_pending(task: Task) -> bool:
-    """True while the task waits for its first start or was put back."""
+    """True while the task waits for its first start or was released."""
     return task.state is TaskState.PENDING
 
 
@@ -198,7 +198,7 @@ class TaskBatch:
 
 
 class TaskId(UUID):
-    """The id of a submitted task, a plain UUID that also knows whether a new row was made for it."""
+    """The id of a submitted task: a UUID with `created`, whether a new row was stored for it."""
 
     __slots__ = ("created",)
     created: bool
@@ -287,7 +287,7 @@ class TaskFilter:
     unique_key: str | None = None
     concurrency_key: str | None = None
     fingerprint: str | None = None
-    """Only tasks that failed for good in this way; empty for those of which no way was noted."""
+    """Only tasks that failed for good with this fingerprint; empty for those without one."""
     search: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
@@ -302,7 +302,7 @@ class ErrorGroup:
     """Short and the same everywhere: made of name and fingerprint."""
     name: str
     fingerprint: str | None
-    """The exception, and the function in which it was raised; None if nothing was noted."""
+    """The exception, and the function in which it was raised; None if there is none."""
     count: int
     first_seen: datetime
     last_seen: datetime
@@ -328,18 +328,18 @@ class WorkerInfo:
     alive: bool
     running: int
     memory_bytes: int | None = None
-    """What its process held at the last heartbeat; None where the system does not say."""
+    """Memory of its process at the last heartbeat; None if unknown."""
     stuck_threads: int = 0
-    """Threads that never came back from tasks that were out of time."""
+    """Threads that are stuck in timed-out tasks."""
     retention: str = ""
-    """By which rules it removes finished tasks; empty: it keeps them."""
+    """Its retention rules; empty: it removes nothing."""
     limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
-    """The limits that it keeps by itself, by task name, as of its last heartbeat: `max_running`, `rate`, `tokens`."""
+    """Its own limits by task name, as of its last heartbeat: `max_running`, `rate`, `tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """How many tasks stand where, in all and by name."""
+    """How many tasks are in each state, in total and by name."""
 
     pending: int
     running: int

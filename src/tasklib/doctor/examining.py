@@ -1,4 +1,4 @@
-"""An examination: whether the database can be used at all, how it is reached, and everything in it."""
+"""The examination: whether the database can be used, how it is reached, and everything in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def examine(config: Config, thresholds: Thresholds | None = None, *, clock: Cloc
     """Everything that is wrong with the queue of these settings; an empty list is a clean bill of health."""
     if config.is_sqlite and is_sqlite_too_old():
         return [_old_sqlite()]
-    # It migrates nothing, and gets through whatever stands between it and the server.
+    # It migrates nothing, and works through any pooler.
     with TaskQueue(config.with_(auto_migrate=False, prepare_statements=False), clock=clock) as queue:
         evidence = Evidence(queue)
         replaced = _replaced(evidence)
@@ -69,7 +69,7 @@ def _not_wal(error: StorageError) -> Finding:
 
 
 def _judge_way(config: Config) -> Iterator[Finding]:
-    """What a pooler on the way to the server breaks, where nobody has told the queue of it."""
+    """What a pooler between here and the server breaks, where the settings do not say that there is one."""
     if config.is_sqlite:
         return
     if not lends_sessions(config.database_url, config.connect_timeout_seconds):
@@ -81,6 +81,6 @@ def _judge_way(config: Config) -> Iterator[Finding]:
     listening = config.listen_url
     if listening is None or lends_sessions(listening, config.connect_timeout_seconds):
         also = "" if listening is None else f", and so is listen_url, {redact_url(listening)}"
-        text = f"{where}{also}: LISTEN hears nothing there, so idle workers notice a new task only when they poll"
+        text = f"{where}{also}: LISTEN receives nothing there, so idle workers notice a new task only when they poll"
         remedy = "give the server's own address: TASKLIB_LISTEN_URL=postgresql://…, or listen_url="
         yield Finding(Fault.POOLER_LISTEN, text, remedy)

@@ -1,4 +1,4 @@
-"""What can be found: the faults by their codes, and from when on something is one."""
+"""Findings: the faults by their codes, and their thresholds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """Everything that is looked for; `docs/production/troubleshooting.md` says what each one means."""
+    """Every fault; `docs/production/troubleshooting.md` explains each one."""
 
     OLD_SQLITE = "old-sqlite"
     NOT_WAL = "not-wal"
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From when on something counts as wrong."""
+    """From which values on something is a fault."""
 
     behind_seconds: float = 600.0
     paused_seconds: float = 3600.0

@@ -1,4 +1,4 @@
-"""Judges what was seen: each fault as a finding with its evidence and its remedy."""
+"""From evidence to findings: each fault with its evidence and its remedy."""
 
 from __future__ import annotations
 

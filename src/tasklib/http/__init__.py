@@ -1,1 +1,1 @@
-"""The HTTP service: FastAPI over the same queue and read-and-act service as the command line."""
+"""The HTTP service: FastAPI over the same service as the command line."""

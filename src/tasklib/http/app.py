@@ -1,4 +1,4 @@
-"""The app as a whole: routes, who may use them, and how errors end."""
+"""The app as a whole: its routes, its checks, and its error handlers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
 
 
 def _only_this_machine(hosts: Iterable[str] | None) -> Iterable[str]:
-    """The names of this machine that were given, or all of them; who answers for others needs tokens."""
+    """The given names of this machine, or all of them; to answer for other names it needs tokens."""
     if hosts is None:
         return LOOPBACK_HOSTS
     chosen = list(hosts)
@@ -113,7 +113,7 @@ async def _serve_description(request: Request) -> dict[str, Any]:
 
 
 def _describe(app: FastAPI) -> dict[str, Any]:
-    """OpenAPI 3.1 of every route; what is wrong with a request is a Problem with status 400."""
+    """OpenAPI 3.1 of every route; an invalid request is answered with a Problem and status 400."""
     if app.openapi_schema:
         return app.openapi_schema
     description = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)

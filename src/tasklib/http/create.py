@@ -1,4 +1,4 @@
-"""Storing what was sent: one task, many, or a schedule; and once only under an idempotency key."""
+"""Creating what was sent: one task, many, or a schedule; once only under an idempotency key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def create_task(request: Request, body: CreateTask) -> Stored:
 
 
 async def create_tasks(request: Request, bodies: Sequence[CreateTask], key: str | None) -> Stored:
-    """Store tasks, all or none, if the caller may; under a key once however often they are sent."""
+    """Store tasks, all or none, if the caller may; with a key only once, however often they are sent."""
     allow_creation(request, bodies)
     repeated = next((n for n, each in enumerate(bodies) if each.options.repeat is not None), None)
     if repeated is not None:
@@ -50,7 +50,7 @@ async def create_tasks(request: Request, bodies: Sequence[CreateTask], key: str 
 
 
 async def create_schedule(request: Request, body: CreateTask) -> Schedule:
-    """Make a task that runs again and again, if the caller may; the same one sent twice is one."""
+    """Create a schedule, if the caller may; the same one sent twice is one."""
     allow_creation(request, [body])
     repeat, options = body.options.repeat, body.options
     assert repeat is not None
@@ -73,7 +73,7 @@ async def create_schedule(request: Request, body: CreateTask) -> Schedule:
 
 
 async def put_schedule(service: QueueService, name: str, decided: dict[str, Any], audit: AuditEntry) -> Schedule:
-    """Make or change a schedule; 400 where a mask stands for no secret that is stored."""
+    """Create or change a schedule; 400 where a mask was sent and no secret is stored there."""
     try:
         return await service.schedules.aput(name, decided, audit=audit)
     except MaskLeft as error:

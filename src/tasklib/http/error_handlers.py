@@ -1,4 +1,4 @@
-"""How every error of the app ends: as a problem."""
+"""Every error of the app is answered as a problem."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
 def install(app: FastAPI) -> None:
-    """Let every error of the app end as a problem."""
+    """Answer every error of the app as a problem."""
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(errors.TaskLibError, _on_tasklib)
@@ -33,7 +33,7 @@ def install(app: FastAPI) -> None:
 
 
 async def answer(request: Request, error: Exception) -> JSONResponse:
-    """How an error ends that was raised outside of the routes."""
+    """The answer to an error that was raised outside of the routes."""
     return await (_on_http if isinstance(error, HTTPException) else _on_tasklib)(request, error)
 
 
@@ -66,7 +66,7 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
             detail = f"{path} does not take {request.method}; see GET {_description(request)}"
             return problem(405, kind, detail, headers={"Allow": ", ".join(_methods(request))})
         case status:
-            # The application's own check may say anything here, also what is no text.
+            # The application's own check may give any detail, not only text.
             return problem(status, kind, str(error.detail), headers=error.headers)
 
 
@@ -110,11 +110,11 @@ _TABLE: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], int,
 
 
 _FIELDS: Final[Mapping[type[Exception], str]] = {errors.InvalidArguments: "payload", KeyTaken: "options.uniqueKey"}
-"""What is at fault, where the error says it."""
+"""The field at fault, where the error names it."""
 
 
 def _methods(request: Request) -> list[str]:
-    """Every method that the path takes; the framework tells only those of the first route that fits."""
+    """Every method that the path accepts; the framework gives only those of the first matching route."""
 
     def takes(method: str) -> bool:
         asked = {**request.scope, "method": method}
@@ -129,7 +129,7 @@ def _description(request: Request) -> str:
 
 
 def _got(error: Mapping[str, Any]) -> str:
-    """The value at fault, where it is a number or part of the address: nothing of those is secret."""
+    """The value at fault, where it is a number or part of the URL: neither is secret."""
     value = error["input"]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_asked = error["loc"][0] == "query" and isinstance(value, str) and error["type"] != "value_error"
@@ -137,7 +137,7 @@ def _got(error: Mapping[str, Any]) -> str:
 
 
 def _in_statuses(error: Exception) -> str:
-    """What an error says, in this interface's words: a task that runs is `processing` here."""
+    """The message of an error with the statuses of HTTP: a running task is `processing` here."""
     said = str(error)
     return said.replace("running", "processing") if isinstance(error, errors.InvalidTransition) else said
 

@@ -71,7 +71,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def phrase(status: int) -> str:
-    """What a status is called; one that has no name is known by its number."""
+    """The phrase of a status; its number if it has none."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:

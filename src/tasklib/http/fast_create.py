@@ -1,4 +1,4 @@
-"""The busiest route without a framework around it: storing one task.  Whatever is unusual goes the ordinary way."""
+"""The busiest route without the framework: storing one task.  Unusual requests take the normal route."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FastCreate:
             await response(scope, receive, send)
 
     async def _try(self, request: Request, messages: list[Message]) -> Response | None:
-        """The answer; None if the request has anything about it that the route should look at."""
+        """The answer; None if the request needs the normal route."""
         headers = request.headers
         if request.scope["query_string"] or "idempotency-key" in headers:
             return None

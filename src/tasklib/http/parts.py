@@ -1,4 +1,4 @@
-"""What every route works with: the parts of the app, reached by type, and answers that a client may already have."""
+"""What every route uses: the typed parts of the app, and conditional answers."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Parts:
     failures: ErrorCache
     live_stats: LiveStats
     stopping: threading.Event
-    """Set when the server stops: whoever listens or waits is let go."""
+    """Set when the server stops: it ends event streams and waiting claims."""
 
     @classmethod
     def of(cls, queue: TaskQueue, auth: Auth) -> Self:
-        """The parts for a queue, and for callers that are known in this way."""
+        """The parts of an app for this queue and this way of authentication."""
         service, stopping = QueueService(queue), threading.Event()
         counts = StatsCache(service.statistics)
         return cls(
@@ -67,7 +67,7 @@ class Parts:
 
 
 def parts_of(request: Request) -> Parts:
-    """The parts of the app that the request came to."""
+    """The parts of the app that handles the request."""
     return parts_of_app(request.app)
 
 
@@ -90,7 +90,7 @@ Counts = Annotated[StatsCache, Depends(_counts)]
 
 
 def conditional(request: Request, answer: BaseModel) -> Response:
-    """The answer with its ETag; empty, as 304, if the client has just that."""
+    """The answer with its ETag; 304 without a body if the client has this version."""
     body = answer.model_dump_json(by_alias=True).encode()
     tag = f'W/"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}

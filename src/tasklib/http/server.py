@@ -1,4 +1,4 @@
-"""The server for an app of our own: it lets go of whoever listens or waits when it is told to stop."""
+"""The server for our own app: when it stops, it ends event streams and waiting claims."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tasklib.http.parts import parts_of_app
 
 
 class Server(uvicorn.Server):
-    """uvicorn with what every such service has in common.
+    """uvicorn with the settings of our service.
 
-    uvicorn waits until each answer has ended, and a stream of events never does: so it is ended from here. From where a
-    request comes is what the connection says, or a proxy that is trusted.
+    uvicorn waits until every answer has ended, and an event stream never does, so `shutdown` ends it. The address of a
+    caller is that of the connection, or the one that a trusted proxy gives.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Server(uvicorn.Server):
             server_header=False,
             lifespan="off",
             ws="none",
-            # Else anybody on this machine could say from where a request comes.
+            # Otherwise any program on this machine could forge the address of a caller.
             proxy_headers=bool(trusted_proxies),
             forwarded_allow_ips=list(trusted_proxies),
             timeout_graceful_shutdown=grace_seconds,
@@ -43,6 +43,6 @@ class Server(uvicorn.Server):
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End what would go on by itself, then everything else in order."""
+        """End streams and waiting claims, then everything else."""
         parts_of_app(self._app).stopping.set()
         await super().shutdown(sockets)

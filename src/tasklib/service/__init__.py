@@ -1,1 +1,1 @@
-"""The only door for front ends: HTTP, the command line and the doctor show and do through it."""
+"""What front ends use: HTTP, the command line and the doctor read and change a queue only through it."""

@@ -1,4 +1,4 @@
-"""What is done to a queue as a whole: its clock, its tables, the rights of PostgreSQL roles, copying it elsewhere."""
+"""A queue as a whole: its clock, its tables, grants for PostgreSQL roles, copying it elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DECIDED: Final = (
     *("task", "cron", "every", "tz", "kwargs", "misfire", "overlap", "jitter"),
     *("starts_at", "ends_at", "options", "secrets"),
 )
-"""What somebody has decided about a schedule, beside its name."""
+"""The fields of a plan that are copied, beside its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Copied:
 
     seen: int
     copied: int
-    """Fewer than were seen if some were there already."""
+    """Fewer than were seen if the target had some already."""
     unreadable: Sequence[str]
-    """The ids of tasks that cannot be read, and so stay behind."""
+    """The ids of tasks that cannot be read and were not copied."""
     schedules: int
     pauses: int
     limits: int
@@ -43,7 +43,7 @@ class Administration(ServicePart):
 
     @operation
     def now(self) -> Operation[datetime]:
-        """What time it is for the database: ages are told by the clock by which they came about."""
+        """The time by the database's clock, which wrote the times that ages are computed from."""
         return (yield from read_clock())
 
     @operation
@@ -54,7 +54,7 @@ class Administration(ServicePart):
     adrop_schema = drop_schema.as_async
 
     def grant(self, duty: str, role: str, *, apply: bool) -> list[str]:
-        """The statements that give a PostgreSQL role what its duty needs; with `apply` they are run, all or none."""
+        """The GRANTs that a PostgreSQL role needs for its duty; with `apply` they are run, all or none."""
         from tasklib.storage.postgres.database import PostgresDatabase
         from tasklib.storage.postgres.grants import Duty
 
@@ -64,9 +64,9 @@ class Administration(ServicePart):
         return database.grant(Duty(duty), role, apply=apply)
 
     def copy_to(self, target: TaskQueue, *, by: str, progress: Callable[[int], None]) -> Copied:
-        """Pause this queue and store everything in it in another one too; what is there already is left as it is.
+        """Pause this queue and copy everything in it to another one; what that has already is left as it is.
 
-        `progress` is called with how many tasks were looked at so far.
+        `progress` is called with how many tasks were read so far.
         """
         if not self.queue.is_paused():
             self.queue.pause(by=by, reason=COPIED)
@@ -97,7 +97,7 @@ def _copy_schedules(old: TaskQueue, new: TaskQueue) -> int:
     for schedule in found:
         plan = schedule.plan
         if isinstance(plan, BrokenPlan):
-            continue  # nobody could run it there either
+            continue  # it could not run there either
         new.add_schedule(plan.name, **{name: getattr(plan, name) for name in DECIDED})
         if schedule.paused_at is not None:
             new.pause_schedule(plan.name, by=schedule.paused_by)
@@ -105,7 +105,7 @@ def _copy_schedules(old: TaskQueue, new: TaskQueue) -> int:
 
 
 def _copy_pauses(old: TaskQueue, new: TaskQueue) -> int:
-    # Not the one that keeps the source still: the target is to work.
+    # Without the pause of the copy itself: the target shall work.
     found = [pause for pause in old.pauses() if pause.reason != COPIED]
     for pause in found:
         new.pause(pause.name, by=pause.by, reason=pause.reason)

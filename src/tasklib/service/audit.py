@@ -18,14 +18,14 @@ class AuditLog(ServicePart):
 
     @operation
     def page(self, *, limit: int, before: int | None = None) -> Operation[Sequence[StoredEntry]]:
-        """Entries, the newest first; `before` is the `seq` of the last entry of the page before."""
+        """Entries, the newest first; `before` is the `seq` of the last entry of the previous page."""
         return (yield from audit.list_audit(limit=limit, before=before))
 
     apage = page.as_async
 
     @single_try
     def write(self, entry: AuditEntry) -> Operation[None]:
-        """Add an entry for what changes nothing that is stored, such as signing in or being refused."""
+        """Add an entry for a request that changes nothing stored, such as signing in or being refused."""
         yield from audit.write_audit([self.redacted(entry)])
 
     awrite = write.as_async

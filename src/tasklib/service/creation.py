@@ -1,4 +1,4 @@
-"""Storing tasks for callers that give a name and a payload: one, many, or once only under an idempotency key."""
+"""Storing tasks by name and payload: one, many, or once only under an idempotency key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tasklib.submission import Merger, with_secrets
 
 
 class KeyTaken(UniqueConflict):
-    """Another task holds the unique key, and the caller may not know which."""
+    """Another task holds the unique key, and the caller may not see which."""
 
     def __init__(self, name: str, unique_key: str) -> None:
         super().__init__(name, unique_key, None)
@@ -48,36 +48,36 @@ class Submission:
 class Sender:
     """Who stores tasks, and whether it may read those of others.
 
-    Who may not is told no more of another's task that holds a unique key than that the key is taken.
+    A sender who may not learns of another's task with the same unique key only that the key is in use.
     """
 
     identity: str
     reads_all: bool
 
     def mark(self, new: NewTask) -> NewTask:
-        """The row with its sender noted, if others can come upon it by its key."""
+        """The row, marked with its sender if it has a unique key, by which others could find it."""
         if new.unique_key is None:
             return new
         return replace(new, headers={**new.headers, SUBMITTER_HEADER: self._digest})
 
     def require_own(self, new: NewTask, holder: Task | None) -> None:
-        """Refuse to tell of the task that holds the key of a new one, unless the sender sent it or may read it."""
+        """Refuse to show the task that holds the key of a new one, unless the sender sent it or may read it."""
         if not self.reads_all and (holder is None or holder.headers.get(SUBMITTER_HEADER) != self._digest):
             raise KeyTaken(new.name, new.unique_key or "")
 
     def shown(self, conflict: UniqueConflict) -> UniqueConflict:
-        """What the sender is told of a conflict: which task it is only if it may read every task."""
+        """The conflict as the sender may see it: with the other task's id only if it may read every task."""
         return conflict if self.reads_all else KeyTaken(conflict.name, conflict.unique_key)
 
     @property
     def _digest(self) -> str:
-        """Tells senders apart without naming them to whoever reads the task."""
+        """Distinguishes senders without naming them to readers of the task."""
         return hashlib.sha256(self.identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTask:
-    """A task that was asked for, as it stands: new, or the one that was there already."""
+    """A task as stored: new, or the one that holds the unique key already."""
 
     id: UUID
     name: str
@@ -86,12 +86,12 @@ class StoredTask:
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """What is told of a task."""
+        """What is shown of a task."""
         return cls(task.id, task.name, str(task.state), task.created_at)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """The same from what `as_data` has made of it."""
+        """The inverse of `as_data`."""
         return cls(UUID(data["id"]), data["name"], data["state"], datetime.fromisoformat(data["created_at"]))
 
     def as_data(self) -> dict[str, Any]:
@@ -101,19 +101,19 @@ class StoredTask:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What came of submissions."""
+    """The result of submissions."""
 
     made: bool
     """Whether any of the tasks is new."""
     tasks: Sequence[StoredTask]
     repeated: bool = False
-    """Whether an earlier request under the same idempotency key has stored them."""
+    """Whether an earlier request with the same idempotency key stored them."""
     changed: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """The ids of the tasks that are new and of those that were rewritten, without those that were there already."""
+    """The ids of new and of replaced tasks, without those that existed already."""
 
 
 class Creation(ServicePart):
-    """Stores tasks; single ones of the same moment in one transaction, with their entries in the audit log."""
+    """Stores tasks; concurrent single ones share a transaction, with their entries in the audit log."""
 
     def __init__(self, queue: TaskQueue) -> None:
         super().__init__(queue)
@@ -169,7 +169,7 @@ class Creation(ServicePart):
             shown = [each.as_data() for each in stored.tasks]
             return {"made": stored.made, "tasks": shown, "changed": dict(stored.changed)}
 
-        # A key has no space in it, so that no caller can write another one's.
+        # A key has no space in it, so that no caller can use another one's.
         doing = do_once(f"{sender.identity} {key}", fingerprint, work)
         once = yield from self.audited(doing, audit, _changed_once)
         if once.answer is None:
@@ -179,7 +179,7 @@ class Creation(ServicePart):
     acreate_once = create_once.as_async
 
     def _rows(self, submissions: Sequence[Submission], sender: Sender) -> Operation[list[NewTask]]:
-        """The rows to store: the same ones, with the same ids, however often the call is tried."""
+        """The rows to store: the same, with the same ids, whenever the call is repeated."""
         yield from self.queue.secret_places.learn()
         memory = yield from recall()
         if "rows" not in memory:
@@ -194,13 +194,13 @@ class Creation(ServicePart):
     _alearn_secrets = _learn_secrets.as_async
 
     def _new(self, submission: Submission, sender: Sender) -> NewTask:
-        """The row of a task that was sent, marked with its sender and the secrets that its workers tell of."""
+        """The row of a submission, marked with its sender and with the secrets that its workers declare."""
         new = self.queue.new_by_name(submission.name, submission.payload, **submission.options)
         return sender.mark(with_secrets(new, self.queue.secret_places.of(submission.name)))
 
     @operation
     def _store(self, new: Sequence[NewTask]) -> Operation[list[TaskId]]:
-        """The tasks with their entries, which for those with a unique key are known only when they are stored."""
+        """Store tasks with their entries; those of tasks with a unique key depend on the outcome."""
         entries = [self._entries[task.id] for task in new if task.unique_key is None]
         keyed = [(at, task) for at, task in enumerate(new) if task.unique_key is not None]
         if keyed:
@@ -222,7 +222,7 @@ class Creation(ServicePart):
     _astore = _store.as_async
 
     def _store_all(self, new: Sequence[NewTask], sender: Sender) -> Operation[Stored]:
-        yield BEGIN  # what may not be told of is found after the rest was stored
+        yield BEGIN  # rolled back if one of them holds a key of another sender, which is found at the end
         try:
             ids = yield from tasks.submit_tasks(new)
         except UniqueConflict as conflict:
@@ -258,7 +258,7 @@ def _changed_once(once: Once) -> Addition:
 
 
 def _changed(new: Sequence[NewTask], ids: Sequence[TaskId]) -> dict[str, list[str]]:
-    """The ids of what was really made or rewritten, by how; empty if every task was there already."""
+    """The ids of new and of replaced tasks; empty if every task existed already."""
     both = list(zip(new, ids, strict=True))
     made = [str(each.id) for _, each in both if each.created]
     replaced = [str(each.id) for task, each in both if not each.created and task.on_conflict == "replace"]

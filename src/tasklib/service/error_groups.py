@@ -1,4 +1,4 @@
-"""What failed for good, grouped by what went wrong: shown without secrets, counted by hour, started anew."""
+"""Tasks that failed for good, grouped by error: shown without secrets, counted by hour, retried together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ErrorGroups(ServicePart):
 
     @operation
     def all(self, name: str | None = None, *, limit: int = 100) -> Operation[tuple[ErrorGroup, ...]]:
-        """What went wrong, grouped by name and kind of error, the latest first."""
+        """Failures grouped by name and kind of error, the latest first."""
         return (yield from self._shown((yield from errors.list_errors(name, limit))))
 
     aall = all.as_async
@@ -38,7 +38,7 @@ class ErrorGroups(ServicePart):
         shown: list[ErrorGroup] = []
         yield from self.queue.secret_places.learn()
         for group in groups:
-            # What is secret is known only by the arguments of the task whose message it is.
+            # Only the arguments of the task say what is secret in its message.
             task = yield from tasks.get_task(group.example)
             if task is None:
                 shown.append(replace(group, message=""))
@@ -50,7 +50,7 @@ class ErrorGroups(ServicePart):
 
     @operation
     def find(self, group_id: str) -> Operation[ErrorGroup | None]:
-        """The group with this id, as `redrive` takes it; its texts are as they are stored."""
+        """The group with this id, as `redrive` takes it; its texts are not redacted."""
         groups = yield from errors.list_errors(None, MOST_GROUPS)
         return next((each for each in groups if each.id == group_id), None)
 
@@ -67,7 +67,7 @@ class ErrorGroups(ServicePart):
     def redrive(
         self, group: ErrorGroup, *, rate: float | None = None, dry_run: bool = False, audit: AuditEntry | None = None
     ) -> Operation[int]:
-        """Start every task of a group anew, from zero attempts, `rate` in a second; with `dry_run` only count them."""
+        """Retry every task of a group, from zero attempts, `rate` per second; with `dry_run` only count them."""
         work = as_operation(self.queue.redrive)(group, rate=rate, dry_run=dry_run)
         return (yield from self.audited(work, audit, lambda changed: {"changed": changed}))
 

@@ -1,4 +1,4 @@
-"""What the doctor judges: everything about a queue that can be wrong, looked at without changing anything."""
+"""The evidence for the doctor: everything about a queue that can be wrong, read without changing anything."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class Seen:
     schedules: Sequence[Schedule]
     orphans: int
     missing: Sequence[Part]
-    """The indexes and triggers of the task table that are not there or not in use."""
+    """The indexes and triggers of the task table that are missing or not in use."""
     server: Row | None
     """How a PostgreSQL server and its table are set; None for a file."""
     local_clock: float
-    """This machine's clock at the moment the server was asked for its own."""
+    """This machine's clock when the server's was read."""
 
 
 class Evidence(ServicePart):
-    """Looks at one queue."""
+    """Gathers the evidence about one queue."""
 
     @operation
     def look(self) -> Operation[Seen]:
-        """See everything as it is, through one connection."""
+        """Read everything through one connection."""
         dialect = self.database.dialect
         clock = yield from read_clock()
         before = time.time()
@@ -72,11 +72,11 @@ class Evidence(ServicePart):
         )
 
     def replaced_file(self) -> tuple[str, bool] | None:
-        """The process that uses a SQLite file which has its name no longer, and whether another file has it."""
+        """The process that uses a SQLite file that was deleted or replaced, and whether another file has its name."""
         return find_replaced(self.database.path) if isinstance(self.database, SqliteDatabase) else None
 
     def has_write_ahead_log(self) -> bool:
-        """False for a SQLite file that is kept in another way."""
+        """False for a SQLite file with another journal mode."""
         return not isinstance(self.database, SqliteDatabase) or has_write_ahead_log(self.database.path)
 
 
@@ -86,7 +86,7 @@ def is_sqlite_too_old() -> bool:
 
 
 def lends_sessions(url: str, timeout_seconds: float) -> bool:
-    """Whether a pooler in transaction mode stands between this machine and the PostgreSQL server of the URL."""
+    """Whether there is a pooler in transaction mode between this machine and the server of the URL."""
     from tasklib.storage.postgres import session
 
     return session.lends_sessions(url, timeout_seconds)

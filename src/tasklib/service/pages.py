@@ -1,4 +1,4 @@
-"""Pages of tasks for every front end: newest first, by what is shown of them, never by reading a whole large table."""
+"""Pages of tasks for every front end: newest first, matched by what is shown, without reading a large table."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tasklib.storage.statement import Operation
 __all__ = ["Gap", "Listing", "Page", "Start", "TaskPages"]
 
 FEW_JUDGED: Final = 5000
-"""Of so many tasks those that match by what is shown of them are counted one by one."""
+"""Up to this many tasks, those that match by what is shown of them are counted one by one."""
 FEW_FAILURES: Final = 200_000
-"""Of so many failures those of one kind are counted in their index."""
+"""Up to this many failures, those of one kind are counted in their index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Page:
 
     tasks: tuple[Task, ...]
     next: UUID | None
-    """Where the next page begins: give it as `before`; None if this is the last one."""
+    """Where the next page begins, as `before`; None if this is the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Listing:
 
     tasks: tuple[Task, ...]
     total: int | None
-    """None if it was not asked for, or could only be counted row by row."""
+    """None if it was not requested, or could only be counted row by row."""
     next: Start | None
-    """Where the next page begins: give it as `start`; None if this is the last one."""
+    """Where the next page begins, as `start`; None if this is the last one."""
 
 
 class TaskPages(ServicePart):
@@ -55,7 +55,7 @@ class TaskPages(ServicePart):
 
     @operation
     def page(self, which: TaskFilter, *, limit: int = 50, before: Id | None = None) -> Operation[Page]:
-        """A page of matching tasks; `before` is the id at which the page before said to go on."""
+        """A page of matching tasks; `before` is `next` of the previous page."""
         position = None if before is None else (yield from required(before)).seq
         yield from self.queue.secret_places.learn()
         found = yield from lists.list_tasks(which, limit=limit + 1, before=position, width=lists.LISTED_WIDTH)
@@ -90,7 +90,7 @@ class TaskPages(ServicePart):
     ) -> Operation[Listing]:
         """A page of tasks that match by what is shown of them; short if no more are within reach.
 
-        `stats` know how many there are, or that they are few enough to be counted; where none are, nobody looks far.
+        `stats` are the counts of the queue: where they say that none match, the search is short.
         """
         yield from self.queue.secret_places.learn()
         judged = self.is_judged(which)
@@ -108,9 +108,9 @@ class TaskPages(ServicePart):
 
     @operation
     def longest_gap(self, states: Sequence[str], *, limit: int) -> Operation[Gap | None]:
-        """The longest stretch of the newest tasks without one in these states, or None if it is short.
+        """The longest range of the newest tasks without one in these states, or None if it is short.
 
-        Where a million wait there is no completed one, and a list need not look there.  `limit` is the longest page.
+        Where a million wait there is no completed one, and a list can skip them.  `limit` is the longest page.
         """
         which = TaskFilter(states=tuple(states))
         return (yield from walk_tasks(which, limit=limit, bounds=SURVEY)).gap
@@ -118,15 +118,15 @@ class TaskPages(ServicePart):
     alongest_gap = longest_gap.as_async
 
     def is_indexed(self, which: TaskFilter) -> bool:
-        """Whether the tasks are found by an index, without looking at others."""
+        """Whether the tasks are found by an index, without reading others."""
         return lists.is_indexed(which)
 
     def is_judged(self, which: TaskFilter) -> bool:
-        """Whether the filter asks for what may be hidden, so that a match counts only by what is shown of it."""
+        """Whether the filter is about values that may be hidden, so that a task matches only by what is shown of it."""
         return any(each is not None for each in (which.search, which.tags, which.unique_key, which.concurrency_key))
 
     def each_shown(self, which: TaskFilter, act: Callable[[tuple[UUID, ...], int], Operation[int]]) -> Operation[int]:
-        """Act on the tasks that match by what is shown of them, some at a time, told the sum so far; the sum of all."""
+        """Act on the tasks that match by what is shown, some at a time; `act` gets their ids and the sum so far."""
         yield from self.queue.secret_places.learn()
         total, start = 0, NEWEST
         while True:
@@ -139,14 +139,14 @@ class TaskPages(ServicePart):
             start = Start(below)
 
     def _shown(self, task: Task) -> Task:
-        """The beginning of a task, its secrets hidden before anything is cut."""
+        """The preview of a task, its secrets hidden before anything is cut."""
         return preview(self.redactor.task(without_unknown_secrets(task)))
 
     def _keep(self, which: TaskFilter) -> Keep:
         return lambda task: matches_as_shown(task, self.redactor.task(task), which)
 
     def _count(self, which: TaskFilter, stats: QueueStats | None) -> Operation[int | None]:
-        """How many match, if that is found out quickly."""
+        """How many match; None if counting would take long."""
         rows = 0 if stats is None else stats.total
         if self.is_judged(which):
             if rows > FEW_JUDGED:
@@ -165,7 +165,7 @@ def required(task_id: Id) -> Operation[Task]:
 
 
 def count_in(stats: QueueStats, which: TaskFilter) -> int | None:
-    """How many tasks match, if counts by name and state can tell; None if the filter asks for more."""
+    """How many tasks match by the counts of names and states; None if the filter has other criteria."""
     if replace(which, states=(), name=None) != TaskFilter():
         return None
     counts = _counts(stats) if which.name is None else stats.by_name.get(which.name, {})

@@ -1,4 +1,4 @@
-"""Tasks in lists: so much of each that a page stays small whatever its payloads, results and errors hold.  Pure."""
+"""Tasks in lists: shortened, so that a page stays small whatever payloads, results and errors hold.  Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tasklib.core.task import Task, TaskFilter
 from tasklib.core.texts.error_text import bounded, summary
 
 CHARACTERS: Final = 2000
-"""How much a list shows of a payload, of a result, of tags and of an error."""
+"""How much a list shows of a payload, a result, tags or an error."""
 _DOCUMENTS: Final = ("args", "kwargs", "result", "tags", "headers")
 _TEXTS: Final = ("error", "progress_message", "unique_key", "concurrency_key", "worker_id")
 _BESIDE_THE_PAYLOAD: Final = ("result", "tags", "headers", "progress_message", "unique_key", "concurrency_key")
 
 
 def without_unknown_secrets(task: Task) -> Task:
-    """The task without whatever may repeat a secret of its payload, if the payload is too long to be looked through.
+    """The task without the fields that may repeat a secret of its payload, if the payload was cut.
 
-    Of an error its kind is left.  If the headers are cut, which say what is secret, the payload is left out as well.
+    Of an error its kind is left.  If the headers were cut, which say what is secret, the payload is left out too.
     """
     if "kwargs" not in task.truncated and "headers" not in task.truncated:
         return task
@@ -52,7 +52,7 @@ def matches_as_shown(task: Task, shown: Task, which: TaskFilter) -> bool:
 
 
 def preview(task: Task) -> Task:
-    """The beginning of a task that may be shown; `truncated` names what is not whole."""
+    """The task with long fields shortened; `truncated` names them."""
     changes: dict[str, Any] = {}
     for name in _DOCUMENTS:
         value = getattr(task, name)
@@ -63,7 +63,7 @@ def preview(task: Task) -> Task:
     for name in _TEXTS:
         text = getattr(task, name)
         if text is not None and len(text) > CHARACTERS:
-            changes[name] = bounded(text, CHARACTERS)  # what went wrong is said at the end
+            changes[name] = bounded(text, CHARACTERS)  # an error says at its end what went wrong
     return replace(task, **changes, truncated=_named(task, changes)) if changes else task
 
 

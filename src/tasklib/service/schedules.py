@@ -1,4 +1,4 @@
-"""Schedules as front ends show and change them: without secrets, and with entries in the audit log."""
+"""Schedules for front ends: without secrets, and with entries in the audit log."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Schedules(ServicePart):
 
     @operation
     def put(self, name: str, decided: Mapping[str, Any], *, audit: AuditEntry | None = None) -> Operation[Schedule]:
-        """Make a schedule, or change the one of that name; `decided` are the keywords of `TaskQueue.add_schedule`.
+        """Create a schedule, or change the one of that name; `decided` are the keywords of `TaskQueue.add_schedule`.
 
-        Where the mask was left in the arguments the stored secret stays; MaskLeft if there is none of the same task.
+        A mask in the arguments stands for the stored secret; MaskLeft if the same task has none there.
         """
-        check_name(name)  # before it is looked for: not every text can be
+        check_name(name)  # before the query: not every text can be sent
         yield from self.queue.secret_places.learn()
         task, secrets = decided["task"], list(self.queue.secret_places.of(decided["task"]))
         stored = yield from schedules.get_schedule(name)
         if stored is not None:
-            # Another task gets none of the secrets of this one.
+            # A schedule for another task gets none of these secrets.
             kept = stored.plan.kwargs if stored.plan.task == task else None
             if stored.plan.task == task:
                 secrets = list(dict.fromkeys((*secrets, *(stored.plan.secrets or ()))))
@@ -66,21 +66,21 @@ class Schedules(ServicePart):
 
     @operation
     def pause(self, name: str, *, by: str | None, audit: AuditEntry | None = None) -> Operation[bool]:
-        """Let no more ticks of a schedule run; False if there is none of that name."""
+        """Pause a schedule: no more ticks run; False if there is none of that name."""
         return (yield from self.audited(as_operation(self.queue.pause_schedule)(name, by=by), audit, _if_done))
 
     apause = pause.as_async
 
     @operation
     def resume(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
-        """Let a schedule run again, from its next tick on; False if there is none of that name."""
+        """Resume a schedule, from its next tick on; False if there is none of that name."""
         return (yield from self.audited(as_operation(self.queue.resume_schedule)(name), audit, _if_done))
 
     aresume = resume.as_async
 
     @operation
     def run(self, name: str, *, audit: AuditEntry | None = None) -> Operation[TaskId | None]:
-        """Make a task of the schedule at once, beside its ticks; None if there is none of that name."""
+        """Submit a task of the schedule now, beside its ticks; None if there is none of that name."""
         return (yield from self.audited(as_operation(self.queue.run_schedule)(name), audit, _made))
 
     arun = run.as_async

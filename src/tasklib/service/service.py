@@ -1,6 +1,6 @@
-"""What every front end shows and does, as plain values: pages of tasks, actions one by one or in bulk, numbers.
+"""What every front end shows and does, as plain values: pages of tasks, single and bulk actions, statistics.
 
-The command line uses the blocking form of each method; the awaiting one has an `a` in front, as on TaskQueue.
+The command line uses the blocking form of each method; the async one begins with an `a`, as on TaskQueue.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class QueueService(TaskPages):
     def act(
         self, action: Action, task_id: Id, *, priority: int | None = None, audit: AuditEntry | None = None
     ) -> Operation[Task]:
-        """Do it to one task: the task as it is then, or a deleted one as it was."""
+        """Act on one task; the task afterwards, or a deleted one as it was."""
         yield from self.queue.secret_places.learn()
         work = _act_on_one(action, require_id(task_id), priority)
         return self.redactor.task((yield from self.audited(work, audit)))
@@ -90,7 +90,7 @@ class QueueService(TaskPages):
     def resubmit(
         self, task_id: Id, payload: Any, *, priority: int | None = None, audit: AuditEntry | None = None
     ) -> Operation[TaskId]:
-        """Store a new task like this one with another payload; where the mask was left, the stored secret is used."""
+        """Store a copy of this task with another payload, in which a mask stands for the stored secret."""
         task = yield from required(task_id)
         yield from self.queue.secret_places.learn()
         marked = self.redactor.secrets(task)
@@ -124,7 +124,7 @@ class QueueService(TaskPages):
         on_progress: OnProgress | None = None,
         audit: AuditEntry | None = None,
     ) -> Operation[int]:
-        """Do it to every matching task in a state that allows it; how many it was, or with `dry_run` would be."""
+        """Act on every matching task in a state that allows it; how many were changed, or with `dry_run` would be."""
         chosen = replace(which, states=states_for(action, which.states))
         if action is Action.PRIORITIZE:
             priority = _given(priority)
@@ -132,8 +132,8 @@ class QueueService(TaskPages):
         def act(chosen: TaskFilter, before: int = 0) -> Operation[int]:
             if dry_run:
                 return (yield from actions.count_matching(action, chosen))
-            said = _progress_from(on_progress, before)
-            return (yield from actions.act_on_matching(action, chosen, priority=priority, on_progress=said))
+            report = _progress_from(on_progress, before)
+            return (yield from actions.act_on_matching(action, chosen, priority=priority, on_progress=report))
 
         if self.is_judged(chosen):
             work = self.each_shown(chosen, lambda ids, before: act(replace(chosen, ids=ids), before))
@@ -154,7 +154,7 @@ class QueueService(TaskPages):
         on_progress: OnProgress | None = None,
         audit: AuditEntry | None = None,
     ) -> Operation[int]:
-        """Remove tasks that ended before a moment, or that long ago; how many it was, or with `dry_run` would be."""
+        """Delete tasks that ended before a moment, or longer ago than a time; how many, or with `dry_run` would be."""
         moment = yield from start_of_age(older_than)
         if dry_run:
             which = TaskFilter(states=states_for(Action.DELETE, states), name=name, completed_before=moment)
@@ -166,7 +166,7 @@ class QueueService(TaskPages):
 
 
 def as_data(value: Any) -> Any:
-    """The value as JSON knows it: objects by their Python field names, times in ISO-8601 with Z, ids as text."""
+    """The value in JSON types: objects by their Python field names, times in ISO-8601 with Z, ids as text."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, UUID | StrEnum):

@@ -1,4 +1,4 @@
-"""Statistics: how many tasks stand where, what was done, how long it took, and how deep the queue was."""
+"""Statistics: tasks by state, attempts by outcome, their durations, and queue depth."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class TypeInfo:
     cancelled: int
     buried: int
     workers: int
-    """Live workers that know the name."""
+    """Live workers that define the name."""
     paused: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What was done and how deep the queue was, in steps of equal length."""
+    """Attempts and queue depth, in steps of equal length."""
 
     step: int
     points: tuple[tuple[int, Work | None, Depth | None], ...]
-    """When each began, in seconds since 1970; None where nothing was done, or nobody looked."""
+    """The start of each step in seconds since 1970; None where nothing was done, or nothing sampled."""
 
 
 class Statistics(ServicePart):
@@ -62,7 +62,7 @@ class Statistics(ServicePart):
 
     @operation
     def overview(self, stats: QueueStats | None = None) -> Operation[Overview]:
-        """How many tasks stand where, what is paused, and how many workers are there."""
+        """Tasks by state, pauses, and how many workers are alive."""
         stats = stats or (yield from statistics.count_tasks_by_state())
         paused = yield from pauses.list_pauses()
         known = yield from workers.list_workers()
@@ -72,7 +72,7 @@ class Statistics(ServicePart):
 
     @operation
     def types(self, stats: QueueStats | None = None) -> Operation[tuple[TypeInfo, ...]]:
-        """Every kind of task that is stored or that a worker knows, by name."""
+        """Every type that a stored task has or that a worker defines, by name."""
         stats = stats or (yield from statistics.count_tasks_by_state())
         known = yield from workers.list_workers()
         found = yield from pauses.list_pauses()
@@ -85,7 +85,7 @@ class Statistics(ServicePart):
 
     @operation
     def series(self, *, seconds: int, step: int, name: str | None = None) -> Operation[Series]:
-        """What was done and how deep the queue was, step by step, in the last so many seconds; nothing is left out."""
+        """Attempts and queue depth of the last seconds, step by step, without gaps."""
         clock = yield from statistics.read_time()
         until = clock // step * step + step
         since = until - max(1, -(-seconds // step)) * step
@@ -99,10 +99,10 @@ class Statistics(ServicePart):
 
     @operation
     def work_by_type(self, *, seconds: int) -> Operation[tuple[Work, ...]]:
-        """What was done of each kind of task in the last so many seconds, by name."""
+        """Attempts of each type in the last seconds, by name."""
         clock = yield from statistics.read_time()
         since = (clock - seconds) // 60 * 60
-        # One step for the whole time: no moment is a multiple of more.
+        # One step for the whole time: every moment is below it.
         found = yield from statistics.read_work(since=since, until=clock + 60, step=_WHOLE, by_name=True)
         return tuple(sorted(found, key=lambda each: each.name))
 
@@ -117,14 +117,14 @@ class Statistics(ServicePart):
 
     @operation
     def keep(self, *, fold_every: timedelta = statistics.FOLD_EVERY) -> Operation[None]:
-        """Take a turn in keeping counts and charts small and quick to read; does nothing while others do."""
+        """Fold counts and merge charts, so that they are quick to read; does nothing while another process does."""
         yield from statistics.keep_statistics(fold_every=fold_every)
 
     akeep = keep.as_async
 
 
 def takes_a_while(count: int) -> bool:
-    """Whether so many tasks are too many to be counted or grouped for each request."""
+    """Whether this many tasks are too many to be counted or grouped for each request."""
     return count > lists.FEW_ROWS
 
 

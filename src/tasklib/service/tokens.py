@@ -17,7 +17,7 @@ __all__ = ["NewToken", "Role", "Token", "Tokens", "short_form"]
 
 
 def short_form(which: str) -> str:
-    """How a message names a token that was asked for: never by its whole secret."""
+    """A token as a message may name it: never by its whole secret."""
     return f"{which[: tokens.SHOWN_CHARACTERS]}…" if which.startswith(tokens.PREFIX) else repr(which)
 
 
@@ -33,7 +33,7 @@ class Tokens(ServicePart):
         expires_at: datetime | timedelta | None = None,
         audit: AuditEntry | None = None,
     ) -> Operation[NewToken]:
-        """Make a token, good until a moment, or for so long by the database's clock."""
+        """Create a token, valid until a moment, or for a time by the database's clock."""
         work = tokens.create_token(name, role, expires_at=expires_at)
         return (yield from self.audited(work, audit, lambda made: {"id": str(made.token.id)}))
 
@@ -41,7 +41,7 @@ class Tokens(ServicePart):
 
     @operation
     def all(self) -> Operation[Sequence[Token]]:
-        """Every token, the newest first, also those that are refused by now."""
+        """Every token, the newest first, revoked and expired ones included."""
         return (yield from tokens.list_tokens())
 
     aall = all.as_async
@@ -55,22 +55,22 @@ class Tokens(ServicePart):
 
     @operation
     def any_exists(self) -> Operation[bool]:
-        """Whether a token was ever made, also one that is no longer valid."""
+        """Whether a token was ever created, also one that is no longer valid."""
         return (yield from tokens.any_token())
 
     aany_exists = any_exists.as_async
 
     @operation
     def revoke_named(self, which: str) -> Operation[Sequence[Token]]:
-        """Refuse every token of a name from now on, or the one of an id, of its first characters or of its whole text.
+        """Revoke every token of a name, or the one with this id, these first characters or this whole text.
 
-        Returns those it was.
+        Returns the revoked ones.
         """
         return (yield from tokens.revoke_tokens(which))
 
     @operation
     def revoke(self, token_id: UUID, *, audit: AuditEntry | None = None) -> Operation[Token | None]:
-        """Refuse the token of this id from now on; None if there is none, or it was revoked before."""
+        """Revoke the token with this id; None if there is none, or it was revoked before."""
         work = tokens.revoke_token(token_id)
         return (yield from self.audited(work, audit, lambda revoked: None if revoked is None else {}))
 

@@ -1,4 +1,4 @@
-"""What the demo's tasks do: mostly, they wait as long as the real thing would take."""
+"""The functions of the demo's tasks: most of them only wait as long as real ones would take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasklib.queue import TaskQueue
 
 
 def define_tasks(queue: TaskQueue, ledger: Ledger, run: Run) -> None:
-    """Give every name its function, and have the ledger note each that returns."""
+    """Define every task, and let the ledger count each return."""
     for plain in PLAIN:
         queue.task(name=run.name_of(plain.__name__))(plain)
     for flaky, max_retries in FLAKY.items():

@@ -1,4 +1,4 @@
-"""The demo's ledger: what every task should come to, what it came to, and whether the two agree."""
+"""The demo's ledger: the expected and the real outcome of every task, and whether they agree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tasklib.core.task import Task, TaskState
 
 
 class Ledger:
-    """Kept apart from the queue, so that it can prove the queue right or wrong."""
+    """Independent of the queue, so that it can check the queue."""
 
     def __init__(self) -> None:
         self.expected: dict[UUID, TaskState] = {}
@@ -21,14 +21,14 @@ class Ledger:
         """How often each task's function returned."""
         self.seconds = 0.0
         self.changes = 0
-        """How often somebody has changed something by hand meanwhile."""
+        """How often something was changed by hand meanwhile."""
         self.found: Counter[str] = Counter()
         self.retried = 0
         self.lost: list[UUID] = []
         self.wrong: list[str] = []
 
     def submitted(self, task_id: UUID, ending: TaskState, *, created: bool) -> None:
-        """Note what a submitted task should come to; one whose unique key was taken is nobody's new task."""
+        """Note the expected outcome of a submitted task; one whose unique key was in use is only counted."""
         if created:
             self.expected[task_id] = ending
         else:
@@ -59,7 +59,7 @@ class Ledger:
 
     @property
     def balanced(self) -> bool:
-        """Whether every task is there, has the ending it should have, and none ran to its end twice."""
+        """Whether every task is there, has its expected outcome, and none returned twice."""
         return bool(self.expected) and not self.lost and not self.wrong and self.found.total() == len(self.expected)
 
     def summary(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ PAGE = 1000
 
 
 async def run_demo(cli: Cli, seconds: float | None, *, keep: bool, port: int | None, browser: bool) -> Ledger:
-    """Run it, for some time or until it is stopped, and give the closed ledger."""
+    """Run it, for some time or until it is stopped; the closed ledger."""
     ledger, run = Ledger(), _new_run(shared=cli.given_url is not None)
     # Failures are part of the demo; the ledger checks whether they were intended.
     logging.getLogger("tasklib").setLevel(logging.ERROR)

@@ -26,7 +26,7 @@ GRACE_SECONDS = 1
 
 @asynccontextmanager
 async def serve_dashboard(queue: TaskQueue, port: int | None) -> AsyncGenerator[str | None, None]:
-    """Serve meanwhile, and give the address; None where what the service needs is not installed."""
+    """Serve inside the block; gives the address, or None if the service's packages are not installed."""
     if any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn")):
         yield None
         return
@@ -61,4 +61,4 @@ def _listen(port: int | None) -> socket.socket:
     try:
         return listen(HOST, PORT)
     except CommandFailed:
-        return listen(HOST, 0)  # somebody is there already, perhaps another demo
+        return listen(HOST, 0)  # the port is in use, perhaps by another demo

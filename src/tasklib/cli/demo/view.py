@@ -1,4 +1,4 @@
-"""What the demo shows: a live picture on a terminal, a line per second elsewhere, and the ledger at the end."""
+"""What the demo shows: a live view on a terminal, a line per second elsewhere, and the ledger at the end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINE_SECONDS: Final = 1.0
 
 
 class View:
-    """Looks at the queue now and then, as anybody could, and shows what it sees."""
+    """Reads the queue through its public methods now and then, and shows it."""
 
     def __init__(self, out: Output, queue: TaskQueue, ledger: Ledger, run: Run, address: str | None) -> None:
         self._out = out

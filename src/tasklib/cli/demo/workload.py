@@ -1,4 +1,4 @@
-"""What the demo submits: quick, slow, flaky, doomed, delayed, urgent, limited and cancelled tasks, wave after wave."""
+"""What the demo submits: fast, slow, failing, delayed, urgent, limited and cancelled tasks, in waves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PEOPLE: Final = ("ada", "grace", "alan", "barbara", "edsger", "margaret", "tim",
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What tells one demo's tasks from everything else in the database, also from another demo's."""
+    """Distinguishes the tasks of one demo from everything else in the database, other demos included."""
 
     id: str
     prefix: str
@@ -72,7 +72,7 @@ BEAT_SECONDS: Final = 3.0
 
 @asynccontextmanager
 async def arranged(queue: TaskQueue, run: Run) -> AsyncGenerator[None, None]:
-    """A limit and a schedule meanwhile; both are taken away again, because the database may be somebody's own."""
+    """A limit and schedules inside the block; they are removed at its end, because the database may be shared."""
     limited, beat = run.name_of("call_partner"), run.name_of("check_health")
     await queue.aset_rate_limit(CALLS_PER_SECOND, limited)
     await queue.aadd_schedule(f"{run.prefix} health", task=beat, every=BEAT_SECONDS)
@@ -86,33 +86,33 @@ async def arranged(queue: TaskQueue, run: Run) -> AsyncGenerator[None, None]:
 
 
 class Producer:
-    """Submits waves of tasks, and changes its mind about some of the wave before."""
+    """Submits waves of tasks, and cancels some of the wave before."""
 
     def __init__(self, queue: TaskQueue, ledger: Ledger, run: Run) -> None:
         self._queue = queue
         self._ledger = ledger
         self._run = run
         self._wave = 0
-        self._regretted: list[Any] = []
+        self._to_cancel: list[Any] = []
 
     async def submit_wave(self) -> None:
         """Submit one wave in one statement; cancel what should be cancelled of the one before."""
-        regretted, self._regretted = self._regretted, []
+        to_cancel, self._to_cancel = self._to_cancel, []
         self._wave += 1
         chosen = [kind for kind in KINDS if self._wave % kind.every == 0 for _ in range(kind.per_wave)]
         ids = await self._queue.asubmit_new([self._new(kind, i) for i, kind in enumerate(chosen)])
         for kind, task_id in zip(chosen, ids, strict=True):
             self._ledger.submitted(task_id.id, kind.ending, created=task_id.created)
             if kind.ending is CANCELLED:
-                self._regretted.append(task_id.id)
-        for task_id in regretted:
+                self._to_cancel.append(task_id.id)
+        for task_id in to_cancel:
             await self._queue.acancel(task_id)
 
     async def finish(self) -> None:
         """Cancel what is left to cancel."""
-        for task_id in self._regretted:
+        for task_id in self._to_cancel:
             await self._queue.acancel(task_id)
-        self._regretted = []
+        self._to_cancel = []
 
     def _new(self, kind: Kind, position: int) -> Any:
         number = self._wave * 100 + position

@@ -102,7 +102,7 @@ class How:
         return {key: value for key, value in options.items() if value is not None}
 
     def _timeout(self, *, waits: bool) -> str | None:
-        """How long an attempt may take; --timeout says it too, where it cannot be taken for the time to wait."""
+        """How long an attempt may take; --timeout means it too, where it cannot mean the time to wait."""
         if self.timeout is None:
             return self.task_timeout
         if waits or self.task_timeout is not None:

@@ -1,4 +1,4 @@
-"""What people type as values: durations, moments, JSON, and name=value pairs.  Pure."""
+"""Values as people type them: durations, moments, JSON, and name=value pairs.  Pure."""
 
 from __future__ import annotations
 

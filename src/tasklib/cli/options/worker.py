@@ -75,7 +75,7 @@ class Work:
     ] = None
 
     def settings(self, queue: TaskQueue) -> WorkerSettings:
-        """As a worker of this queue takes them."""
+        """The settings of a worker of this queue."""
         from tasklib.worker import WorkerSettings
 
         return WorkerSettings(
@@ -89,7 +89,7 @@ class Work:
         )
 
     def words(self) -> Iterator[str]:
-        """As one of several worker processes is given them on its command line."""
+        """The options as the command line of one worker process."""
         yield from self.modules
         for pattern in self.only or ():
             yield from ("--only", pattern)
@@ -106,5 +106,5 @@ class Work:
 
 
 def default_concurrency() -> int:
-    """Tasks at once where nobody says: most of them wait for something else."""
+    """Tasks at once by default: most tasks wait for something else."""
     return min(MAX_CONCURRENCY, 4 * (os.cpu_count() or 1))

@@ -1,1 +1,1 @@
-"""What commands say: text and tables for people, JSON for programs."""
+"""Output of commands: text and tables for people, JSON for programs."""

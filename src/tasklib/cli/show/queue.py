@@ -1,4 +1,4 @@
-"""A queue as a person reads it: its numbers, kinds of task, workers, pauses and limits."""
+"""A queue as text: its counts, types, workers, pauses, limits and schedules."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 NUMBERS: Final = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
 URGENT: Final = ("pending", "running", "retrying", "failed")
-"""The numbers for which a narrow terminal has room."""
+"""The counts that a narrow terminal has room for."""
 
 
 def show_overview(out: Output, overview: Overview) -> None:
-    """The numbers of a queue."""
+    """The counts of a queue."""
     stats = overview.stats
     rows: list[list[str | Cell]] = [[Cell(state, STYLES[state]), f"{of_state(stats, state):,}"] for state in NUMBERS]
     out.table([Column("STATE"), Column("TASKS", right=True)], [*rows, [Cell("in all", "bold"), f"{stats.total:,}"]])
@@ -34,7 +34,7 @@ def show_overview(out: Output, overview: Overview) -> None:
 
 
 def show_types(out: Output, types: Sequence[TypeInfo]) -> None:
-    """A table of the kinds of task, and which of them nobody works on."""
+    """A table of the types, and which of them no worker defines."""
     numbers = NUMBERS if out.width >= WIDE else URGENT
     columns = [Column("NAME", fluid=True), *(Column(n.upper(), right=True) for n in numbers)]
     rows = [

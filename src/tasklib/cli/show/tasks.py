@@ -1,4 +1,4 @@
-"""Tasks as a person reads them."""
+"""Tasks as text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show_tasks(out: Output, tasks: Sequence[Task], now: datetime) -> None:
     short = Counter(shorten(task.id) for task in tasks) if out.is_terminal else Counter[str]()
     for task in tasks:
         state = standing(task, now)
-        # On a terminal so much of the id that every command finds the task; programs get all of it.
+        # A terminal shows enough of the id for every command to find the task; programs get all of it.
         shown = shorten(task.id) if short[shorten(task.id)] == 1 else str(task.id)
         row: list[str | Cell] = [shown, task.name, Cell(state, STYLES[state]), tries(task), when(task, now)]
         rows.append([*row, Cell(about(task), "dim")] if wide else row)
@@ -77,7 +77,7 @@ def show_task(out: Output, task: Task, now: datetime) -> None:
 
 
 def show_explanation(out: Output, explanation: Explanation, now: datetime) -> None:
-    """Why a task is not running, the reason that binds first in front."""
+    """Why a task is not running, the first reason first."""
     task = explanation.task
     state = standing(task, now)
     out.line(f"{task.name}  {state}  {task.id}", f"bold {STYLES[state]}")
@@ -140,7 +140,7 @@ def facts(task: Task, now: datetime) -> Iterable[tuple[str, str]]:
 
 
 def standing(task: Task, now: datetime) -> str:
-    """Where the task stands, with delayed told apart from pending and retrying from failed."""
+    """The state of the task, with `delayed` separate from pending and `retrying` from failed."""
     phase = str(phase_of(task))
     return "delayed" if phase == "pending" and task.due_at is not None and task.due_at > now else phase
 
@@ -151,7 +151,7 @@ def tries(task: Task) -> str:
 
 
 def when(task: Task, now: datetime) -> str:
-    """The time that matters where the task stands: when it is due, since when it runs, or when it ended."""
+    """The time that matters in its state: when it is due, since when it runs, or when it ended."""
     if task.completed_at is not None:
         return times.ago(task.completed_at, now)
     if task.state is TaskState.RUNNING and task.started_at is not None:
@@ -161,7 +161,7 @@ def when(task: Task, now: datetime) -> str:
 
 
 def about(task: Task) -> str:
-    """One line on what the task is for, or on what went wrong."""
+    """One line: the payload, or the error."""
     if task.unreadable is not None:
         return shortened(f"unreadable: {task.unreadable}", DETAIL)
     if task.error is not None:

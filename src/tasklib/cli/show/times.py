@@ -1,4 +1,4 @@
-"""Times as people say them."""
+"""Times as people write them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Exceptions that are no `Exception`: who raised them, and how they get through asyncio, which gives them a meaning.
+"""Exceptions that are not `Exception`s: who raised them, and how to pass them through asyncio, which interprets them.
 
 A task that lets one escape has failed like any other: `sys.exit()` ends that task alone, and so does a CancelledError
-that the worker did not ask for.  Only Ctrl-C is the program's: Python raises it in whatever code happens to run.
+that the worker did not ask for.  Only Ctrl-C ends the program: Python raises it in whatever code is running.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 _STOPPED_BY_ASYNCIO: Final = (StopIteration, asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What a future takes for something else, or what ends the event loop when an asyncio task lets it escape."""
+"""What a future interprets, or what ends the event loop when an asyncio task lets it escape."""
 
 
 class Carried(Exception):
-    """Brings an exception through a future or an asyncio task that would not take it."""
+    """Carries an exception through a future or an asyncio task that would interpret it."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -29,12 +29,12 @@ class Carried(Exception):
 
 
 def carry(error: BaseException) -> BaseException:
-    """The exception in a form that a future takes for what it is."""
+    """The exception in a form that a future does not interpret."""
     return Carried(error) if isinstance(error, _STOPPED_BY_ASYNCIO) else error
 
 
 def uncarried(error: BaseException) -> BaseException:
-    """What the function has really raised."""
+    """The exception that the function raised."""
     return error.error if isinstance(error, Carried) else error
 
 
@@ -54,8 +54,8 @@ async def carrying(work: Awaitable[T]) -> T:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether this is Ctrl-C, as far as one can know: in another thread, or while a handler of ours has the signal, a
-    KeyboardInterrupt can only come from the code that was running."""
+    """Whether this is Ctrl-C, as far as can be determined: in another thread, or while our own handler has the signal,
+    a KeyboardInterrupt can only come from the code that was running."""
     if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
         return False
     handler = signal.getsignal(signal.SIGINT)

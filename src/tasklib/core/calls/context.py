@@ -1,4 +1,4 @@
-"""What a running task can ask about itself and say to the world.  The worker makes it; no I/O here."""
+"""The context of a running task: what it can read about itself and report.  Made by the worker; no I/O here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reporter: TypeAlias = Callable[[float, str | None], None]
 """Takes a progress report without waiting; called from whatever thread the task runs in."""
 
 Progress: TypeAlias = tuple[float, str | None]
-"""How far the work is, from 0 to 1, and what it says of that."""
+"""How far the work is, from 0 to 1, and its message."""
 
 Recorder: TypeAlias = Callable[[str, str], None]
 """Takes the level and text of a logged line without waiting."""
@@ -42,18 +42,18 @@ class Resource:
 
 
 class WorkerState(SimpleNamespace):
-    """What start-up hooks leave for a worker's tasks: `state.db = …`; an unknown name says what is known."""
+    """What start-up hooks set for a worker's tasks: `state.db = …`; the error for an unknown name lists the others."""
 
     _redactor: Redactor = Redactor()
 
     @classmethod
     def hiding(cls, redactor: Redactor) -> WorkerState:
-        """The state of a worker whose tasks log without what this hides."""
+        """The state of a worker whose tasks' log lines this redacts."""
         return cls(_redactor=redactor)
 
     @property
     def redactor(self) -> Redactor:
-        """What takes the secrets out of the lines that tasks log."""
+        """Removes the secrets from the lines that tasks log."""
         return self._redactor
 
     def __getattr__(self, name: str) -> Any:
@@ -97,9 +97,9 @@ class TaskContext:
         connection: Any = None,
         secrets: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Made by the worker; a `task` given as a callable is called when somebody first asks.
+        """Made by the worker; a `task` given as a callable is called on first use.
 
-        `secrets` says which arguments the function calls secret, for tasks whose row does not: as paths.
+        `secrets` gives the paths of arguments that the function declares secret, for rows that do not name them.
         """
         self._task = task
         self._worker_id = worker_id
@@ -152,7 +152,7 @@ class TaskContext:
         """Wait in this thread until the work should end, at most `timeout` seconds; True if it should."""
         if self._event is None:
             self._event = threading.Event()
-        if self._cancelled:  # asked after the event is visible, so that ask_to_end() cannot fall between
+        if self._cancelled:  # checked after the event is visible, so that ask_to_end() cannot be missed
             return True
         return self._event.wait(timeout)
 
@@ -189,7 +189,7 @@ class TaskContext:
 
     @property
     def hide(self) -> Texts:
-        """What takes the task's secrets out of a text about it; before it is cut, or half of one could be left."""
+        """Removes the task's secrets from a text about it; used before it is cut, or half of one could be left."""
         if self._hide is None:
             task = self.task
             self._hide = self.state.redactor.texts(task.kwargs, task.headers, self._secrets())
@@ -284,7 +284,7 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class _RedactedError(Exception):
-    """Stands for an exception whose text had to be changed: the traceback is in the text."""
+    """Replaces an exception whose text quotes a secret: the redacted traceback is its text."""
 
 
 def _naming_the_caller(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -323,7 +323,7 @@ def running_attempt() -> object:
 
 
 class HasContext(Protocol):
-    """An attempt, which makes its context when somebody first asks: most tasks never do."""
+    """An attempt, which makes its context on first use: most tasks never use it."""
 
     @property
     def context(self) -> TaskContext:

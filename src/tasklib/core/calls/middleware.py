@@ -1,4 +1,4 @@
-"""Hooks around every execution: what tracing, metrics and context need.  Free when there are none."""
+"""Hooks around every execution, for tracing, metrics and context.  They cost nothing when there are none."""
 
 from __future__ import annotations
 

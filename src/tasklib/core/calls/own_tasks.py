@@ -1,7 +1,7 @@
 """A worker's own asyncio tasks and event loop, which the functions it runs can neither cancel nor stop.
 
 `for task in asyncio.all_tasks(): task.cancel()` or `loop.stop()` in a task would end its worker, and the attempt would
-look like one that a stopping worker gives back: it would run again for ever.  So both raise where they are called.
+look like one that a stopping worker releases: it would run again for ever.  So both raise where they are called.
 The attempt fails and its error shows the line; the worker, and what else runs in it, goes on.
 """
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class OwnTask(asyncio.Task[T]):
     """An asyncio task that a function run by a worker cannot cancel, unless it is the one that runs this function.
 
-    Whoever awaits one is as safe: asyncio cancels what a task awaits before the task itself.
+    A task that awaits one is protected too: asyncio cancels what a task awaits before the task itself.
     """
 
     __slots__ = ("owner",)

@@ -1,9 +1,9 @@
-"""What must not be shown: values that the code calls secret, and those under keys that sound like it.  Pure.
+"""Hiding secrets: values that the code declares secret, and those under keys that sound like one.  Pure.
 
-One Redactor stands before every outlet: HTTP, the command line, logs and traces.  A secret is also taken out of texts,
-because exceptions and log lines often quote what they were given.  The table keeps arguments open: they must arrive.
+One Redactor is used wherever something is shown: HTTP, the command line, logs and traces.  Secrets are also removed
+from texts, because exceptions and log lines often quote arguments.  The table has arguments in clear, for the task.
 
-Everything here takes time in proportion to what it is given, whatever that holds: producers decide what is redacted.
+Everything here takes linear time whatever the input holds, because producers choose the input.
 """
 
 from tasklib.core.redaction.keys import DEFAULT_KEYS

@@ -12,7 +12,7 @@ DEFAULT_KEYS: Final = (
     "*password*,*passwd*,*passphrase*,*secret*,*token,*api_key*,*apikey*,authorization,*credential*,*private_key*"
 )
 LONG_KEY: Final = 200
-"""Longer keys are not remembered: there are few in earnest, and a hostile one is large."""
+"""Longer keys are not cached: real ones are short, and hostile ones would fill the cache."""
 
 
 class SecretKeys:
@@ -34,7 +34,7 @@ class SecretKeys:
         return self._known(name) if len(name) <= LONG_KEY else self._matches(name)
 
     def may_be_in(self, text: str) -> bool:
-        """False if surely none of the keys is in the text; looks at it `looks` times."""
+        """False if certainly none of the keys is in the text; reads it `looks` times."""
         if not self._words or not ("=" in text or ":" in text):
             return False
         bare = text.lower().replace("_", "").replace("-", "")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 SECRETS_HEADER: Final = "tasklib.secrets"
-"""Where a row says which of its arguments the code calls secret, as paths."""
+"""The header of a row with the paths of the arguments that the code declares secret."""
 
 Path: TypeAlias = tuple[str, ...]
 

@@ -13,9 +13,9 @@ from tasklib.core.redaction.texts import Texts
 
 
 class TaskLike(Protocol):
-    """What must be known of a task to find its secrets.
+    """The attributes of a task that are needed to find its secrets.
 
-    Tasks and plans hide theirs when they are printed, and so know this module; it cannot know them by name.
+    `Task` and `Plan` use this module to hide theirs when they are printed, so it cannot import them.
     """
 
     @property
@@ -27,7 +27,7 @@ class TaskLike(Protocol):
 
 
 class PlanLike(Protocol):
-    """What must be known of a schedule's plan."""
+    """The attributes of a schedule's plan that are needed to find its secrets."""
 
     @property
     def task(self) -> str: ...
@@ -54,7 +54,7 @@ class MaskLeft(ValueError):
 class Redactor:
     """Hides secrets; `keys` are patterns of key names, separated by commas.
 
-    `places` tells by the name of a task where its arguments hold secrets, beside what its row says.
+    `places` gives, by the name of a task, the paths of its secret arguments, beside those that its row names.
     """
 
     __slots__ = ("_keys", "_places")
@@ -94,13 +94,13 @@ class Redactor:
         return shown
 
     def schedule(self, schedule: Shown, secrets: Iterable[str] = ()) -> Shown:
-        """The schedule as it may be shown; `secrets` are known beside those that it was made with."""
+        """The schedule as it may be shown; `secrets` are paths beside those that it was created with."""
         whole: Any = schedule
         shown: Shown = replace(whole, plan=self.plan(whole.plan, secrets))
         return shown
 
     def plan(self, plan: PlanT, secrets: Iterable[str] = ()) -> PlanT:
-        """What was decided about a schedule, as it may be shown."""
+        """The plan of a schedule, as it may be shown."""
         paths = (*(plan.secrets or ()), *self._places(plan.task), *secrets)
         hide = Texts(self.found(plan.kwargs, paths), self._keys)
         kwargs, options = (hide.everywhere(each) for each in (self.value(plan.kwargs, paths), self.value(plan.options)))
@@ -129,11 +129,11 @@ class Redactor:
         return list(dict.fromkeys((*marked_paths(task.headers), *self._places(task.name))))
 
     def texts_of(self, task: TaskLike) -> Texts:
-        """What takes the task's secrets out of texts about it."""
+        """Removes the task's secrets from texts about it."""
         return self.texts(task.kwargs, task.headers, self._places(task.name))
 
     def texts(self, kwargs: Any, headers: Mapping[str, Any], secrets: Iterable[str] = ()) -> Texts:
-        """What takes the secrets of a task out of texts about it; `secrets` are known beside those its row names."""
+        """Removes the secrets of a task from texts about it; `secrets` are paths beside those its row names."""
         return Texts(self.found(kwargs, (*marked_paths(headers), *secrets)), self._keys)
 
     def text(self, text: str, kwargs: Any, headers: Mapping[str, Any]) -> str:
@@ -145,7 +145,7 @@ class Redactor:
         return list(self._find(value, split_paths(secrets)))
 
     def restore(self, edited: Any, stored: Any, secrets: Iterable[str] = ()) -> Any:
-        """What a person has edited, with the stored value wherever what is shown of it was left as it was.
+        """The edited value, with the stored one wherever what was shown of it is unchanged.
 
         A mask anywhere else stands for nothing: MaskLeft.
         """

@@ -8,13 +8,13 @@ from typing import Final, TypeAlias
 from urllib.parse import quote, quote_plus
 
 SHORTEST: Final = 4
-"""A secret of fewer characters is hidden where it stands, but not looked for in texts: it would be found everywhere."""
+"""A shorter secret is hidden in its own place, but not searched for in texts: it would be found everywhere."""
 MOST_CHARACTERS: Final = 1 << 16
-"""Of more characters than these, in all spellings, no secret is looked for: texts are hidden whole."""
+"""With more characters than these in all spellings, texts are hidden whole instead of searched."""
 FEW: Final = 8
-"""So many secrets are first looked for one by one, which is faster where none is there."""
+"""Up to this many secrets are first searched one by one, which is faster where none is found."""
 LONGEST_NUMBER: Final = 100
-"""Characters of a number that is looked for in other ways to write it."""
+"""The longest number that is also searched in its other spellings."""
 
 Span: TypeAlias = tuple[int, int]
 

@@ -1,4 +1,4 @@
-"""Taking secrets out of texts: those that are known, values beside keys that sound secret, passwords in URLs.
+"""Removing secrets from texts: known ones, values beside keys that sound secret, passwords in URLs.
 
 The text is read by a few passes that never go back further than a key is long.  Each search is for one character of a
 set, so that it costs what it passes over; `steps` adds that up.
@@ -22,7 +22,7 @@ CUT: Final = "\n… cut …"
 
 
 class Texts:
-    """Takes secrets out of texts, also where Python, JSON or a URL has quoted them, and values beside their keys."""
+    """Removes secrets from texts, also as Python, JSON or a URL quotes them, and values beside secret keys."""
 
     __slots__ = ("_keys", "_search", "_steps")
 

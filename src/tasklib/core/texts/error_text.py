@@ -1,4 +1,4 @@
-"""Texts of errors: a traceback, the line of it that names the exception, and no more of a text than is kept.  Pure."""
+"""Texts of errors: a traceback, the line of it that names the exception, and cutting to length.  Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CALLERS: Final = (
     str(Path(__file__).parents[1] / "calls" / "middleware.py"),
     str(Path(traceback.__file__).parent / "asyncio"),
 )
-"""Where the code lies that calls a task's function."""
+"""The files of the code that calls a task's function."""
 
 
 def describe(error: BaseException) -> str:

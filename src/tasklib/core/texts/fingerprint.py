@@ -1,4 +1,4 @@
-"""What a failure was, in few words: the same for failures of the same kind at the same place.  Pure."""
+"""Fingerprints of errors: the same for failures of the same kind at the same place.  Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen ")
 def fingerprint(error: str) -> str:
     """The exception and the function in which it was raised, from a traceback or any other text of an error.
 
-    Of the functions in the traceback the innermost counts that is not a library's.  Lines are left out, so that an
-    edit elsewhere in the file changes nothing, and so is the message, which often holds what differs each time.
+    The function is the innermost one of the traceback that is not a library's.  Line numbers are left out, so that an
+    edit elsewhere in the file changes nothing, and so is the message, which often differs each time.
     """
     frames = [found.groups() for found in map(_FRAME.match, error.splitlines()) if found]
     own = [frame for frame in frames if not any(mark in frame[0] for mark in _LIBRARIES)]

@@ -1,1 +1,1 @@
-"""What every request passes: the guard of the service, who may do it, and the audit log."""
+"""What every request passes: the guard of the service, authorization, and the audit log."""

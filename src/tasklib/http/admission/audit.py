@@ -19,7 +19,7 @@ class AuditedRoute(APIRoute):
     """A route whose successful changes are in the audit log before they are answered."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, and after it the entry of what changed nothing that is stored, such as signing in.
+        """The handler; after it the entry of a request that changed nothing stored, such as signing in.
 
         A worker's claims and heartbeats are in the tasks' own history.
         """
@@ -38,7 +38,7 @@ class AuditedRoute(APIRoute):
 
 
 def audit_of(request: Request, **detail: Any) -> AuditEntry:
-    """The entry for the one change of this request, which writes it in its own transaction."""
+    """The entry for the change of this request, which is written in the transaction of the change."""
     request.state.is_in_log = True
     return make_entry(request, action_of(request), detail)
 

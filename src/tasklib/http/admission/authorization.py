@@ -1,4 +1,4 @@
-"""Whether a request may go on: who is asking, what its route and its content need, and how fast it comes."""
+"""Whether a request is allowed: by its caller, its route, its content, and the rate of its caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPEATABLE: Final = frozenset({"status", "tag"})
 
 
 async def refuse_repeated(request: Request) -> None:
-    """Refuse a request that gives a parameter twice where one is meant: which of them counts is not for us to guess."""
+    """Refuse a request that gives a parameter twice where one is meant: we cannot guess which one counts."""
     if not request.scope["query_string"]:
         return
     given = [name for name, _ in request.query_params.multi_items() if name not in REPEATABLE]
@@ -38,7 +38,7 @@ async def authorize(request: Request) -> None:
 
 
 async def admit(request: Request, permission: Permission | None) -> None:
-    """Find out who is asking, and refuse the request unless the permission is granted to them; none is to nobody."""
+    """Identify the caller, and refuse the request unless it has the permission; without one nobody is admitted."""
     principal = await parts_of(request).identify(request)
     if principal is None:
         raise _unknown(request)
@@ -47,7 +47,7 @@ async def admit(request: Request, permission: Permission | None) -> None:
 
 
 def require(request: Request, permission: Permission | None, what: str = "this") -> None:
-    """Refuse the request unless its caller may do this: for a part of it that needs more than its route does."""
+    """Refuse the request unless its caller has the permission, for a part of it that needs more than its route."""
     principal = principal_of(request)
     if permission is None or not principal.may(permission):
         raise Refused(
@@ -64,7 +64,7 @@ def _unknown(request: Request) -> Refused:
 
 
 def allow_creation(request: Request, bodies: Sequence[CreateTask]) -> None:
-    """Refuse the request unless its caller may create all of these: with 403 what it may not do, with 429 too much."""
+    """Refuse the request unless its caller may create all of these: 403 if it may not, 429 if it is too fast."""
     require(request, Permission.SUBMIT)
     for body in bodies:
         more = _beyond_creating(body.options)

@@ -1,4 +1,4 @@
-"""What holds for every request: the host it asks for, the site it comes from, its size, and the answer's headers."""
+"""Checks of every request: its host, the site it comes from and its size; and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ENCODED_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, val
 
 
 class RequestGuard:
-    """Refuses what no route should see, and puts the security headers on every answer."""
+    """Refuses requests before any route sees them, and adds the security headers to every answer."""
 
     def __init__(self, app: ASGIApp, *, max_body_bytes: int, hosts: Iterable[str] | None = None) -> None:
         self.app = app
@@ -110,9 +110,10 @@ def _same_origin(headers: Headers, host: str) -> bool:
 
 
 def _on_this_host(header: tuple[bytes, bytes], host: str) -> tuple[bytes, bytes]:
-    """The header; one that leads to the host that was asked for leads to the same path wherever the client is now.
+    """The header; a redirect to the host of the request becomes one to the path alone.
 
-    Who asks says the name, and a proxy may not say that it speaks https: neither must send a client and its token away.
+    The client chooses the host name, and a proxy may not say that it uses https: neither may redirect a client, with
+    its token, to another place.
     """
     name, value = header
     place = urlsplit(value.decode("latin-1")) if name.lower() == b"location" else None

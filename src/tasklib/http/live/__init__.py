@@ -1,1 +1,1 @@
-"""What changes while somebody looks: events, cached counts, claims that wait, timeouts."""
+"""Live data: cached counts, and events."""

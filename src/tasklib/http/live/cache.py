@@ -22,7 +22,7 @@ NEW_SECONDS: Final = 0.3
 QUICK_SECONDS: Final = 0.15
 PAUSE_SECONDS: Final = 1.5
 INTEREST_SECONDS: Final = 600.0
-"""For this long after the last request reading goes on, so that the next one need not wait."""
+"""Reading continues for this long after the last request, so that the next one need not wait."""
 
 LONGEST_PAGE: Final = 101
 MANY_NAMES: Final = 1000
@@ -94,7 +94,7 @@ class CachedValue(Generic[T]):
                     await self._prepare()
                 await self._renew()
             except TaskLibError:
-                continue  # the database is away; requests say so
+                continue  # the database is unavailable; requests report it
 
 
 class StatsCache:

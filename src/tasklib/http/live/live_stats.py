@@ -1,4 +1,4 @@
-"""Live numbers: one reader of the database for everybody who listens."""
+"""Live counts: one reader of the database for all event streams."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tasklib.service.statistics import Statistics
 INTERVAL_SECONDS: Final = 0.5
 """Half of the second in which a page shows what has changed: the other half is for reading and drawing it."""
 QUIET_SECONDS: Final = 10.0
-"""After this long without news a comment is sent, and whoever listens is checked anew."""
+"""After this long without news a comment is sent, and the caller's permission is checked again."""
 MAX_LISTENERS: Final = 100
-"""In all; who has the most of them makes room for whoever has fewer."""
+"""In all; the caller with the most streams loses one to a caller with fewer."""
 
 
 class Snapshot(Answer):
@@ -38,13 +38,13 @@ class Listener:
         self._news: asyncio.Queue[str | None] = asyncio.Queue(1)
 
     def send(self, news: str | None) -> None:
-        """Give it the latest, in the place of what it has not taken yet; None ends it."""
+        """Queue the latest news, in place of older news that was not taken; None ends the stream."""
         if self._news.full():
             self._news.get_nowait()
         self._news.put_nowait(news)
 
     def wake(self) -> None:
-        """Wake it without news, unless it has some that it has not taken yet."""
+        """Wake it without news, unless some is queued."""
         if not self._news.full():
             self._news.put_nowait("")
 
@@ -54,7 +54,7 @@ class Listener:
 
 
 class LiveStats:
-    """Reads the numbers twice a second while somebody listens, and sends them to everybody when they have changed."""
+    """Reads the counts twice a second while a stream is open, and sends them to all streams when they change."""
 
     def __init__(self, statistics: Statistics, counts: StatsCache, stopping: threading.Event) -> None:
         self._statistics = statistics
@@ -64,7 +64,7 @@ class LiveStats:
         self._reader: asyncio.Task[None] | None = None
 
     def admit(self, caller: str) -> Listener | None:
-        """A place to listen; None if all are taken and nobody has two more of them than this caller."""
+        """A new listener; None if there are too many and no caller has two more than this one."""
         if len(self._listeners) >= MAX_LISTENERS:
             shares = Counter(each.caller for each in self._listeners)
             most, count = shares.most_common(1)[0]
@@ -78,9 +78,9 @@ class LiveStats:
         return listener
 
     async def listen(self, listener: Listener) -> AsyncIterator[str | None]:
-        """The numbers now, and then whenever they have changed; None when nothing has for a while.
+        """The counts now, and whenever they have changed; None when nothing has changed for a while.
 
-        Ends when the service stops, or when the place is given to another.
+        Ends when the service stops, or when the listener had to make room for another.
         """
         yield await self._read()
         if self._reader is None:
@@ -96,15 +96,15 @@ class LiveStats:
                 yield news or None
 
     def dismiss(self, listener: Listener) -> None:
-        """Give the place back; the last one to leave ends the reading."""
+        """Remove a listener; without any, reading stops."""
         if self._listeners.pop(listener, self) is self:
             return
         if not self._listeners and self._reader is not None:
             self._reader.cancel()
             self._reader = None
 
-    def check_anew(self) -> None:
-        """Let every stream look now whether its token is still good."""
+    def check_tokens(self) -> None:
+        """Make every stream check now whether its token is still valid."""
         for listener in self._listeners:
             listener.wake()
 
@@ -115,7 +115,7 @@ class LiveStats:
             try:
                 now = await self._read()
             except TaskLibError:
-                continue  # the database is away; the next reading will do
+                continue  # the database is unavailable; read again at the next interval
             if now != last:
                 last = now
                 self._send(now)

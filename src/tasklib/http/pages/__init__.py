@@ -1,1 +1,1 @@
-"""The pages that the service has itself: the dashboard, and the one that asks for a token."""
+"""Pages of the service itself: the dashboard, and the form that asks for a token."""

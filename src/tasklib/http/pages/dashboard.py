@@ -1,4 +1,4 @@
-"""The dashboard: one page for every address of it, its files, and signing in to it with a token."""
+"""The dashboard: one page for all its URLs, its files, and signing in with a token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_FORM_BYTES: Final = 4096
 
 
 class PageRoute(AuditedRoute):
-    """A route for people: who may not see it is shown how to sign in, and a form's token counts as a header's."""
+    """A route for browsers: a refused caller gets the sign-in page, and a form's token counts like a header's."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with refusals as pages where the caller is a browser."""
@@ -42,7 +42,7 @@ class PageRoute(AuditedRoute):
             except Refused as refused:
                 if "text/html" not in request.headers.get("accept", "") or refused.status_code not in (401, 403):
                     raise
-                if _brings_a_token(request):  # Who is only not signed in yet has tried nothing.
+                if _brings_a_token(request):  # Without a token nobody has tried anything yet.
                     await parts_of(request).refusals.record(request, refused.status_code, refused.kind)
                 return sign_in.page(request, refused)
 
@@ -53,7 +53,7 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 
 async def show_page(request: Request) -> HTMLResponse:
-    """The dashboard, which finds out from its own address what to show."""
+    """The dashboard, which chooses what to show by its own URL."""
     root = quote(request.scope.get("root_path", ""))
     return HTMLResponse(_index().replace('="./', f'="{root}/').replace('root" content=""', f'root" content="{root}"'))
 
@@ -70,13 +70,13 @@ async def get_asset(name: str, request: Request) -> Response:
 
 @router.get("/icon.svg", **needs(Permission.READ))
 async def get_icon(request: Request) -> Response:
-    """What stands in the browser's tab."""
+    """The icon of the browser's tab."""
     return _file("icon.svg", request, {})
 
 
 @router.post("/sign-in", **needs(Permission.LOOK))
 async def sign_in_by_form(request: Request) -> Response:
-    """Keep the token that the form brought in a cookie, and go where the person wanted to."""
+    """Store the form's token in a cookie, and redirect to the page that was asked for."""
     response = RedirectResponse(sign_in.target(request), 303)
     await log_in(request, response)
     return response
@@ -87,7 +87,7 @@ def _brings_a_token(request: Request) -> bool:
 
 
 async def _with_token_of_form(request: Request) -> Request:
-    """The request with the token of its form in a header, where the check of every route looks for it."""
+    """The request with the token of its form in the Authorization header, which every route checks."""
     body = await request.body()
     form = parse_qs(body.decode("ascii", "replace")) if len(body) <= MAX_FORM_BYTES else {}
     request.state.form = {name: values[0] for name, values in form.items()}

@@ -1,4 +1,4 @@
-"""The page on which a person gives a token: plain HTML without a script, because who is not known gets nothing else."""
+"""The sign-in page: plain HTML without a script, because a caller without a token gets nothing else."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PAGE: Final = """<!doctype html>
 
 
 def page(request: Request, refused: Refused) -> HTMLResponse:
-    """The form, with what was wrong with the last try; nothing of the queue is on it."""
+    """The form, with the reason why the last token was refused; it shows nothing of the queue."""
     if _came_from_elsewhere(request):
         # The cookie is not sent with the first request after a link on another site; it is with the next.
         return _answer(request, "<p>One moment …</p>", 401, refresh='<meta http-equiv="refresh" content="0">')

@@ -1,4 +1,4 @@
-"""Live numbers by server-sent events."""
+"""Live counts by server-sent events."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def listen(request: Request) -> StreamingResponse:
 
 
 class _Stream(StreamingResponse):
-    """The answer that goes on; its place is free again however it ends, also before it has begun."""
+    """The stream; its listener is removed however it ends, also before it has begun."""
 
     def __init__(self, request: Request, live: LiveStats, listener: Listener, headers: dict[str, str]) -> None:
         super().__init__(_stream(request, live, listener), media_type="text/event-stream", headers=headers)
@@ -64,7 +64,7 @@ class _Stream(StreamingResponse):
 async def _stream(request: Request, live: LiveStats, listener: Listener) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
     async for snapshot in live.listen(listener):
-        # Asked after the news and before it is sent, so that nothing reaches who was shut out before it happened.
+        # Checked between reading the news and sending it: a caller that was shut out before gets none of it.
         if not await _may_still_listen(request):
             return
         if snapshot is None:
@@ -78,10 +78,10 @@ def _id(snapshot: str) -> str:
 
 
 async def _may_still_listen(request: Request) -> bool:
-    """Whether the token with which it began is still good by what is stored now; in doubt it is not."""
+    """Whether the token it began with is still valid as stored now; if that cannot be read, it is not."""
     identify = parts_of(request).identify
     try:
-        principal = await (identify.identify_anew if isinstance(identify, Bearer) else identify)(request)
+        principal = await (identify.identify_uncached if isinstance(identify, Bearer) else identify)(request)
     except (HTTPException, TaskLibError):
         return False
     return principal is not None and principal.may(Permission.READ)

@@ -1,4 +1,4 @@
-"""Is it alive, and can it reach its database: the only routes that need no token, and they tell nothing else."""
+"""Liveness and readiness: the only routes that need no token; they reveal nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, in its text format."""
+"""Metrics for Prometheus, in its text format."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _STATUS = ("type", "status")
 
 
 class _Families(Collector):
-    """What was counted for one answer; prometheus_client's own registry is for numbers that a process keeps."""
+    """The metrics of one answer; prometheus_client's own registry is for metrics that a process keeps."""
 
     def __init__(self, *families: GaugeMetricFamily) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""Series for charts: what was done, how long it waited and ran, and how deep the queue was."""
+"""Series for charts: attempts by outcome, wait and run times, and queue depth."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ async def log_out(request: Request, response: Response) -> None:
 
 
 def _attributes(request: Request) -> dict[str, Any]:
-    """How the cookie is kept; one bound to the host is for all of it, as browsers demand."""
+    """The attributes of the cookie; browsers require the path / for one that is bound to the host."""
     secure = request.url.scheme == "https"
     path = "/" if secure else request.scope.get("root_path") or "/"
     return {"path": path, "secure": secure, "httponly": True, "samesite": "strict"}

@@ -1,4 +1,4 @@
-"""Tasks one by one: create, list, read, retry, cancel, delete; and their numbers."""
+"""Tasks one by one: create, list, read, retry, cancel, delete; and their counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tasklib.service.creation import Stored
 
 router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
 creating_router = APIRouter(prefix="/api/tasks", tags=["tasks"], route_class=AuditedRoute)
-"""The busiest route, looked at before the others."""
+"""The busiest route, matched before the others."""
 plain_router = APIRouter(tags=["tasks"], route_class=AuditedRoute)
 """`POST /tasks`, as the executor's specification has it."""
 

@@ -1,4 +1,4 @@
-"""Tokens over HTTP, for administrators: which there are, a new one, and refusing one from now on."""
+"""Tokens over HTTP, for administrators: list, create and revoke."""
 
 from __future__ import annotations
 
@@ -82,16 +82,16 @@ async def revoke_token(token_id: str, request: Request, service: Service) -> Non
 
 
 def _forget_remembered(request: Request) -> None:
-    """Let the change hold at once here; other processes notice it within a second."""
+    """Make the change take effect here at once; other processes notice it within a second."""
     parts = parts_of(request)
     identify = parts.identify
     if isinstance(identify, Bearer):
         identify.check.forget()
-    parts.live_stats.check_anew()
+    parts.live_stats.check_tokens()
 
 
 def _parsed(text: str) -> UUID | None:
-    """Only the id names one token for certain; names may be shared."""
+    """The id; names are not accepted, because tokens may share one."""
     try:
         return UUID(text)
     except ValueError:

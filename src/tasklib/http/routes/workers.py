@@ -1,4 +1,4 @@
-"""Workers in any language: register, claim, beat, and end each attempt under its fencing token."""
+"""Workers in any language: register, claim, send heartbeats, and end each attempt with its fencing token."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is sent and answered."""
+"""Requests and answers."""

@@ -1,4 +1,4 @@
-"""How much is shown at once of what callers can make without end: names of tasks, workers, schedules, tokens."""
+"""Bounds for lists that callers can make arbitrarily long: types, workers, schedules, tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from tasklib.http.schemas.fields import INT32, Input
 
 MOST_NAMES: Final = 500
-"""Types that are told apart in numbers: the busiest.  A producer may make up as many as it submits tasks."""
+"""Types with counts of their own: the busiest.  A producer can use a new type for every task."""
 MOST_ROWS: Final = 1000
 UNFINISHED: Final = ("pending", "running", "retrying")
 
@@ -24,12 +24,12 @@ class Part(Input):
     offset: Annotated[int, Field(ge=0, le=INT32)] = 0
 
     def of(self, rows: Sequence[T]) -> Sequence[T]:
-        """That part of the rows."""
+        """The rows of this part."""
         return rows[self.offset : self.offset + self.limit]
 
 
 def busiest(names: Collection[str], counts_of: Callable[[str], Mapping[str, int]], most: int = MOST_NAMES) -> list[str]:
-    """Those names of which the most tasks wait or run, then those with the most tasks; in the order of the alphabet."""
+    """The names with the most unfinished tasks, then those with the most tasks; sorted by name."""
     if len(names) <= most:
         return sorted(names)
 

@@ -1,4 +1,4 @@
-"""What the service is sent about tasks, checked before anything else sees it."""
+"""Requests about tasks, validated before anything else sees them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class CreateTasks(Input):
 
 
 class Criteria(Input):
-    """Which tasks are meant; what is left out does not matter."""
+    """Which tasks are meant; a criterion that is left out matches all."""
 
     type: Name | None = None
     status: Annotated[Sequence[StatusFilter], Field(max_length=20)] = ()
@@ -108,7 +108,7 @@ class Criteria(Input):
     created_before: Moment | None = None
 
     def filter(self, *, tags: Tags | None = None, ids: Iterable[UUID] | None = None) -> TaskFilter:
-        """The same in the words of the queue."""
+        """The same as a filter of the queue."""
         states = states_of(self.status)
         same = {
             name: getattr(self, name)
@@ -131,7 +131,7 @@ class ListQuery(Criteria):
     total: bool = Field(True, description="Whether to count the matches.")
 
     def start(self) -> Start:
-        """Where to look: a cursor goes on from a page, and knows what is left of that page's offset."""
+        """Where to start: a cursor continues after a page, and holds what is left of that page's offset."""
         if self.cursor is None:
             return Start(offset=self.offset)
         below, _, owed = self.cursor.partition("-")
@@ -143,7 +143,7 @@ class ListQuery(Criteria):
 
 
 def cursor_of(start: Start) -> str:
-    """The text by which a client goes on from there."""
+    """The text with which a client continues from there."""
     return f"{start.below or 0:x}-{start.offset:x}" if start.offset else f"{start.below or 0:x}"
 
 

@@ -1,4 +1,4 @@
-"""What is sent and answered about schedules."""
+"""Requests and answers about schedules."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ScheduleOptions(Input):
     concurrency_key: Key | None = None
 
     def stored(self) -> dict[str, Any]:
-        """The same in the words of the queue."""
+        """The same as options of the queue."""
         given = self.model_dump(exclude_none=True)
         attempts = given.pop("max_attempts", None)
         return given if attempts is None else {**given, "max_retries": attempts - 1}

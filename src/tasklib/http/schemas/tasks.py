@@ -1,4 +1,4 @@
-"""What the service answers about tasks: the names and values of the specification's JSON."""
+"""Answers about tasks: the names and values of the specification's JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent and answered when a worker in any language works on tasks."""
+"""Requests and answers of workers in any language."""
 
 from __future__ import annotations
 

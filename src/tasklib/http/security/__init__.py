@@ -1,1 +1,1 @@
-"""Who may ask for what."""
+"""Authentication, rate limits per caller, local callers, refused requests."""

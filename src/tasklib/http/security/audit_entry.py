@@ -1,4 +1,4 @@
-"""What the audit log says of a request: who, from where, and about what."""
+"""The audit log's entry of a request: who, from where, and about what."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasklib.http.security.auth import Principal
 from tasklib.service.audit import AuditEntry
 
 ANONYMOUS: Final = "anonymous"
-"""In the place of a name where nobody has said who they are."""
+"""The actor of a request without a valid token."""
 
 
 def make_entry(request: Request, action: str, shown: Mapping[str, Any]) -> AuditEntry:
@@ -31,14 +31,14 @@ def make_entry(request: Request, action: str, shown: Mapping[str, Any]) -> Audit
 
 
 def action_of(request: Request) -> str:
-    """What the request does, by the name of its route; unknown where it was refused before it came to one."""
-    # Before that it may be the mount of the program around us.
+    """The name of the request's route; `request` if it was refused before it was routed."""
+    # Before routing it may be the mount of the application around us.
     route = request.scope.get("route")
     return route.name if isinstance(route, Route) else getattr(request.state, "action", "request")
 
 
 def target_of(request: Request) -> str | None:
-    """What the request is about by its path; an id in the one spelling that finds it in the table."""
+    """What the request is about, from its path; ids in the spelling of the table."""
     named = next(iter(request.path_params.values()), None)
     try:
         return None if named is None else str(UUID(named))
@@ -47,5 +47,5 @@ def target_of(request: Request) -> str | None:
 
 
 def storable(text: str) -> str:
-    """Up to 300 characters of the text, without what a database refuses: nobody keeps an entry out by that."""
+    """Up to 300 characters of the text, without what a database refuses, so that every entry can be stored."""
     return text[:300].replace("\0", "\ufffd").encode("utf-8", "replace").decode()

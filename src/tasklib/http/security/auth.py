@@ -1,4 +1,4 @@
-"""Who may do what: every route names a permission, every caller has a role, and what is not granted is refused."""
+"""Authentication and roles: every route names a permission, every caller has a role; what is not granted is refused."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NOTHING_MORE: Final[Mapping[int | str, Any]] = {}
 
 
 class Permission(StrEnum):
-    """What a route asks of its caller."""
+    """What a caller needs to use a route."""
 
     PUBLIC = "public"
     """Nothing: health only."""
     SUBMIT = "submit"
     LOOK = "look"
-    """Read one task whose id the caller knows."""
+    """Read one task by its id."""
     READ = "read"
     WORK = "work"
     OPERATE = "operate"
@@ -55,11 +55,11 @@ class Principal:
     name: str
     role: Role
     caller: str = ""
-    """What tells callers of one name apart, such as a token's id; the name itself if left out."""
+    """Distinguishes callers of one name, such as a token's id; the name itself if left out."""
 
     @property
     def identity(self) -> str:
-        """Under what this caller's rates, idempotency keys and streams are counted."""
+        """The key under which this caller's rates, idempotency keys and streams are counted."""
         return self.caller or f"name:{self.name}"
 
     def may(self, permission: Permission) -> bool:
@@ -76,10 +76,10 @@ the first token exists.  A function: the application around us decides.  None: n
 
 
 class Identify(Protocol):
-    """Finds out who is asking."""
+    """Identifies the caller of a request."""
 
     async def __call__(self, request: Request) -> Principal | None:
-        """The caller, or None if it has not said who it is."""
+        """The caller, or None if it is not authenticated."""
         ...
 
 
@@ -102,13 +102,13 @@ def permission_of(route: Any) -> Permission | None:
 
 
 def principal_of(request: Request) -> Principal:
-    """Who is asking; known on every route that is not public."""
+    """The caller; set on every route that is not public."""
     principal: Principal = request.state.principal
     return principal
 
 
 def identifier(tokens: Tokens, auth: Auth) -> Identify:
-    """The way to find out who is asking that `auth` means."""
+    """The way of authentication that `auth` means."""
     if auth is None:
         return _anybody
     if callable(auth):
@@ -146,25 +146,25 @@ class _Callback:
 
 
 class Bearer:
-    """Knows callers by the token that they send."""
+    """Identifies callers by the token that they send."""
 
     def __init__(self, check: TokenCheck, *, open_without: bool) -> None:
         self.check = check
         self._open_without = open_without
 
-    async def identify_anew(self, request: Request) -> Principal | None:
-        """The same by what is stored at this moment, whatever is remembered."""
-        return await self(request, anew=True)
+    async def identify_uncached(self, request: Request) -> Principal | None:
+        """The same from the database, without the cache."""
+        return await self(request, uncached=True)
 
-    async def __call__(self, request: Request, *, anew: bool = False) -> Principal | None:
-        """The token's holder; with no token anywhere, and open to that, who asks directly from this machine."""
+    async def __call__(self, request: Request, *, uncached: bool = False) -> Principal | None:
+        """The token's holder; while no token exists, and if `open_without`, a caller on this machine."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             secret = secret.strip()
         else:
             secret = request.cookies.get(cookie_name(request), "") if "cookie" in request.headers else ""
         if secret:
-            token = await self.check.find(secret, anew=anew)
+            token = await self.check.find(secret, uncached=uncached)
             return None if token is None else Principal(token.name, token.role, f"token:{token.id}")
         if self._open_without and is_from_this_machine(request) and not await self.check.any_exists():
             return Principal("local", Role.ADMIN)
@@ -172,9 +172,9 @@ class Bearer:
 
 
 COOKIE: Final = "tasklib_session"
-"""Where the dashboard keeps its token: not readable by scripts, never sent by another site."""
+"""The cookie with the dashboard's token: not readable by scripts, never sent by another site."""
 
 
 def cookie_name(request: Request) -> str:
-    """The cookie's name; over https one that browsers take only from this very host."""
+    """The cookie's name; over https one that browsers accept only from this host."""
     return f"__Host-{COOKIE}" if request.url.scheme == "https" else COOKIE

@@ -1,4 +1,4 @@
-"""Whether a request comes from this machine itself: only such a one may be let in without a token."""
+"""Whether a request comes from this machine itself: only such a request may come without a token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-"""The names under which a service is asked that answers for this machine only."""
+"""The host names of a service for this machine only."""
 PROXY_HEADERS: Final = frozenset(
     {
         *("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-host"),
@@ -21,7 +21,7 @@ PROXY_PREFIX: Final = "x-forwarded"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address, or is meant by the name."""
+    """Whether the address or the name is this machine's own."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -29,15 +29,15 @@ def is_loopback(host: str) -> bool:
 
 
 def foreign_hosts(hosts: Iterable[str]) -> list[str]:
-    """Those of the names that do not mean this machine."""
+    """The names that are not this machine's own."""
     return [host for host in hosts if not is_loopback(host)]
 
 
 def sign_of_proxy(request: Request) -> str | None:
-    """What tells that the request was passed on by a proxy; None if nothing does.
+    """The sign that a proxy passed the request on; None if there is none.
 
-    A proxy that was told nothing else passes on neither the name asked for nor the caller's address. nginx then speaks
-    HTTP/1.0, which hardly anything on this machine does.
+    By default a proxy passes on neither the host name nor the caller's address, but nginx then uses HTTP/1.0, which
+    hardly any program on this machine does.
     """
     for name in request.headers:
         if name in PROXY_HEADERS or name.startswith(PROXY_PREFIX):

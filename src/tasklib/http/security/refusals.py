@@ -1,4 +1,4 @@
-"""Refused requests in the audit log: who tried what, in bounded space, because no token needed to be refused."""
+"""Refused requests in the audit log: who tried what; bounded, because anybody can be refused."""
 
 from __future__ import annotations
 
@@ -16,27 +16,24 @@ from tasklib.service.audit import AuditLog
 logger = logging.getLogger("tasklib.http")
 
 REFUSED: Final = frozenset({401, 403, 429})
-"""Answers that mean: not you, or not so fast.  What is only wrong, or not there, is no attempt at anything."""
+"""Not authenticated, not allowed, or too fast.  Invalid requests and unknown paths are not logged."""
 ALIKE_SECONDS: Final = 600.0
-"""For so long requests that are refused alike are counted together."""
+"""For this long, requests that are refused alike are counted together."""
 KINDS: Final = 1000
 ENTRIES_PER_MINUTE: Final = 60
 
 
 class Refusals:
-    """Writes the first of each kind, and of many alike the tenth, the hundredth and so on; never more than a few."""
+    """Logs the first refusal of each kind, then the tenth, the hundredth and so on, a bounded number per minute."""
 
     def __init__(self, log: AuditLog) -> None:
         self._log = log
         self._kinds: OrderedDict[tuple[str | None, ...], tuple[float, int]] = OrderedDict()
-        # Who has no token must not keep out what is written of those who have one.
+        # Callers without a token must not use up the entries of those who have one.
         self._budgets = {True: _EntryBudget(), False: _EntryBudget()}
 
     async def record(self, request: Request, status: int, why: str) -> None:
-        """Write down that the request was refused, if this status means that.
-
-        A log that cannot be written is no reason to answer anything else.
-        """
+        """Log that the request was refused, if the status means that; the answer is the same if the log fails."""
         if status not in REFUSED:
             return
         entry = make_entry(request, action_of(request), {})
@@ -59,7 +56,7 @@ class Refusals:
             logger.warning("a refused request of %s is not in the audit log: %s", entry.actor, error)
 
     def _count(self, kind: tuple[str | None, ...]) -> int:
-        """How many there were alike, this one included."""
+        """How many refusals of this kind there were, this one included."""
         now = time.monotonic()
         began, count = self._kinds.pop(kind, (now, 0))
         if now - began > ALIKE_SECONDS:

@@ -1,4 +1,4 @@
-"""How many tasks a caller may create in a second."""
+"""Rate limits of callers that create tasks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Throttle:
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def take(self, caller: str, count: int = 1) -> float:
-        """Take so many tasks from the caller's bucket: 0 if one was there, else the seconds until one will be.
+        """Take this many tasks from the caller's bucket: 0 if one was available, else the seconds until one is.
 
-        A batch larger than what is left is let through and paid for afterwards.
+        A batch larger than what is left is accepted, and the next tasks wait for it.
         """
         if not self._rate:
             return 0.0

@@ -1,4 +1,4 @@
-"""Checking tokens: looked up by their hash, and remembered for a second so that busy clients cost little."""
+"""Checking tokens: looked up by their hash, and cached for a second so that busy clients cost little."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final
 from tasklib.service.tokens import Token, Tokens
 
 REMEMBER_SECONDS: Final = 1.0
-"""A revoked token is refused at the latest after this."""
+"""A revoked token is refused after this at the latest."""
 REMEMBER_NONE_SECONDS: Final = 0.25
-"""The first token closes a service that was open at the latest after this."""
+"""The first token closes an open service after this at the latest."""
 REMEMBER_TOKENS: Final = 1000
 
 
 class TokenCheck:
-    """Knows which tokens are good."""
+    """Checks whether tokens are valid."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -28,13 +28,13 @@ class TokenCheck:
         self._asking = asyncio.Lock()
         self._next_answer: asyncio.Task[bool] | None = None
 
-    async def find(self, secret: str, *, anew: bool = False) -> Token | None:
-        """The token, if it exists, has not expired and was not revoked; with `anew` nothing remembered counts."""
+    async def find(self, secret: str, *, uncached: bool = False) -> Token | None:
+        """The token, if it exists, has not expired and was not revoked; `uncached` reads the database."""
         if len(secret) > 200:
             return None
         hashed = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
         known = self._good.get(hashed)
-        if known is not None and known[1] > time.monotonic() and not anew:
+        if known is not None and known[1] > time.monotonic() and not uncached:
             return known[0]
         token = await self._tokens.ause(secret)
         self._good.pop(hashed, None)
@@ -45,10 +45,10 @@ class TokenCheck:
         return token
 
     async def any_exists(self) -> bool:
-        """Whether a token was ever made: from then on one is needed, also after the last one has expired.
+        """Whether a token was ever created: from then on one is needed, also after the last one has expired.
 
-        A no is remembered for a quarter of a second: asking for each new task costs half as much as storing it.
-        Those who ask at the same time share a question that is put after all of them have come.
+        A no is cached for a quarter of a second: a query for each new task costs half as much as storing it.
+        Concurrent requests share one query, which is sent after all of them have arrived.
         """
         if self._seen_any or time.monotonic() < self._none_until:
             return self._seen_any
@@ -65,6 +65,6 @@ class TokenCheck:
             return self._seen_any
 
     def forget(self) -> None:
-        """Ask anew: a token was made or revoked here."""
+        """Clear the cache: a token was created or revoked here."""
         self._good.clear()
         self._none_until = 0.0
