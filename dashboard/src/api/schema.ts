@@ -1741,7 +1741,7 @@ export interface components {
         };
         /**
          * Permission
-         * @description What a route asks of its caller.
+         * @description What a caller needs to use a route.
          * @enum {string}
          */
         Permission: "public" | "submit" | "look" | "read" | "work" | "operate" | "admin";

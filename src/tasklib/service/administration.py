@@ -116,7 +116,7 @@ def _copy_limits(old: TaskQueue, new: TaskQueue) -> int:
     limits, key_limits = old.limits(), old.key_limits()
     for limit in limits:
         if limit.rate is not None:
-            new.set_rate_limit(limit.rate, limit.name)
+            new.set_rate_limit(limit.rate, limit.name, burst=limit.burst)
         if limit.max_running is not None:
             new.set_concurrency_limit(limit.max_running, limit.name)
     for key_limit in key_limits:

@@ -83,6 +83,8 @@ def test_priorities_are_changed_by_id_and_by_filter(tasklib: CommandLine, queue:
     assert tasklib.json(*some, "--yes", "5")["count"] == 1
     assert [queue.get(each).priority for each in (first, second)] == [9, 5]
     assert tasklib.fails(2, "priority", "9").startswith("which tasks?")
+    assert tasklib.fails(2, "priority", "3", str(first), "--dry-run").startswith("--dry-run goes with --all-matching")
+    assert queue.get(first).priority == 9
     assert tasklib.fails(1, "priority", "9", str(uuid4())).startswith("no task has the id")
 
 

@@ -26,7 +26,7 @@ def source(sqlite_url: str) -> Iterator[Face]:
         queue.enqueue("job", delay_seconds=3600)
         queue.add_schedule("nightly", task="job", cron="0 3 * * *", kwargs={"x": 1})
         queue.pause("other", by="ada")
-        queue.set_rate_limit(5, "job")
+        queue.set_rate_limit(5, "job", burst=20)
         queue.set_key_limit(3, "tenant-7")
         yield queue
 
@@ -51,7 +51,7 @@ def test_a_queue_moves_with_everything_in_it(
             assert [each.outcome for each in new.history] == [each.outcome for each in old.history]
         assert [each.plan.kwargs for each in target.schedules()] == [{"x": 1}]
         assert [pause.name for pause in target.pauses()] == ["other"]
-        assert target.get_rate_limit("job") == 5
+        assert [(each.name, each.rate, each.burst) for each in target.limits()] == [("job", 5, 20)]
         assert [(each.key, each.max_running) for each in target.key_limits()] == [("tenant-7", 3)]
         assert target.stats().total == 8
     assert source.is_paused()

@@ -201,6 +201,13 @@ def test_rate_limits_are_set_and_lifted(queue: Face, http: Client) -> None:
     assert queue.get_rate_limit() == 0
 
 
+def test_the_burst_of_a_rate_limit_is_shown(queue: Face, http: Client) -> None:
+    queue.plain.set_rate_limit(5, "job", burst=20)
+
+    expected = {"type": "job", "tasksPerSecond": 5, "burst": 20, "maxRunning": None}
+    assert http.get("/api/control").json()["limits"] == [expected]
+
+
 @pytest.mark.parametrize("value", [-1, "10", True, None, 1e12, 5e-324])
 def test_a_bad_rate_limit_is_400(http: Client, value: Any) -> None:
     response = http.post("/api/tasks/rate-limit", {"tasksPerSecond": value})

@@ -71,7 +71,7 @@ def priority(cli: Cli, number: Annotated[int, argument("N", "Higher runs first."
         tasklib priority 9 --all-matching --name send_email --dry-run
         tasklib priority --all-matching --name report -- -5
     """
-    _check(selection, "priority")
+    _check(selection, "priority", "prioritize")
     prioritize = partial(cli.service.act_on_matching, Action.PRIORITIZE, priority=number)
     if selection.ids:
         ids = [cli.service.find_id(task_id) for task_id in selection.ids]
@@ -131,7 +131,7 @@ def cleanup(
 
 
 def _act(cli: Cli, action: Action, selection: Selection) -> None:
-    _check(selection, action)
+    _check(selection, action, action)
     if selection.ids:
         _act_on_each(cli, action, selection.ids)
         return
@@ -148,14 +148,14 @@ def _act(cli: Cli, action: Action, selection: Selection) -> None:
     cli.out.answer({"action": action, "dry_run": dry_run, "count": count}, say)
 
 
-def _check(selection: Selection, verb: str) -> None:
+def _check(selection: Selection, command: str, verb: str) -> None:
     """Refuse a selection that names no tasks, or names them in two ways."""
     if selection.all_matching:
         wrong = "give either ids or --all-matching, not both" if selection.ids else None
     elif selection.filter != TaskFilter():
         wrong = f"add --all-matching to {verb} every task that fits these options"
     elif not selection.ids:
-        wrong = f"which tasks? Give their ids, or --all-matching with options; see: tasklib {verb} --help"
+        wrong = f"which tasks? Give their ids, or --all-matching with options; see: tasklib {command} --help"
     else:
         single = "--dry-run goes with --all-matching; look at single tasks with: tasklib show ID"
         wrong = single if selection.dry_run else None
