@@ -60,7 +60,7 @@ def test_a_concurrency_key_that_is_no_text_fails_alone(queue: Face):
     assert len(bad) == 2
     for task in bad:
         assert "UnreadableTask" in (task.error or "")
-        assert task.unreadable == "concurrency_key cannot be read (it is no UTF-8)"
+        assert task.unreadable == "concurrency_key cannot be read (it is not UTF-8)"
         assert queue.read(task.id).unreadable == task.unreadable
     assert {queue.read(each).unreadable for each in good} == {None}
     assert queue.errors()[0].count == 2
