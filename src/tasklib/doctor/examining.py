@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from tasklib.core.clock import Clock
 from tasklib.core.config import Config, redact_url
-from tasklib.doctor.finding import Fault, Finding, Thresholds
-from tasklib.doctor.judging import judge
+from tasklib.doctor.findings import Fault, Finding, Thresholds, judge
 from tasklib.errors import ForeignTable, SchemaError, SchemaMismatch, SchemaTooNew, StorageError
 from tasklib.queue import TaskQueue
 from tasklib.service.evidence import OLDEST_SQLITE, Evidence, is_sqlite_too_old, lends_sessions

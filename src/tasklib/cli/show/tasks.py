@@ -105,38 +105,31 @@ def show_errors(out: Output, groups: Sequence[ErrorGroup], now: datetime) -> Non
 
 
 def facts(task: Task, now: datetime) -> Iterable[tuple[str, str]]:
-    """What is known of a task beside its input and output, as label and value."""
-    yield "id", str(task.id)
-    yield "attempts", f"{task.attempts} of {task.max_attempts}"
-    if task.due_at is not None:
-        yield "due", _moment(task.due_at, now)
-    if task.progress is not None or task.progress_message:
-        yield "progress", f"{(task.progress or 0) * 100:.0f} % {task.progress_message or ''}".strip()
-    yield "created", _moment(task.created_at, now)
-    if task.scheduled_at != task.created_at:
-        yield "scheduled", _moment(task.scheduled_at, now)
-    if task.started_at is not None:
-        yield "started", _moment(task.started_at, now)
-    if task.completed_at is not None:
-        yield "ended", _moment(task.completed_at, now)
-    if task.worker_id is not None:
-        yield "worker", task.worker_id
-    if task.locked_until is not None:
-        yield "lease ends", _moment(task.locked_until, now)
-    if task.cancel_requested_at is not None and task.completed_at is None:
-        yield "cancelling", f"asked for {times.ago(task.cancel_requested_at, now)}"
-    if task.priority:
-        yield "priority", str(task.priority)
-    if task.timeout_seconds is not None:
-        yield "timeout", times.exact(task.timeout_seconds)
-    if task.unique_key is not None:
-        yield "unique key", task.unique_key
-    if task.concurrency_key is not None:
-        yield "concurrency key", task.concurrency_key
-    if task.expires_at is not None:
-        yield "expires", _moment(task.expires_at, now)
-    if task.lost_count:
-        yield "lost workers", str(task.lost_count)
+    """What is stored of a task beside its input and output, as label and value."""
+    progress = f"{(task.progress or 0) * 100:.0f} % {task.progress_message or ''}"
+    cancelling = task.cancel_requested_at if task.completed_at is None else None
+    values = {
+        "id": task.id,
+        "attempts": f"{task.attempts} of {task.max_attempts}",
+        "due": task.due_at,
+        "progress": progress.strip() if task.progress is not None or task.progress_message else None,
+        "created": task.created_at,
+        "scheduled": task.scheduled_at if task.scheduled_at != task.created_at else None,
+        "started": task.started_at,
+        "ended": task.completed_at,
+        "worker": task.worker_id,
+        "lease ends": task.locked_until,
+        "cancelling": None if cancelling is None else f"asked for {times.ago(cancelling, now)}",
+        "priority": task.priority or None,
+        "timeout": None if task.timeout_seconds is None else times.exact(task.timeout_seconds),
+        "unique key": task.unique_key,
+        "concurrency key": task.concurrency_key,
+        "expires": task.expires_at,
+        "lost workers": task.lost_count or None,
+    }
+    for label, value in values.items():
+        if value is not None:
+            yield label, _moment(value, now) if isinstance(value, datetime) else str(value)
 
 
 def standing(task: Task, now: datetime) -> str:
