@@ -49,7 +49,7 @@ def test_cron_by_its_usual_names(name: str, fields: str) -> None:
     named, spelled = plan(cron=name, tz="Europe/Paris"), plan(cron=fields, tz="Europe/Paris")
     assert named.upcoming(named.first_run(NOW)) == spelled.upcoming(spelled.first_run(NOW))
     assert named.cron == name
-    with pytest.raises(ConfigurationError, match=r"'@reboot' is no cron expression .*@hourly, @daily"):
+    with pytest.raises(ConfigurationError, match=r"'@reboot' is not a cron expression .*@hourly, @daily"):
         plan(cron="@reboot")
 
 

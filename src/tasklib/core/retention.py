@@ -47,7 +47,7 @@ def _rule(text: str) -> Rule:
     found = _RULE.fullmatch(text)
     if found is None or found["state"] not in ENDED:
         raise ConfigurationError(
-            f"{text!r} says not how long to keep tasks; write completed=7d, failed=forever or report:completed=12h, "
+            f"{text!r} is not a retention rule; write completed=7d, failed=forever or report:completed=12h, "
             f"with a state of {', '.join(ENDED)} and a unit of {' '.join(UNITS)}"
         )
     seconds = None if found["number"] is None else float(found["number"]) * UNITS[found["unit"]]

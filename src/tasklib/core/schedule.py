@@ -264,7 +264,7 @@ def _cron_ticks(plan: Plan, after: datetime) -> Iterator[datetime]:
         return  # after the last year that there is
     except (CronSimError, AttributeError) as error:
         raise ConfigurationError(
-            f"schedule {plan.name!r}: {plan.cron!r} is no cron expression ({error}); it has five fields "
+            f"schedule {plan.name!r}: {plan.cron!r} is not a cron expression ({error}); it has five fields "
             "(minute hour day month weekday), for example '0 9 * * mon-fri', or six with seconds first, "
             f"or is one of {', '.join(NICKNAMES)}"
         ) from error

@@ -112,7 +112,7 @@ def test_an_interval_is_a_duration(tasklib: CommandLine) -> None:
         (["show"], 2, "which schedule? Give its name: tasklib schedules show NAME"),
         (["add", "x"], 2, "which task? Give its name by --task"),
         (["add", "x", "--task", "y"], 2, "schedule 'x' needs either cron= or every="),
-        (["add", "x", "--task", "y", "--cron", "soon"], 2, "schedule 'x': 'soon' is no cron expression"),
+        (["add", "x", "--task", "y", "--cron", "soon"], 2, "schedule 'x': 'soon' is not a cron expression"),
         (["add", "x", "--task", "y", "--cron", "* * * * *", "--tz", "Mars/Base"], 2, "no such time zone: 'Mars/Base'"),
         (["show", "x"], 1, "there is no schedule 'x'; see: tasklib schedules"),
         (["run", "x"], 1, "there is no schedule 'x'"),
