@@ -123,7 +123,7 @@ class Creation(ServicePart):
 
     async def create(self, submission: Submission, sender: Sender, audit: AuditEntry) -> Stored:
         """Store one task and its entry in the audit log, or neither."""
-        await self._alearn_secrets()
+        await self.database.arun(self.queue.secret_places.learn)
         new = self._new(submission, sender)
         self._entries[new.id] = replace(audit, detail={"id": str(new.id)})
         try:
@@ -136,7 +136,8 @@ class Creation(ServicePart):
             self._created_at.pop(new.id, None)
         if created_at is not None:
             return Stored(True, [StoredTask(new.id, new.name, "pending", created_at)])
-        return Stored(task_id.created, await self._aread([new], [task_id], sender))
+        found = await self.database.arun(lambda: self._find([new], [task_id], sender))
+        return Stored(task_id.created, found)
 
     @operation
     def create_many(
@@ -187,12 +188,6 @@ class Creation(ServicePart):
         rows: list[NewTask] = memory["rows"]
         return rows
 
-    @operation
-    def _learn_secrets(self) -> Operation[None]:
-        yield from self.queue.secret_places.learn()
-
-    _alearn_secrets = _learn_secrets.as_async
-
     def _new(self, submission: Submission, sender: Sender) -> NewTask:
         """The row of a submission, marked with its sender and with the secrets that its workers declare."""
         new = self.queue.new_by_name(submission.name, submission.payload, **submission.options)
@@ -229,12 +224,6 @@ class Creation(ServicePart):
             raise sender.shown(conflict) from conflict
         found = yield from self._find(new, ids, sender)
         return Stored(any(each.created for each in ids), found, changed=_changed(new, ids))
-
-    @operation
-    def _read(self, new: Sequence[NewTask], ids: Sequence[TaskId], sender: Sender) -> Operation[list[StoredTask]]:
-        return (yield from self._find(new, ids, sender))
-
-    _aread = _read.as_async
 
     def _find(self, new: Sequence[NewTask], ids: Sequence[TaskId], sender: Sender) -> Operation[list[StoredTask]]:
         if len(ids) == 1:
