@@ -1839,7 +1839,7 @@ export interface components {
         };
         /**
          * PutSchedule
-         * @description What a person decides about a schedule.
+         * @description A schedule to create or change.
          */
         PutSchedule: {
             /** Cron */
@@ -2153,7 +2153,10 @@ export interface components {
         ScheduleOptions: {
             /** Concurrencykey */
             concurrencyKey?: string | null;
-            /** Maxattempts */
+            /**
+             * Maxattempts
+             * @description Attempts in all. 3 unless the type declares otherwise, as for everything submitted by name; task.submit() in Python makes 4, three retries after the first.
+             */
             maxAttempts?: number | null;
             /** Priority */
             priority?: number | null;

@@ -57,16 +57,12 @@ async def create_schedule(request: Request, body: CreateTask) -> Schedule:
     unfit = [name for name in ("unique_key", "expires_at") if getattr(options, name) is not None]
     if unfit:
         raise Refused(400, "invalid-request", "not allowed for a repeated task", field=f"options.{unfit[0]}")
-    chosen = {
-        "max_retries": None if options.max_attempts is None else options.max_attempts - 1,
-        **{name: getattr(options, name) for name in ("priority", "tags", "timeout_seconds", "concurrency_key")},
-    }
     decided = {
         "task": body.type,
         "kwargs": body.payload,
         "starts_at": options.run_after,
-        "options": {name: value for name, value in chosen.items() if value is not None},
-        **{name: getattr(repeat, name) for name in ("cron", "every", "tz", "misfire", "overlap", "ends_at")},
+        "options": options.scheduled(),
+        **repeat.timing(),
     }
     name = repeat.name or f"{body.type[:200]}:{_digest(body.model_dump(mode='json'))[:12]}"
     return await put_schedule(parts_of(request).service, name, decided, audit_of(request, schedule=name))

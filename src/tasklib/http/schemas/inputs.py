@@ -19,16 +19,25 @@ MAX_PAGE = 100
 MAX_BATCH = 1000
 
 
-class Repeat(Input):
-    """Run the task repeatedly: by cron, or at an interval in seconds."""
+class Timing(Input):
+    """When a schedule runs: by cron, or at an interval in seconds."""
 
     cron: Annotated[str, Field(min_length=1, max_length=200, examples=["0 9 * * mon-fri"])] | None = None
     every: Seconds | None = None
     tz: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
-    name: Name | None = None
     misfire: Literal["one", "skip", "all"] = "one"
     overlap: Literal["allow", "skip"] = "allow"
     ends_at: Moment | None = None
+
+    def timing(self) -> dict[str, Any]:
+        """The same as keywords of `TaskQueue.add_schedule`."""
+        return {name: getattr(self, name) for name in Timing.model_fields}
+
+
+class Repeat(Timing):
+    """Run the task repeatedly: by cron, or at an interval in seconds."""
+
+    name: Name | None = None
 
     @model_validator(mode="after")
     def _either(self) -> Repeat:
@@ -37,8 +46,8 @@ class Repeat(Input):
         return self
 
 
-class CreateOptions(Input):
-    """How the task is to be run."""
+class TaskOptions(Input):
+    """Options of a task, submitted by a request or by a schedule."""
 
     max_attempts: Annotated[
         Annotated[Whole, Field(ge=1)] | None,
@@ -47,13 +56,24 @@ class CreateOptions(Input):
             "task.submit() in Python makes 4, three retries after the first."
         ),
     ] = None
-    run_after: Moment | None = None
     priority: Whole | None = None
     tags: Tags | None = None
     timeout_seconds: Seconds | None = None
+    concurrency_key: Key | None = None
+
+    def scheduled(self) -> dict[str, Any]:
+        """The same as `options` of a schedule."""
+        given = self.model_dump(include=set(TaskOptions.model_fields), exclude_none=True)
+        attempts = given.pop("max_attempts", None)
+        return given if attempts is None else {**given, "max_retries": attempts - 1}
+
+
+class CreateOptions(TaskOptions):
+    """How the task is to be run."""
+
+    run_after: Moment | None = None
     unique_key: Key | None = None
     on_conflict: Literal["return", "raise", "replace"] = "return"
-    concurrency_key: Key | None = None
     expires_at: Moment | None = None
     repeat: Repeat | None = None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import AliasPath, Field
 
 from tasklib.core.schedule import Schedule as Stored
-from tasklib.http.schemas.fields import Answer, Input, Key, Moment, Name, Seconds, Tags, Whole
+from tasklib.http.schemas.fields import Answer, Moment, Name
+from tasklib.http.schemas.inputs import TaskOptions, Timing
 
 
 class CreatedSchedule(Answer):
@@ -74,42 +75,23 @@ class Schedules(Answer):
     total: int = Field(description="How many there are.")
 
 
-class ScheduleOptions(Input):
+class ScheduleOptions(TaskOptions):
     """Options of each task that the schedule submits."""
 
-    max_attempts: Annotated[Whole, Field(ge=1)] | None = None
-    priority: Whole | None = None
-    tags: Tags | None = None
-    timeout_seconds: Seconds | None = None
-    concurrency_key: Key | None = None
 
-    def stored(self) -> dict[str, Any]:
-        """The same as options of the queue."""
-        given = self.model_dump(exclude_none=True)
-        attempts = given.pop("max_attempts", None)
-        return given if attempts is None else {**given, "max_retries": attempts - 1}
-
-
-class PutSchedule(Input):
-    """What a person decides about a schedule."""
+class PutSchedule(Timing):
+    """A schedule to create or change."""
 
     type: Name
-    cron: Annotated[str, Field(min_length=1, max_length=200, examples=["0 9 * * mon-fri"])] | None = None
-    every: Seconds | None = None
-    tz: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
     payload: Any = Field(default_factory=dict, description="Any JSON value, `null` included.")
-    misfire: Literal["one", "skip", "all"] = "one"
-    overlap: Literal["allow", "skip"] = "allow"
     jitter: Annotated[float, Field(ge=0, lt=1e9)] = 0.0
     starts_at: Moment | None = None
-    ends_at: Moment | None = None
     options: ScheduleOptions = ScheduleOptions()
 
     def decided(self) -> dict[str, Any]:
         """The same as keywords of `TaskQueue.add_schedule`."""
-        same = ("cron", "every", "tz", "misfire", "overlap", "jitter", "starts_at", "ends_at")
-        given = {name: getattr(self, name) for name in same}
-        return {**given, "task": self.type, "kwargs": self.payload, "options": self.options.stored()}
+        same = {"jitter": self.jitter, "starts_at": self.starts_at, **self.timing()}
+        return {**same, "task": self.type, "kwargs": self.payload, "options": self.options.scheduled()}
 
 
 class CreateSchedule(PutSchedule):
