@@ -33,8 +33,7 @@ def serve(
         option("NAME", "A host name to accept, as behind a proxy; may be repeated.  [default: this machine's]"),
     ] = None,
     trusted_proxy: Annotated[
-        list[str] | None,
-        option("ADDRESS", "A proxy whose X-Forwarded-For and -Proto are trusted; may be repeated."),
+        list[str] | None, option("ADDRESS", "A proxy whose X-Forwarded-For and -Proto are trusted; may be repeated.")
     ] = None,
     log_level: LogLevel = "info",
 ) -> None:

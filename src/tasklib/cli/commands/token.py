@@ -27,8 +27,7 @@ def token(
     name: Annotated[
         str | None,
         argument(
-            "NAME",
-            "Name of the token's owner. To revoke: a name (all its tokens), a token, or its first characters.",
+            "NAME", "Name of the token's owner. To revoke: a name (all its tokens), a token, or its first characters."
         ),
     ] = None,
     role: Annotated[

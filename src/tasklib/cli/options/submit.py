@@ -23,8 +23,7 @@ class What:
     arguments: Annotated[
         list[str] | None,
         argument(
-            "KEY=VALUE",
-            "Its arguments. A value is read as JSON where it is JSON (5, true, '\"5\"'), else as text.",
+            "KEY=VALUE", "Its arguments. A value is read as JSON where it is JSON (5, true, '\"5\"'), else as text."
         ),
     ] = None
     payload: Annotated[
@@ -82,8 +81,7 @@ class How:
         ),
     ] = None
     tag: Annotated[
-        list[str] | None,
-        option("KEY=VALUE", "A tag to find it by; may be repeated.", "--tag", "-t", panel=OPTIONS),
+        list[str] | None, option("KEY=VALUE", "A tag to find it by; may be repeated.", "--tag", "-t", panel=OPTIONS)
     ] = None
 
     def options(self, *, waits: bool) -> dict[str, Any]:

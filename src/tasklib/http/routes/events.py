@@ -27,11 +27,7 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
-@router.get(
-    "",
-    response_class=StreamingResponse,
-    **needs(Permission.READ, also={200: EXAMPLE}),
-)
+@router.get("", response_class=StreamingResponse, **needs(Permission.READ, also={200: EXAMPLE}))
 async def listen(request: Request) -> StreamingResponse:
     """Live counts as server-sent events.
 

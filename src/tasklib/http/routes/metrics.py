@@ -27,11 +27,7 @@ Sample = tuple[Sequence[str], float]
 """The values of its labels, and its own."""
 
 
-@router.get(
-    "/metrics",
-    response_class=Response,
-    **needs(Permission.READ, also={200: TEXT}),
-)
+@router.get("/metrics", response_class=Response, **needs(Permission.READ, also={200: TEXT}))
 async def get_metrics(service: Service, counts: Counts) -> Response:
     """Tasks by type and status, workers, pauses and limits."""
     stats = await counts.stats()

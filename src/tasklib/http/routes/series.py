@@ -124,11 +124,7 @@ async def get_oldest_waiting(service: Service) -> OldestWaiting:
     return OldestWaiting() if found is None else OldestWaiting.of(found)
 
 
-@router.get(
-    "/series",
-    response_model=Series,
-    **needs(Permission.READ, 400, also=NOT_MODIFIED),
-)
+@router.get("/series", response_model=Series, **needs(Permission.READ, 400, also=NOT_MODIFIED))
 async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, service: Service) -> Response:
     """Attempts by outcome, wait and run times, and queue depth, step by step."""
     found = await service.statistics.aseries(seconds=query.seconds, step=query.chosen_step, name=query.type)
@@ -136,11 +132,7 @@ async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, s
     return conditional(request, Series(step_seconds=found.step, type=query.type, points=points))
 
 
-@router.get(
-    "/types",
-    response_model=TypesWork,
-    **needs(Permission.READ, 400, also=NOT_MODIFIED),
-)
+@router.get("/types", response_model=TypesWork, **needs(Permission.READ, 400, also=NOT_MODIFIED))
 async def get_types_work(query: Annotated[TypesQuery, Query()], request: Request, service: Service) -> Response:
     """Attempts by outcome and their durations, by type."""
     found = await service.statistics.awork_by_type(seconds=query.seconds)

@@ -166,11 +166,7 @@ async def explain_task(task_id: str, service: Service) -> Explained:
     return Explained.explaining(await service.aexplain(task_id))
 
 
-@router.post(
-    "/{task_id}/resubmit",
-    status_code=201,
-    **needs(Permission.OPERATE, 400, 404, 413, 429),
-)
+@router.post("/{task_id}/resubmit", status_code=201, **needs(Permission.OPERATE, 400, 404, 413, 429))
 async def resubmit_task(task_id: str, body: Resubmit, request: Request, service: Service) -> Created:
     """Store a new task like this one with another payload; a `**********` left in it stands for the stored secret."""
     allow_submission(request)
