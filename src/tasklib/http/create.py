@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Request
 
-from tasklib.core.codec import dumps
 from tasklib.core.redaction import MaskLeft
 from tasklib.core.schedule import Schedule
 from tasklib.http.admission.audit import audit_of
@@ -86,4 +86,4 @@ def _sender(request: Request) -> Sender:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(dumps(value).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
