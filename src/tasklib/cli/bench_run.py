@@ -52,20 +52,23 @@ async def measure(config: Config, plan: Plan, on_progress: Callable[[int], None]
     """Every figure by what was measured; `on_progress` is called with how many of the plan's steps are done."""
     progress = _Progress(plan.steps, on_progress)
     async with _own_place(config) as queue:
-        drained = _Count(plan.drained)
-        awake = _Count(WAKE_UPS)
+        ran: list[float] = []
         woken: list[float] = []
+        all_ran, all_woken = asyncio.Event(), asyncio.Event()
 
         @queue.task(name="noop")
         async def noop(n: int) -> None:
+            ran.append(time.monotonic())
             progress.add()
-            drained.add()
+            if len(ran) == plan.drained:
+                all_ran.set()
 
         @queue.task(name="timed")
         async def timed(t: float) -> None:
             woken.append(time.monotonic() - t)
             progress.add()
-            awake.add()
+            if len(woken) == WAKE_UPS:
+                all_woken.set()
 
         async def submit(n: int) -> None:
             await noop.asubmit(n)
@@ -84,8 +87,14 @@ async def measure(config: Config, plan: Plan, on_progress: Callable[[int], None]
         await noop.asubmit_many(rows(), keep_ids=False)
         found["submit in bulk"] = {"per_second": plan.bulk / (time.monotonic() - started)}
         async with _working(queue):
-            found["drain"] = await _drained(queue, drained)
-            await _wake(timed.asubmit, awake)
+            await all_ran.wait()
+            while await queue.acount(state=["pending", "running"]):  # noqa: ASYNC110  the last commit sends no event
+                await asyncio.sleep(0.01)
+            found["drain"] = {"per_second": (plan.drained - 1) / (time.monotonic() - ran[0])}
+            for _ in range(WAKE_UPS):
+                await asyncio.sleep(PACE_SECONDS)
+                await timed.asubmit(time.monotonic())
+            await all_woken.wait()
             found["wake an idle worker"] = _spread(woken)
     return found
 
@@ -115,32 +124,6 @@ class _Progress:
             self._on_progress(self._done)
 
 
-class _Count:
-    """Counts up to a total, with an event for the first and one for the last."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.reached = 0
-        self.begun, self.done = asyncio.Event(), asyncio.Event()
-
-    def add(self) -> None:
-        self.reached += 1
-        if self.reached == 1:
-            self.begun.set()
-        if self.reached == self.total:
-            self.done.set()
-
-
-async def _drained(queue: TaskQueue, count: _Count) -> dict[str, float]:
-    """The rate from the first tasks that ran to the last one recorded."""
-    await count.begun.wait()
-    first, started = count.reached, time.monotonic()
-    await count.done.wait()
-    while await queue.acount(state=["pending", "running"]):  # noqa: ASYNC110  the last commit sends no event
-        await asyncio.sleep(0.01)
-    return {"per_second": (count.total - first) / (time.monotonic() - started)}
-
-
 async def _timed(submit: Callable[[int], Awaitable[object]], count: int, *, at_once: int) -> dict[str, float]:
     each: list[float] = []
 
@@ -154,13 +137,6 @@ async def _timed(submit: Callable[[int], Awaitable[object]], count: int, *, at_o
     started = time.monotonic()
     await asyncio.gather(*(row(range(first, count, at_once)) for first in range(at_once)))
     return {"per_second": count / (time.monotonic() - started), **_spread(each)}
-
-
-async def _wake(submit: Callable[[float], Awaitable[object]], count: _Count) -> None:
-    for _ in range(count.total):
-        await asyncio.sleep(PACE_SECONDS)
-        await submit(time.monotonic())
-    await count.done.wait()
 
 
 def _spread(seconds: list[float]) -> dict[str, float]:
