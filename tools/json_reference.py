@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from tasklib.core.controls import KeyLimit, Limit, Pause
 from tasklib.core.explain import Reason
+from tasklib.core.limits import KeyLimit, Limit, Pause
 from tasklib.core.schedule import Plan, Schedule
 from tasklib.core.task import Attempt, ErrorGroup, LogLine, Task, WorkerInfo
 from tasklib.doctor import Finding

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tasklib.core.controls import Limit, Pause
 from tasklib.core.lifecycle import Phase, phase_of
+from tasklib.core.limits import Limit, Pause
 from tasklib.core.task import Task, WorkerInfo
 
 MAX_AHEAD = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.core.codec import shown
-from tasklib.core.controls import KeyLimit, Limit, Pause
+from tasklib.core.limits import KeyLimit, Limit, Pause
 from tasklib.definition import KEY_RULE, is_key
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import SLOWEST_RATE, check_whole, is_rate

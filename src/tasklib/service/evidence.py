@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from tasklib.core.controls import Limit, Pause
+from tasklib.core.limits import Limit, Pause
 from tasklib.core.schedule import Schedule
 from tasklib.core.task import WorkerInfo
 from tasklib.queue.sync_async import operation

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from tasklib.core.controls import Pause
+from tasklib.core.limits import Pause
 from tasklib.core.task import QueueStats
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart

@@ -43,7 +43,7 @@ def task_from_row(row: Row) -> Task:
     """The task of a row that holds all columns; what cannot be read of it is left empty and named in `unreadable`."""
     reader = RowReader(row)
     read = reader.read
-    reader.problems += [f"{column} cannot be read (it is no UTF-8)" for column in _KEYS if is_undecoded(row[column])]
+    reader.problems += [f"{column} cannot be read (it is not UTF-8)" for column in _KEYS if is_undecoded(row[column])]
     return Task(
         id=uuid(row["id"]),
         name=row["name"],

@@ -12,7 +12,7 @@ from tasklib.cli.show.tasks import DETAIL, STYLES, WIDE, compact
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tasklib.core.controls import KeyLimit, Limit, Pause
+    from tasklib.core.limits import KeyLimit, Limit, Pause
     from tasklib.core.schedule import Schedule
     from tasklib.core.task import QueueStats, WorkerInfo
     from tasklib.service.statistics import Overview, TypeInfo

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tasklib.core.codec import dumps
-from tasklib.core.controls import KeyLimit
+from tasklib.core.limits import KeyLimit
 from tasklib.storage.operations.limits.pauses import EVERYTHING
 from tasklib.storage.rows import UNREADABLE, is_undecoded
 from tasklib.storage.statement import BEGIN, Operation, Statement

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tasklib.core.codec import dumps
-from tasklib.core.controls import Limit
+from tasklib.core.limits import Limit
 from tasklib.storage.operations.limits.pauses import EVERYTHING, limit_from_row
 from tasklib.storage.statement import Operation, Statement
 

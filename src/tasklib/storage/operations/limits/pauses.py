@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tasklib.core.codec import dumps, loads
-from tasklib.core.controls import Limit, Pause
+from tasklib.core.limits import Limit, Pause
 from tasklib.storage.rows import required_moment
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.controls import Limit
 from tasklib.core.explain import MAX_AHEAD, Evidence, KeySeen, LimitSeen
+from tasklib.core.limits import Limit
 from tasklib.core.task import TaskState
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.limits.keys import get_key_limit, list_slots
