@@ -1,8 +1,14 @@
 """Makes the shared fixtures known to every test, and the same examples of Hypothesis be tried in every run."""
 
+import signal
+
 from hypothesis import settings
 
 pytest_plugins = ["tests.fixtures.backends", "tests.fixtures.pooler", "tests.fixtures.virtual"]
 # An example may take as long as the machine needs, and a failure is there again in the next run.
 settings.register_profile("tests", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("tests")
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and so would every program that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
