@@ -92,7 +92,8 @@ class Plan:
         for key in decided:
             if key not in known:
                 raise ConfigurationError(f"a schedule has no {key!r}; it has {', '.join(known)}")
-        return cls(**{"name": task, "task": task, **decided})
+        given: dict[str, Any] = {"name": task, "task": task, **decided}
+        return cls(**given)
 
     @property
     def unique_key(self) -> str:
