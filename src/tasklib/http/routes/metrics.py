@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from fastapi import APIRouter, Response
 from prometheus_client import generate_latest
@@ -21,7 +22,10 @@ STATES = ("pending", "delayed", "running", "completed", "failed", "retrying", "c
 
 router = APIRouter(tags=["health"], route_class=AuditedRoute)
 
-TEXT = {"description": "Prometheus text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+TEXT: Final[dict[str, Any]] = {
+    "description": "Prometheus text format.",
+    "content": {"text/plain": {"schema": {"type": "string"}}},
+}
 
 Sample = tuple[Sequence[str], float]
 """The values of its labels, and its own."""
