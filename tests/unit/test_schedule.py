@@ -225,8 +225,8 @@ class TestMissedTicks:
     [
         ({}, "either cron= or every="),
         ({"cron": "* * * * *", "every": 1}, "either cron= or every="),
-        ({"cron": "61 * * * *"}, "no cron expression"),
-        ({"cron": "nonsense"}, "no cron expression"),
+        ({"cron": "61 * * * *"}, "not a cron expression"),
+        ({"cron": "nonsense"}, "not a cron expression"),
         ({"cron": "* * * * *", "tz": "Mars/Olympus"}, "no such time zone: 'Mars/Olympus'"),
         ({"every": 1, "tz": "Mars/Olympus"}, "no such time zone: 'Mars/Olympus'"),
         ({"every": 0}, "0.1 or more, got 0"),
