@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
@@ -11,9 +10,6 @@ from tasklib import Retry, TaskState
 from tasklib.core.lifecycle import Ending, Phase, phase_of
 from tasklib.storage.operations import attempts
 from tests.fixtures.queues import Face, Instance
-
-MOMENT = timedelta(seconds=4)
-"""The real time a few statements may take; the queue's clock stands still meanwhile."""
 
 
 def test_success_stores_the_result_and_frees_the_worker(queue: Face, worker: Instance):
@@ -26,7 +22,7 @@ def test_success_stores_the_result_and_frees_the_worker(queue: Face, worker: Ins
     task = queue.read(task_id)
     assert (task.state, task.result, task.error) == (TaskState.COMPLETED, {"value": {"answer": 42}}, None)
     assert (task.attempts, task.retry_count, task.version) == (1, 0, 1)
-    assert queue.now - MOMENT < task.completed_at <= queue.now
+    assert task.completed_at == queue.now
     assert (task.updated_at, task.worker_id, task.locked_until, task.next_retry_at) == (queue.now, None, None, None)
 
 
@@ -70,7 +66,7 @@ def test_giving_up_ends_the_task(queue: Face, worker: Instance):
     task = queue.read(task_id)
     assert (task.state, task.error) == (TaskState.FAILED, "ValueError: never")
     assert (task.attempts, task.retry_count, task.next_retry_at) == (1, 0, None)
-    assert queue.now - MOMENT < task.completed_at <= queue.now
+    assert task.completed_at == queue.now
     assert (task.worker_id, task.locked_until) == (None, None)
 
 
@@ -172,7 +168,7 @@ def test_a_cancelled_attempt_is_terminal(queue: Face, worker: Instance):
 
     task = queue.read(task_id)
     assert (task.state, task.attempts, task.worker_id) == (TaskState.CANCELLED, 1, None)
-    assert queue.now - MOMENT < task.completed_at <= queue.now
+    assert task.completed_at == queue.now
     assert task.cancel_requested_at == queue.now
 
 
@@ -194,8 +190,8 @@ def test_the_time_really_taken_is_written_at_the_end(queue: Face, worker: Instan
     worker.complete(claimed, started_ago=20, ended_ago=5)
 
     task = queue.read(task_id)
-    assert abs(task.completed_at - task.started_at - timedelta(seconds=15)) <= timedelta(milliseconds=1)
-    assert timedelta(0) <= queue.now - timedelta(seconds=5) - task.completed_at < MOMENT
+    assert task.started_at == queue.now - timedelta(seconds=20)
+    assert task.completed_at == queue.now - timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("ending", ["retry_later", "give_up", "cancel"])
@@ -209,9 +205,8 @@ def test_every_other_ending_writes_the_time_really_taken_too(queue: Face, worker
 
     task = queue.read(task_id)
     (attempt,) = task.history
-    assert timedelta(0) <= queue.now - timedelta(seconds=20) - task.started_at < MOMENT
-    assert attempt.started_at == task.started_at
-    assert abs(attempt.ended_at - attempt.started_at - timedelta(seconds=15)) <= timedelta(milliseconds=1)
+    assert attempt.started_at == task.started_at == queue.now - timedelta(seconds=20)
+    assert attempt.ended_at == queue.now - timedelta(seconds=5)
     assert task.completed_at in (None, attempt.ended_at)
 
 
@@ -251,5 +246,4 @@ def test_a_giant_error_is_cut_in_its_middle(queue: Face, worker: Instance):
 
 
 def _ran(ending: Ending, *, started_ago: float, ended_ago: float) -> Ending:
-    now = time.monotonic()
-    return ending.between(now - started_ago, now - ended_ago)
+    return ending.between(-started_ago, -ended_ago)

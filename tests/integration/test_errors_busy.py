@@ -14,10 +14,10 @@ from tasklib import DatabaseBusy, TaskQueue
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.processes import Program, programs
 from tests.fixtures.queues import FORMS, Form, open_queue
-from tests.fixtures.waiting import aeventually, eventually
+from tests.fixtures.waiting import PATIENCE, aeventually, eventually
 
 MILLISECONDS = {"lock": 100, "statement": 500}
-"""A statement may have to wait for the processor too."""
+"""A statement may have to wait for the processor too, and so may run out of time though nobody holds anything."""
 HOLD = """
 from tasklib import TaskQueue
 with TaskQueue(sys.argv[1]) as queue:
@@ -42,7 +42,7 @@ def test_a_process_that_keeps_the_writer_is_named(sqlite_url: str, form: Form):
             assert queue.count() == 1  # reading goes on beside a writer
 
             holder.go_on()
-            assert holder.process.wait(10) == 0
+            assert holder.process.wait(PATIENCE) == 0
         assert queue.enqueue("job").created
         assert {task.priority for task in queue.list()} == {0, 9}
 
@@ -96,30 +96,33 @@ def test_an_application_that_holds_the_table_is_told_when_the_role_has_a_timeout
 ):
     with psycopg.connect(libpq_url(newest_postgres_url)) as other:
         with open_queue(bounded(newest_postgres_url, timeout), form) as queue:
-            queue.count()
+            eventually(lambda: queue.count() == 0)
             other.execute("LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
 
             with pytest.raises(DatabaseBusy, match=f"{timeout} timeout"):
-                queue.enqueue("job")
+                queue.enqueue("job", unique_key="once")
 
             other.rollback()
-            assert queue.enqueue("job").created
-            assert queue.count() == 1
+            eventually(lambda: queue.enqueue("job", unique_key="once"))
+            eventually(lambda: queue.count() == 1)
 
 
 async def test_a_worker_whose_statements_run_out_of_time_goes_on_when_they_do_not(
     newest_postgres_url: str, caplog: pytest.LogCaptureFixture
 ):
     with psycopg.connect(libpq_url(newest_postgres_url)) as other:
-        async with TaskQueue(bounded(newest_postgres_url, "statement")) as queue:
+        async with (
+            TaskQueue(bounded(newest_postgres_url, "statement")) as queue,
+            TaskQueue(newest_postgres_url) as patient,
+        ):
             queue.register_handler("job", lambda payload: payload)
-            task_id = await queue.aenqueue("job", 1)
+            task_id = await patient.aenqueue("job", 1)
             other.execute("LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
             working = asyncio.ensure_future(queue.arun(poll_interval_seconds=0.1))
             await aeventually(lambda: "statement timeout" in caplog.text)
 
             other.rollback()
-            assert (await queue.await_(task_id, timeout=60)).state == "completed"
+            assert (await patient.await_(task_id, timeout=PATIENCE)).state == "completed"
             working.cancel()
             await asyncio.wait([working])
 
@@ -131,7 +134,7 @@ def test_a_pool_in_use_to_the_last_connection_is_told(newest_postgres_url: str):
         psycopg.connect(libpq_url(newest_postgres_url)) as other,
         ThreadPoolExecutor(1) as threads,
     ):
-        queue.count()
+        eventually(lambda: queue.count() == 0)
         other.execute("LOCK TABLE tasks IN SHARE MODE")
         blocked = threads.submit(queue.plain.enqueue, "job")
         eventually(lambda: other.execute(waiting).fetchone()[0])
@@ -140,7 +143,7 @@ def test_a_pool_in_use_to_the_last_connection_is_told(newest_postgres_url: str):
             queue.count()
 
         other.rollback()
-        assert blocked.result(10).created
+        assert blocked.result(PATIENCE).created
         assert queue.count() == 1
 
 
