@@ -81,7 +81,7 @@ class Worker:
             control=self._control,
             running_table=None if supervisor is None else supervisor.running,
         )
-        self._selection = TaskSelection(queue.registry, queue.config, settings, self._runner.held, queue.timing)
+        self._selection = TaskSelection(queue, settings, self._runner.held)
         self._wakeups = Wakeups(self._database, self)
         self._claimer: Claimer | None = None
         self._scheduler: Scheduler | None = None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasklib.core.config import Config
-from tasklib.core.timing import Timing
-from tasklib.definition import Registry, secrets_of
+from tasklib.definition import secrets_of
+from tasklib.queue import TaskQueue
 from tasklib.storage.operations.claims import Retries
 from tasklib.worker.execution.held_tasks import HeldTasks
 from tasklib.worker.settings import WorkerSettings
@@ -16,17 +15,15 @@ from tasklib.worker.settings import WorkerSettings
 class TaskSelection:
     """Asked at each claim, because handlers and limits may change while the worker runs."""
 
-    def __init__(
-        self, registry: Registry, config: Config, settings: WorkerSettings, held: HeldTasks, timing: Timing
-    ) -> None:
-        self._registry = registry
-        self._max_retries = config.max_retries
+    def __init__(self, queue: TaskQueue, settings: WorkerSettings, held: HeldTasks) -> None:
+        self._registry = queue.registry
+        self._max_retries = queue.config.max_retries
         self._settings = settings
         self._held = held
-        self.lease_seconds = config.lock_timeout_seconds
+        self.lease_seconds = queue.config.lock_timeout_seconds
         self.poll_seconds = settings.poll_interval_seconds
         self.limits = settings.limits
-        self.limits.measure_by(timing.monotonic)
+        self.limits.measure_by(queue.timing.monotonic)
 
     def names(self) -> list[str]:
         """The tasks it runs."""
