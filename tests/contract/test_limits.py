@@ -81,6 +81,16 @@ def test_a_rate_allows_one_seconds_worth_and_then_refills(bench: Bench) -> None:
     assert bench.counts(who) == {"mail": 10}
 
 
+def test_a_rate_goes_on_after_the_clock_was_set_back(bench: Bench) -> None:
+    bench.queue.set_rate_limit(10, "mail")
+    bench.fill(mail=30)
+    who = bench.worker()
+    assert bench.counts(who) == {"mail": 10}
+    bench.clock.advance(-3600)
+    bench.queue.enqueue("mail", run_at=bench.clock.now())
+    assert bench.counts(who) == {"mail": 1}
+
+
 def test_a_rate_holds_over_all_workers_together(bench: Bench) -> None:
     bench.queue.set_rate_limit(10, "mail")
     bench.fill(mail=40)

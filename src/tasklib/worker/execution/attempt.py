@@ -62,6 +62,10 @@ class AttemptRunner(Protocol):
     settings: AttemptSettings
     notes: Notes
 
+    def has_next(self, executor: Executor) -> bool:
+        """Whether an attempt may begin there now."""
+        ...
+
     def take(self, executor: Executor) -> Attempt | None:
         """The next attempt that may begin there now; None when there is none, or something else comes first."""
         ...

@@ -59,8 +59,9 @@ class Coroutines(Executor):
         return definition.is_async
 
     def start(self, runner: AttemptRunner) -> None:
-        """See to it that a batch takes attempts."""
-        if self._batch is None:
+        """See to it that a batch takes attempts, if there are any for it: one that found none would be followed by the
+        next, for as long as a held task waits for a slot."""
+        if self._batch is None and runner.has_next(self):
             self._batch = own_task(self._run_batch(runner))
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:

@@ -22,7 +22,7 @@ class HeldTasks:
         self.running: dict[str, Attempt] = {}
         self._alone: Attempt | None = None
 
-    def take(self, executor: Executor) -> Attempt | None:
+    def next_for(self, executor: Executor) -> Attempt | None:
         """The next attempt, if it is for this executor and may begin now."""
         if not self.waiting:
             return None
@@ -31,13 +31,21 @@ class HeldTasks:
             return None
         if len(self.running) >= self._concurrency and not executor.has_room(attempt):
             return None
-        if attempt.task.lost_count and executor.shares_process:
-            # A suspect may take the whole process down: nothing runs beside it.
-            if self.running:
-                return None
-            self._alone = attempt
-        self.waiting.popleft()
+        # A suspect may take the whole process down: nothing runs beside it.
+        return None if self.running and self._must_be_alone(attempt, executor) else attempt
+
+    def take(self, executor: Executor) -> Attempt | None:
+        """Take the next attempt, if it is for this executor and may begin now."""
+        attempt = self.next_for(executor)
+        if attempt is not None:
+            if self._must_be_alone(attempt, executor):
+                self._alone = attempt
+            self.waiting.popleft()
         return attempt
+
+    @staticmethod
+    def _must_be_alone(attempt: Attempt, executor: Executor) -> bool:
+        return attempt.task.lost_count > 0 and executor.shares_process
 
     def finished(self, attempt: Attempt) -> None:
         """The slot of an attempt is free again."""

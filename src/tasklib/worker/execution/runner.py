@@ -117,6 +117,10 @@ class Runner:
         if self.size.next_claim(len(self.held.running), len(self.held.waiting)):
             self._control.make_room()
 
+    def has_next(self, executor: Executor) -> bool:
+        """Whether an attempt may begin there now."""
+        return not self._control.is_stopping and self.held.next_for(executor) is not None
+
     def take(self, executor: Executor) -> Attempt | None:
         """The next attempt that may begin there now."""
         attempt = None if self._control.is_stopping else self.held.take(executor)

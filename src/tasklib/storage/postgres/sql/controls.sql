@@ -112,10 +112,16 @@ WITH taken AS MATERIALIZED (
 )
 UPDATE {schema}.tasklib_controls AS c
 SET tokens = {bucket} - (SELECT sum(k.count) FROM taken AS k WHERE c.name IN ('', k.name)),
-    refilled_at = greatest(clock.now, c.refilled_at)
+    refilled_at = CASE WHEN {is_set_back} THEN clock.now ELSE greatest(clock.now, c.refilled_at) END
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS clock
 WHERE c.rate IS NOT NULL AND EXISTS (SELECT FROM taken AS k WHERE c.name IN ('', k.name));
 
 -- fragment: bucket
-CASE WHEN c.rate IS NOT NULL THEN least(coalesce(c.burst, greatest(1, c.rate)),
-        c.tokens + greatest(0, extract(epoch FROM clock.now - c.refilled_at)::float8) * c.rate) END
+-- The tokens there are now; a full bucket where the clock was set back, which would else stay empty until it catches up.
+CASE WHEN c.rate IS NULL THEN NULL WHEN {is_set_back} THEN coalesce(c.burst, greatest(1, c.rate))
+        ELSE least(coalesce(c.burst, greatest(1, c.rate)),
+            c.tokens + greatest(0, extract(epoch FROM clock.now - c.refilled_at)::float8) * c.rate) END
+
+-- fragment: is_set_back
+-- Whether the bucket was filled later than now, by more than transactions that overlap can explain.
+c.refilled_at > clock.now + interval '10 seconds'

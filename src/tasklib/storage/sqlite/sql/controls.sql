@@ -78,7 +78,7 @@ GROUP BY t.name;
 -- name: spend_tokens
 -- Take one token from the rate of each task's name, and from that of everything.
 UPDATE tasklib_controls AS c
-SET tokens = {bucket} - used.count, refilled_at = max(:now, c.refilled_at)
+SET tokens = {bucket} - used.count, refilled_at = CASE WHEN {is_set_back} THEN :now ELSE max(:now, c.refilled_at) END
 FROM (
     SELECT l.name, count(*) AS count
     FROM tasklib_controls AS l CROSS JOIN json_each(:seqs) AS s CROSS JOIN tasks AS t ON t.seq = s.value AND l.name IN ('', t.name)
@@ -87,4 +87,12 @@ FROM (
 WHERE c.name = used.name;
 
 -- fragment: bucket
-min(coalesce(c.burst, max(1.0, c.rate)), c.tokens + max(0.0, (julianday(:now) - julianday(c.refilled_at)) * 86400.0) * c.rate)
+-- The tokens there are now; a full bucket where the clock was set back, which would else stay empty until it catches up.
+min(coalesce(c.burst, max(1.0, c.rate)), c.tokens + CASE
+    WHEN {is_set_back} THEN coalesce(c.burst, max(1.0, c.rate)) - c.tokens
+    ELSE max(0.0, (julianday(:now) - julianday(c.refilled_at)) * 86400.0) * c.rate
+END)
+
+-- fragment: is_set_back
+-- Whether the bucket was filled later than now, by more than transactions that overlap can explain.
+julianday(c.refilled_at) - julianday(:now) > 10.0 / 86400.0
