@@ -2,7 +2,7 @@
 # ARGS goes to the command behind the target:  make test ARGS="-k claim -x"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos snapshot pin clean
+.PHONY: help setup demo test check format bench chaos simulate snapshot pin clean
 
 VENV := .venv/bin/python
 ARGS ?=
@@ -74,6 +74,10 @@ bench: setup  ## measure throughput and latency
 
 chaos: setup  ## run the long fault-injection tests
 	@TEST_WORKERS=$${TEST_WORKERS:-2} $(VENV) -m tools.run_tests -m chaos $(ARGS)
+
+SEEDS ?= 200
+simulate: setup  ## try SEEDS=200 random histories of faults on virtual time; SEED=17 shows one
+	@$(VENV) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
 snapshot: setup  ## regenerate the files made from others (schema snapshots)
 	@$(VENV) -m tools.check_generated --write

@@ -1,0 +1,1 @@
+"""Deterministic simulation: real workers, producers and people on virtual time, with faults drawn from one seed."""

@@ -1,0 +1,290 @@
+"""The promises, checked after every operation and at the end of a run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tasklib.core.config import Config
+from tasklib.storage.statement import Statement
+from tests.simulation.history import History
+from tests.simulation.loop import Process
+from tests.simulation.rows import Change, ChangeLog, Row
+from tests.simulation.server import Server
+from tests.simulation.truth import Truth, short
+
+MARGIN = 0.92
+"""A silence that others measured by clocks which run at most a few percent wrong."""
+CLAIMS = frozenset({"claim_tasks", "claim_plain", "claim_next"})
+REMOVALS = frozenset({"delete_tasks", "cleanup_tasks", "sweep_tasks"})
+
+
+@dataclass(slots=True)
+class Claim:
+    """One claim: who holds the task under which version, and since when its lease was moved."""
+
+    instance: str
+    process: Process
+    renewed: float
+
+
+@dataclass(slots=True)
+class Checker:
+    """Sees every change of every row, and compares it with what really happened."""
+
+    config: Config
+    truth: Truth
+    history: History
+    violations: list[str] = field(default_factory=list)
+    claims: dict[tuple[str, int], Claim] = field(default_factory=dict)
+    beats: dict[str, float] = field(default_factory=dict)
+    """When the database last got a sign of life of each instance."""
+    rows: dict[str, Row] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
+    completions: Counter[str] = field(default_factory=Counter)
+    spent: Counter[str] = field(default_factory=Counter)
+    """Attempts of each task since it was submitted or retried by hand, by what was seen."""
+    ticks: set[tuple[str, str]] = field(default_factory=set)
+    server: Server | None = None
+    changes: ChangeLog | None = None
+
+    def attach(self, server: Server) -> None:
+        """Look at this database from now on."""
+        self.server = server
+        self.changes = ChangeLog(server.connection)
+
+    def committed(self, process: Process, statements: Sequence[Statement]) -> None:
+        """After every operation."""
+        self._note_life(process, statements)
+        assert self.changes is not None
+        for change in self.changes.take():
+            self._check(process, statements, change)
+
+    def broken(self, text: str) -> None:
+        """A promise does not hold."""
+        self.history.add("CHECK", text)
+        self.violations.append(text)
+
+    def _note_life(self, process: Process, statements: Sequence[Statement]) -> None:
+        now = self.truth.loop.now
+        for statement in statements:
+            match statement.name:
+                case "beat" | "register_worker":
+                    self.beats[str(statement.params["instance"])] = now
+                case "renew_leases":
+                    for held in json.loads(statement.params["held"]):
+                        claim = self.claims.get((held["id"], held["version"]))
+                        if claim is not None:
+                            claim.renewed = now
+                case "renew_held":
+                    for claim in self.claims.values():
+                        if claim.instance == str(statement.params["instance"]):
+                            claim.renewed = now
+
+    def _check(self, process: Process, statements: Sequence[Statement], change: Change) -> None:
+        old, new = change.old, change.new
+        if new is None:
+            assert old is not None
+            self._check_removal(process, statements, old)
+            return
+        self.rows[new.id] = new
+        what = f"{new.name} {short(new.id)}"
+        if old is None:
+            self._check_insert(new, what)
+            return
+        self.history.add(process, f"{what} {old.phase} v{old.version} → {new.phase} v{new.version} a{new.attempts}")
+        if old.phase in ("pending", "retrying") and new.phase == "running":
+            self._check_claim(process, statements, old, new, what)
+        elif old.phase == "running" and new.phase == "running":
+            if (old.version, old.attempts) != (new.version, new.attempts):
+                self.broken(f"{what} was claimed while it ran: v{old.version} → v{new.version}")
+        elif old.phase == "running":
+            self._check_end(process, statements, old, new, what)
+        else:
+            self._check_act(old, new, what)
+
+    def _check_insert(self, new: Row, what: str) -> None:
+        self.removed.discard(new.id)
+        self.spent[new.id] = 0
+        if (new.state, new.version, new.attempts, new.retry_count, new.lost_count) != ("pending", 0, 0, 0, 0):
+            self.broken(f"{what} was stored with counters: {new}")
+        self._check_unique(new, what)
+        headers = json.loads(new.headers) if new.headers else {}
+        if "tick" in headers:
+            tick = headers["schedule"], headers["tick"]
+            if tick in self.ticks:
+                self.broken(f"{what}: the tick {tick} was made twice")
+            self.ticks.add(tick)
+
+    def _check_unique(self, new: Row, what: str) -> None:
+        if new.unique_key is not None and new.is_live:
+            others = [
+                row.id
+                for row in self.rows.values()
+                if row.is_live and (row.name, row.unique_key) == (new.name, new.unique_key) and row.id != new.id
+            ]
+            if others:
+                self.broken(f"{what}: {others} have the unique key {new.unique_key} too")
+
+    def _check_claim(self, process: Process, statements: Sequence[Statement], old: Row, new: Row, what: str) -> None:
+        if (new.id, new.version) in self.claims or new.version <= old.version:
+            self.broken(f"{what} was claimed with the version {new.version}, which was given before")
+        if (new.attempts, new.retry_count, new.lost_count) != (old.attempts + 1, old.retry_count, old.lost_count):
+            self.broken(f"{what}: a claim changed counters from {_counters(old)} to {_counters(new)}")
+        self.spent[new.id] += 1
+        claim = next((each for each in statements if each.name in CLAIMS), None)
+        if claim is None:
+            self.broken(f"{what} was claimed by {[each.name for each in statements]}")
+            return
+        instance = str(claim.params["instance"])
+        self.claims[new.id, new.version] = Claim(instance, process, self.truth.loop.now)
+        if instance not in self.beats:
+            self.broken(f"{what} was claimed by an instance that never registered")
+        self._check_limits(new, what)
+
+    def _check_limits(self, new: Row, what: str) -> None:
+        assert self.server is not None
+        for name, paused, most in self.server.connection.execute(
+            "SELECT name, paused_at, max_running FROM tasklib_controls WHERE name IN ('', ?)", (new.name,)
+        ).fetchall():
+            if paused is not None:
+                self.broken(f"{what} was claimed while {name or 'everything'} is paused")
+            running = sum(row.state == "running" and name in ("", row.name) for row in self.rows.values())
+            if most is not None and running > most:
+                self.broken(f"{what} was claimed although {most} of {name or 'all'} run already")
+        if new.concurrency_key is not None:
+            same = [
+                row.id
+                for row in self.rows.values()
+                if row.state == "running" and row.concurrency_key == new.concurrency_key
+            ]
+            if len(same) > 1:
+                self.broken(f"{what} was claimed beside others of its key {new.concurrency_key}")
+
+    def _check_end(self, process: Process, statements: Sequence[Statement], old: Row, new: Row, what: str) -> None:
+        if new.version != old.version:
+            self.broken(f"{what}: an end changed the version from {old.version} to {new.version}")
+        refund, retried = old.attempts - new.attempts, new.retry_count - old.retry_count
+        lost, failures = new.lost_count - old.lost_count, new.failures - old.failures
+        seen = new.phase, refund, retried, lost, failures
+        legal = _ENDS.get(seen)
+        if legal is None and not (new.failures == 20 and _ENDS.get((*seen[:4], 1))):
+            self.broken(f"{what} ended as {seen}, which is no end of an attempt")
+        self.spent[new.id] -= refund
+        executions = self.truth.by_claim.get((old.id, old.version), [])
+        if new.phase == "completed":
+            self._check_completion(old, new, what)
+        elif lost:
+            self._check_loss(old, what)
+        elif failures and not executions and new.phase != "cancelled":
+            self.broken(f"{what} v{old.version} failed and has never run")
+        if new.phase == "buried" and not lost:
+            self.broken(f"{what} was buried, and its worker was not lost")
+        if new.retry_count > new.max_retries or new.attempts > new.max_retries + 1:
+            self.broken(f"{what} was tried too often: {_counters(new)} of {new.max_retries} retries")
+
+    def _check_completion(self, old: Row, new: Row, what: str) -> None:
+        self.completions[new.id] += 1
+        number = new.value
+        if not isinstance(number, int) or number >= len(self.truth.executions):
+            self.broken(f"{what} was completed with {number!r}, which no body returned")
+            return
+        execution = self.truth.executions[number]
+        if (execution.task_id, execution.version) != (old.id, old.version):
+            self.broken(
+                f"{what} v{old.version} was completed by an execution of "
+                f"{short(execution.task_id)} v{execution.version}, which it no longer is"
+            )
+        if execution.how not in ("returned", "runs"):
+            self.broken(f"{what} was completed and its body {execution.how}")
+        if new.name == "effect":
+            self._check_effects(new, what)
+
+    def _check_effects(self, row: Row, what: str) -> None:
+        assert self.server is not None
+        (found,) = self.server.connection.execute(
+            "SELECT count(*) FROM effects WHERE task_id = ?", (row.id,)
+        ).fetchone()
+        if found != self.completions[row.id]:
+            self.broken(f"{what} has {found} effects and was completed {self.completions[row.id]} times")
+
+    def _check_loss(self, old: Row, what: str) -> None:
+        """Nobody is declared lost who was heard of a moment ago, or could not be heard."""
+        assert self.server is not None
+        claim = self.claims[old.id, old.version]
+        now, config = self.truth.loop.now, self.config
+        # Who cannot look for half of the time cannot tell silence from an outage, and observes anew.
+        long = 0.5 * config.worker_timeout_seconds
+        back = max((end for start, end in self.server.outages if end - start > long), default=0.0)
+        silence = now - max(self.beats.get(claim.instance, 0.0), back)
+        patience = max(config.worker_timeout_seconds, 0.5 * config.lock_timeout_seconds)
+        expired = now - max(claim.renewed, back)
+        if silence < MARGIN * config.worker_timeout_seconds and expired < MARGIN * patience:
+            self.broken(
+                f"{what} was taken from {claim.process} after {silence:.1f} s of silence, "
+                f"{config.worker_timeout_seconds:g} s are its right"
+            )
+
+    def _check_act(self, old: Row, new: Row, what: str) -> None:
+        """What people do, and what expires."""
+        if old.version != new.version:
+            self.broken(f"{what} changed its version from {old.version} to {new.version} without a claim")
+        if new.phase == "pending" and old.phase != "pending":
+            if (new.attempts, new.retry_count) != (0, 0):
+                self.broken(f"{what} was retried by hand and kept counters: {_counters(new)}")
+            self.spent[new.id] = 0
+            self._check_unique(new, what)
+
+    def _check_removal(self, process: Process, statements: Sequence[Statement], old: Row) -> None:
+        self.rows.pop(old.id, None)
+        self.removed.add(old.id)
+        what = f"{old.name} {short(old.id)}"
+        self.history.add(process, f"{what} {old.phase} is removed")
+        if old.is_live:
+            self.broken(f"{what} was removed while it was {old.phase}")
+        if not REMOVALS & {each.name for each in statements}:
+            self.broken(f"{what} was removed by {[each.name for each in statements]}")
+
+    def check_end(self) -> None:
+        """When everything is done and everybody has stopped."""
+        assert self.changes is not None
+        stored = {row.id: row for row in self.changes.all()}
+        for task_id, name in self.truth.acknowledged.items():
+            if task_id not in stored and task_id not in self.removed:
+                self.broken(f"{name} {short(task_id)} was confirmed, and is gone")
+        for row in stored.values():
+            what = f"{row.name} {short(row.id)}"
+            if row != self.rows.get(row.id):
+                self.broken(f"{what} is not as the last change left it")
+            if row.attempts != self.spent[row.id]:
+                self.broken(f"{what} says {row.attempts} attempts, {self.spent[row.id]} were spent")
+            if row.name == "effect":
+                self._check_effects(row, what)
+
+    def check_registered(self, alive: int) -> None:
+        """So many workers are registered as there are."""
+        assert self.server is not None
+        found = self.server.connection.execute("SELECT worker_id FROM tasklib_workers WHERE owner IS NULL").fetchall()
+        if len(found) != alive:
+            self.broken(f"{alive} workers are alive, and these are registered: {sorted(name for (name,) in found)}")
+
+
+def _counters(row: Row) -> str:
+    return f"attempts {row.attempts}, retries {row.retry_count}, lost {row.lost_count}, listed {row.failures}"
+
+
+_ENDS = {
+    # phase after, attempts given back, retries, losses, entries in the history
+    ("completed", 0, 0, 0, 0): "complete",
+    ("retrying", 0, 1, 0, 1): "retry later",
+    ("failed", 0, 0, 0, 1): "give up",
+    ("pending", 1, 0, 0, 0): "release or snooze",
+    ("retrying", 1, 0, 0, 0): "release of a retry",
+    ("pending", 0, 1, 1, 1): "lose",
+    ("buried", 0, 0, 1, 1): "bury",
+    ("cancelled", 0, 0, 0, 1): "cancel",
+    ("cancelled", 1, 0, 0, 0): "cancel what was released",
+    ("cancelled", 0, 0, 1, 1): "cancel what was lost",
+}

@@ -1,0 +1,104 @@
+"""Everything that could make two runs of a seed differ, under control: clocks, random numbers, ids and threads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+from uuid import UUID
+
+import uuid_utils.compat
+
+from tasklib.core.timing import Drive, Runs, Steps, SystemTiming
+from tasklib.core.virtual_time import _Task
+from tasklib.worker import worker as worker_module
+from tasklib.worker.execution import child_processes, threads
+from tests.simulation.history import START
+from tests.simulation.loop import VirtualLoop
+from tests.simulation.server import EPOCH
+
+
+@contextmanager
+def controlled(loop: VirtualLoop, seed: int) -> Generator[None]:
+    """Inside, time is the loop's, and everything random comes from the seed."""
+    numbers = random.Random(f"{seed} ids")
+    before = random.getstate()
+    with ExitStack() as stack:
+        for target, name, value in (
+            (time, "monotonic", loop.time),
+            (time, "time", lambda: EPOCH.timestamp() + loop.now - START),
+            (os, "urandom", numbers.randbytes),
+            (uuid_utils.compat, "uuid7", _Ids(loop, numbers).next),
+            (worker_module, "_resident_bytes", lambda: None),
+            (child_processes.ChildProcesses, "accepts", lambda *_: False),
+            (threads.Threads, "_start_thread", lambda executor: _Thread(executor)),
+        ):
+            stack.enter_context(mock.patch.object(target, name, value))
+        random.seed(f"{seed} production")
+        try:
+            yield
+        finally:
+            random.setstate(before)
+
+
+class LoopTiming(SystemTiming):
+    """The time of the simulated process that asks; what threads of their own drive elsewhere is an asyncio task."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def monotonic(self) -> float:
+        """What the clock of the process shows."""
+        return self._loop.time()
+
+    def drive(self, name: str, steps: Steps, database: Runs) -> Drive:
+        """Take the steps in an asyncio task."""
+        return _Task(name, steps, database, self)
+
+
+class _Ids:
+    """Makes UUIDv7 by the virtual clock."""
+
+    def __init__(self, loop: VirtualLoop, numbers: random.Random) -> None:
+        self._loop = loop
+        self._numbers = numbers
+
+    def next(self) -> UUID:
+        """The next id."""
+        milliseconds = int((EPOCH.timestamp() + self._loop.now - START) * 1000)
+        rest = self._numbers.getrandbits(74)
+        return UUID(int=milliseconds << 80 | 7 << 76 | (rest >> 62) << 64 | 2 << 62 | rest & (1 << 62) - 1)
+
+
+DURATION = "simulated seconds"
+
+
+class _Thread:
+    """A thread of an executor: it calls functions at once, and their outcomes arrive as late as they say."""
+
+    def __init__(self, executor: threads.Threads) -> None:
+        self._executor = executor
+
+    def put(self, job: tuple[Any, Callable[[], Any]] | None) -> None:
+        """Make a call."""
+        if job is None:
+            return
+        attempt, call = job
+        value, error = None, None
+        try:
+            value = call()
+        except Exception as raised:  # noqa: BLE001  it is the attempt's outcome
+            error = raised
+        seconds = getattr(threading.current_thread(), DURATION, 0.0)
+        asyncio.get_running_loop().call_later(seconds, self._deliver, attempt, value, error)
+
+    def _deliver(self, attempt: Any, value: Any, error: Exception | None) -> None:
+        if not self._executor._closed:
+            self._executor._idle.append(self)  # type: ignore[arg-type]
+        self._executor._deliver(attempt, value, error)

@@ -1,0 +1,41 @@
+"""People who pause, cancel, retry, delete and change limits while everything else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasklib import InvalidTransition, StorageError, TaskNotFound, TaskQueue, UniqueConflict
+from tests.simulation.scenario import Act
+
+NAMES = ("plain", "limited", "keyed", "rated", "effect", "blocking")
+
+
+async def act(queue: TaskQueue, what: Act, known: Sequence[str]) -> str:
+    """Do it once, as a person would; returns what came of it."""
+    name = NAMES[what.which % len(NAMES)]
+    task_id = known[what.which % len(known)] if known else None
+    try:
+        match what.what:
+            case "pause":
+                await queue.apause(name)
+            case "resume":
+                await queue.aresume(name)
+            case "limit":
+                await queue.aset_concurrency_limit(what.amount, name)
+            case "cleanup":
+                return f"{await queue.acleanup(older_than=5.0)} removed"
+            case _ if task_id is None:
+                return "nothing to act on"
+            case "cancel":
+                await queue.acancel(task_id)
+            case "retry":
+                await queue.aretry(task_id)
+            case "delete":
+                await queue.adelete(task_id)
+            case "prioritize":
+                await queue.aset_priority(task_id, what.amount)
+            case _:
+                raise AssertionError(what.what)
+    except (InvalidTransition, TaskNotFound, UniqueConflict, StorageError) as error:
+        return type(error).__name__
+    return "done"
