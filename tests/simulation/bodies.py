@@ -29,7 +29,7 @@ BODIES: Registry = _queue.registry
 @_queue.task(name="plain")
 async def plain(behaviour: str, seconds: float, ctx: TaskContext) -> int:
     """Do as asked for."""
-    with Stage.truth.executing(ctx) as execution:
+    with Stage.truth.executing(ctx.task) as execution:
         await _act(behaviour, seconds, ctx, execution)
         return execution.number
 
@@ -37,7 +37,7 @@ async def plain(behaviour: str, seconds: float, ctx: TaskContext) -> int:
 @_queue.task(name="limited", max_running=LIMITED_AT_ONCE)
 async def limited(behaviour: str, seconds: float, ctx: TaskContext) -> int:
     """One of a kind of which few may run at once over all workers."""
-    with Stage.truth.executing(ctx) as execution:
+    with Stage.truth.executing(ctx.task) as execution:
         await _act(behaviour, seconds, ctx, execution)
         return execution.number
 
@@ -45,7 +45,7 @@ async def limited(behaviour: str, seconds: float, ctx: TaskContext) -> int:
 @_queue.task(name="keyed", concurrency_key="{key}")
 async def keyed(behaviour: str, seconds: float, key: str, ctx: TaskContext) -> int:
     """One at a time for each key."""
-    with Stage.truth.executing(ctx) as execution:
+    with Stage.truth.executing(ctx.task) as execution:
         await _act(behaviour, seconds, ctx, execution)
         return execution.number
 
@@ -53,7 +53,7 @@ async def keyed(behaviour: str, seconds: float, key: str, ctx: TaskContext) -> i
 @_queue.task(name="rated", rate=RATE, burst=2)
 async def rated(behaviour: str, seconds: float, ctx: TaskContext) -> int:
     """Of which few may start in a second over all workers."""
-    with Stage.truth.executing(ctx) as execution:
+    with Stage.truth.executing(ctx.task) as execution:
         await _act(behaviour, seconds, ctx, execution)
         return execution.number
 
@@ -61,7 +61,7 @@ async def rated(behaviour: str, seconds: float, ctx: TaskContext) -> int:
 @_queue.task(name="effect", transactional=True)
 async def effect(behaviour: str, seconds: float, ctx: TaskContext) -> int:
     """Write a row in the transaction that completes the task."""
-    with Stage.truth.executing(ctx) as execution:
+    with Stage.truth.executing(ctx.task) as execution:
         ctx.connection.execute("INSERT INTO effects VALUES (?, ?)", (str(ctx.task.id), execution.number))
         await _act(behaviour, min(seconds, 0.5), ctx, execution)
         return execution.number
@@ -70,7 +70,7 @@ async def effect(behaviour: str, seconds: float, ctx: TaskContext) -> int:
 @_queue.task(name="blocking")
 def blocking(behaviour: str, seconds: float, ctx: TaskContext) -> int:
     """A plain function in a thread, which cannot be stopped."""
-    with Stage.truth.executing(ctx) as execution:
+    with Stage.truth.executing(ctx.task) as execution:
         setattr(threading.current_thread(), DURATION, seconds)
         if behaviour == "raise":
             raise ValueError("as asked for")
@@ -80,9 +80,21 @@ def blocking(behaviour: str, seconds: float, ctx: TaskContext) -> int:
 @_queue.task(name="tick")
 async def tick(ctx: TaskContext) -> int:
     """The task of a schedule."""
-    with Stage.truth.executing(ctx) as execution:
+    with Stage.truth.executing(ctx.task) as execution:
         await asyncio.sleep(0.05)
         return execution.number
+
+
+def _without_limits() -> Registry:
+    """Of a fleet that declares no limits: its claims are single statements."""
+    registry = Registry()
+    for definition in BODIES:
+        if definition.options.declared_limits is None:
+            registry.add(definition)
+    return registry
+
+
+UNLIMITED_BODIES: Registry = _without_limits()
 
 
 async def _act(behaviour: str, seconds: float, ctx: TaskContext, execution: Execution) -> None:

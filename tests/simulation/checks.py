@@ -6,8 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from tasklib.core.config import Config
+from tasklib.storage.rows import moment_text
 from tasklib.storage.statement import Statement
 from tests.simulation.history import History
 from tests.simulation.loop import Process
@@ -17,6 +19,11 @@ from tests.simulation.truth import Truth, short
 
 MARGIN = 0.92
 """A silence that others measured by clocks which run at most a few percent wrong."""
+GRACE_SECONDS = 1.0
+"""How long a process that was frozen may need to notice that it is late."""
+RATE, BURST, TOLERANCE = 2.0, 2.0, 0.05
+KEPT_SECONDS = 10.0
+"""How long completed tasks are kept where they are removed at all."""
 CLAIMS = frozenset({"claim_tasks", "claim_plain", "claim_next"})
 REMOVALS = frozenset({"delete_tasks", "cleanup_tasks", "sweep_tasks"})
 
@@ -46,6 +53,10 @@ class Checker:
     completions: Counter[str] = field(default_factory=Counter)
     spent: Counter[str] = field(default_factory=Counter)
     """Attempts of each task since it was submitted or retried by hand, by what was seen."""
+    changed_by: Counter[Process] = field(default_factory=Counter)
+    """How many rows each process has changed."""
+    bucket: tuple[float, float, int] = (BURST, 0.0, 0)
+    """Tokens of the rate limit, when they were counted, and how often the clock had stepped."""
     ticks: set[tuple[str, str]] = field(default_factory=set)
     server: Server | None = None
     changes: ChangeLog | None = None
@@ -60,6 +71,7 @@ class Checker:
         self._note_life(process, statements)
         assert self.changes is not None
         for change in self.changes.take():
+            self.changed_by[process] += 1
             self._check(process, statements, change)
 
     def broken(self, text: str) -> None:
@@ -133,6 +145,9 @@ class Checker:
             self.broken(f"{what} was claimed with the version {new.version}, which was given before")
         if (new.attempts, new.retry_count, new.lost_count) != (old.attempts + 1, old.retry_count, old.lost_count):
             self.broken(f"{what}: a claim changed counters from {_counters(old)} to {_counters(new)}")
+        assert self.server is not None
+        if old.due_at is not None and old.due_at > moment_text(self.server.now() + timedelta(milliseconds=2)):
+            self.broken(f"{what} was claimed before {old.due_at}, when it is due")
         self.spent[new.id] += 1
         claim = next((each for each in statements if each.name in CLAIMS), None)
         if claim is None:
@@ -143,6 +158,19 @@ class Checker:
         if instance not in self.beats:
             self.broken(f"{what} was claimed by an instance that never registered")
         self._check_limits(new, what)
+        self._check_rate(new, what)
+
+    def _check_rate(self, new: Row, what: str) -> None:
+        """By a bucket of our own, which is full after each step of the database's clock."""
+        if new.name != "rated":
+            return
+        assert self.server is not None
+        now, steps = self.truth.loop.now, self.server.clock_steps
+        tokens, then, seen = self.bucket
+        tokens = BURST if steps != seen else min(BURST, tokens + (now - then) * RATE)
+        if tokens < 1 - TOLERANCE:
+            self.broken(f"{what} was claimed although its rate allows {tokens:.2f} now")
+        self.bucket = tokens - 1, now, steps
 
     def _check_limits(self, new: Row, what: str) -> None:
         assert self.server is not None
@@ -178,7 +206,8 @@ class Checker:
             self._check_completion(old, new, what)
         elif lost:
             self._check_loss(old, what)
-        elif failures and not executions and new.phase != "cancelled":
+        elif failures and not executions and new.phase != "cancelled" and not _has(statements, "list_timed"):
+            # But the service ends attempts of workers over HTTP that never got the answer to their claim.
             self.broken(f"{what} v{old.version} failed and has never run")
         if new.phase == "buried" and not lost:
             self.broken(f"{what} was buried, and its worker was not lost")
@@ -219,13 +248,14 @@ class Checker:
         long = 0.5 * config.worker_timeout_seconds
         back = max((end for start, end in self.server.outages if end - start > long), default=0.0)
         silence = now - max(self.beats.get(claim.instance, 0.0), back)
-        patience = max(config.worker_timeout_seconds, 0.5 * config.lock_timeout_seconds)
-        expired = now - max(claim.renewed, back)
-        if silence < MARGIN * config.worker_timeout_seconds and expired < MARGIN * patience:
+        if silence < MARGIN * config.worker_timeout_seconds:
             self.broken(
                 f"{what} was taken from {claim.process} after {silence:.1f} s of silence, "
                 f"{config.worker_timeout_seconds:g} s are its right"
             )
+        for execution in self.truth.by_claim.get((old.id, old.version), []):
+            if execution.is_running and execution.can_be_stopped and execution.process.has_run_for(GRACE_SECONDS):
+                self.broken(f"{what} v{old.version} is taken from {execution.process}, which still runs it")
 
     def _check_act(self, old: Row, new: Row, what: str) -> None:
         """What people do, and what expires."""
@@ -244,6 +274,11 @@ class Checker:
         self.history.add(process, f"{what} {old.phase} is removed")
         if old.is_live:
             self.broken(f"{what} was removed while it was {old.phase}")
+        if _has(statements, "sweep_tasks"):
+            assert self.server is not None
+            limit = moment_text(self.server.now() - timedelta(seconds=KEPT_SECONDS - 0.01))
+            if old.phase != "completed" or (old.completed_at or "") > limit:
+                self.broken(f"{what}, {old.phase} at {old.completed_at}, was removed before its time")
         if not REMOVALS & {each.name for each in statements}:
             self.broken(f"{what} was removed by {[each.name for each in statements]}")
 
@@ -269,6 +304,10 @@ class Checker:
         found = self.server.connection.execute("SELECT worker_id FROM tasklib_workers WHERE owner IS NULL").fetchall()
         if len(found) != alive:
             self.broken(f"{alive} workers are alive, and these are registered: {sorted(name for (name,) in found)}")
+
+
+def _has(statements: Sequence[Statement], name: str) -> bool:
+    return any(statement.name == name for statement in statements)
 
 
 def _counters(row: Row) -> str:

@@ -26,6 +26,13 @@ class Victims(Protocol):
         """The process of a worker, if it lives."""
         ...
 
+    def remote_process(self, number: int) -> Process | None:
+        """The process of a worker that uses HTTP, if it lives."""
+        ...
+
+    def restart_service(self) -> None:
+        """The HTTP service dies, and is started again."""
+
     def start_worker(self, number: int) -> None:
         """Start a worker in place of the last one of that number."""
 
@@ -79,6 +86,22 @@ class Faults:
         if process.is_alive and process.is_frozen:
             self._note(process, "resumed")
             process.resume()
+
+    def _kill_remote(self, fault: Fault) -> None:
+        process = self._world.remote_process(fault.which)
+        if process is not None:
+            self._note(process, "killed")
+            process.kill()
+
+    def _freeze_remote(self, fault: Fault) -> None:
+        process = self._world.remote_process(fault.which)
+        if process is not None and not process.is_frozen:
+            self._note(process, f"frozen for {fault.seconds:.1f} s")
+            process.freeze()
+            self._later(fault.seconds, self._resume, process)
+
+    def _kill_service(self, fault: Fault) -> None:
+        self._world.restart_service()
 
     def _partition(self, fault: Fault) -> None:
         victim = self._world.worker_process(fault.which)

@@ -11,17 +11,18 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from random import Random
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 from tasklib.core.clock import Clock
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable
 from tasklib.storage.database import Listener
 from tasklib.storage.dialects.sqlite import SqliteDialect, translate
 from tasklib.storage.enlist import enlist
-from tasklib.storage.run import run_blocking, steps
+from tasklib.storage.run import Steps, steps
 from tasklib.storage.sqlite.session import Session
-from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Operation, Row, Statement, T, load_sql
+from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Operation, Row, Statement, T
 from tests.simulation.loop import Process
 from tests.simulation.server import Server
 
@@ -54,7 +55,7 @@ QUIET = frozenset(
     ]
 )
 """Statements that write without giving anybody work, and send no notification."""
-LOAN_SECONDS = 5.0
+LOAN_SECONDS = 2.0
 """How long a transaction may keep everybody else waiting, as on SQLite."""
 
 
@@ -97,6 +98,10 @@ class Link:
         usual = self.weather.latency * self._random.uniform(0.2, 2.0)
         return usual * 100 if self._random.random() < self.weather.slow else usual
 
+    def skewed_clock(self) -> Clock:
+        """A clock that is wrong by some seconds, as that of a machine may be."""
+        return _SkewedClock(self.server, self._random.uniform(-20.0, 20.0))
+
     def loses_notice(self) -> bool:
         """Whether the next notification does not arrive."""
         return self.is_cut or self._random.random() < self.weather.lost_notice
@@ -118,7 +123,10 @@ class Link:
             raise _gone("no answer")
         if self.server.transaction is not None:
             raise DatabaseBusy("another transaction is open")
-        return _Call(self, make, {}, self._draw(), copy_context()).run()
+        call = _Call(self, make, {}, self._draw(), copy_context())
+        while not call.proceed():
+            pass
+        return cast("T", call.result)
 
     async def _send(self, make: Callable[[], Operation[T]], memory: dict[str, Any]) -> T:
         if self.server.is_away or self.is_cut:
@@ -145,12 +153,20 @@ class Link:
             self.server.when_free(lambda: self._execute(call, answer))
 
     def _execute(self, call: _Call[T], answer: asyncio.Future[T]) -> None:
+        """Run the operation up to the next moment at which others can come between."""
         try:
-            result = call.run()
+            is_over = call.proceed()
         except Exception as error:  # noqa: BLE001  whatever the operation raised
             self._in(self.delay(), _settle, answer, None, error)
+            return
+        if is_over:
+            self._in(self.delay(), _settle, answer, call.result, None)
         else:
-            self._in(self.delay(), _settle, answer, result, None)
+            self._in(2 * self.delay(), self.server.when_free, lambda: self._execute(call, answer))
+
+    def pauses(self) -> bool:
+        """Whether others come between two statements that are not in one transaction."""
+        return self._random.random() < 0.3
 
     def _draw(self) -> str:
         weather, chance = self.weather, self._random.random()
@@ -247,27 +263,53 @@ class _Call(Generic[T]):
         self._place = link.cut_place() if fault == "cut" else -1
         self._context = context
         self._session = Session(link.server.real, link.server.connection)
+        self._steps: Steps[T] | None = None
+        self._next = BEGIN
+        self.result: T | None = None
         self._done: list[Statement] = []
         self._writes = False
         self._is_open = False
         self._is_broken = False
 
-    def run(self) -> T:
-        """Run it now, in the context of the process that sent it: what it reads of clocks are that process's."""
-        self._link.operations += 1
+    def proceed(self) -> bool:
+        """Run it to its end, or to a place between two statements of which each is a transaction; True: it is over.
+
+        It runs in the context of the process that sent it: what it reads of clocks are that process's.
+        """
+        if self._server.is_away or self._link.is_cut:
+            self._is_broken = True
+        done = len(self._done)
         try:
-            return self._context.copy().run(self._run)
+            return self._context.copy().run(self._proceed)
         finally:
             self._session.close()
-            outcome = f" ({self.fault})" if self.fault else ""
-            names = " ".join(statement.name for statement in self._done)
-            self._server.history.add(self._link.process, names + outcome)
-            self._server.observer.committed(self._link.process, self._done)
-            if self._writes:
-                self._server.notify()
+            self._note_end(done)
 
-    def _run(self) -> T:
-        return run_blocking(steps(self._make(), translate, self._link.clock, self._memory), self._execute)
+    def _note_end(self, done: int) -> None:
+        self._link.operations += done == 0
+        names = " ".join(statement.name for statement in self._done[done:])
+        self._server.history.add(self._link.process, names + (f" ({self.fault})" if self.fault else ""))
+        self._server.observer.committed(self._link.process, self._done[done:])
+        if self._writes:
+            self._server.notify()
+
+    def _proceed(self) -> bool:
+        try:
+            if self._steps is None:
+                self._steps = steps(self._make(), translate, self._link.clock, self._memory)
+                self._next = next(self._steps)
+            while True:
+                try:
+                    rows = self._execute(self._next)
+                except Exception as error:  # noqa: BLE001  the steps decide what it means
+                    self._next = self._steps.throw(error)
+                else:
+                    self._next = self._steps.send(rows)
+                if not self._is_open and self._next is not ROLLBACK and self._link.pauses():
+                    return False
+        except StopIteration as stop:
+            self.result = stop.value
+            return True
 
     def _execute(self, statement: Statement) -> Sequence[Row]:
         if self._is_broken:
@@ -276,18 +318,19 @@ class _Call(Generic[T]):
             self._break("cut before this statement")
         if self.fault == "late" and self._done:
             self._break("the client is gone")
+        before = self._server.connection.total_changes
         rows = self._session.execute(statement)
-        self._note(statement)
+        self._note(statement, self._server.connection.total_changes > before)
         if self.fault == "lost reply" and self._is_committed(statement):
             self._break("the reply is lost")
         return rows
 
-    def _note(self, statement: Statement) -> None:
+    def _note(self, statement: Statement, has_changed: bool) -> None:
         if statement is BEGIN or statement is COMMIT or statement is ROLLBACK:
             self._is_open = statement is BEGIN
             return
         self._done.append(statement)
-        self._writes |= statement.name not in QUIET and load_sql("sqlite")[statement.name].writes
+        self._writes |= has_changed and statement.name not in QUIET
 
     def _is_committed(self, statement: Statement) -> bool:
         """Whether something was committed with it, which nobody learns now."""
@@ -296,6 +339,18 @@ class _Call(Generic[T]):
     def _break(self, reason: str) -> None:
         self._is_broken = True
         raise _gone(reason)
+
+
+class _SkewedClock:
+    """The database's clock and a difference."""
+
+    def __init__(self, server: Server, seconds: float) -> None:
+        self._server = server
+        self._difference = timedelta(seconds=seconds)
+
+    def now(self) -> datetime:
+        """What it shows."""
+        return self._server.now() + self._difference
 
 
 class _Loan:

@@ -42,6 +42,7 @@ class Process:
         self.on_death: list[Callable[[], None]] = []
         self._loop = loop
         self._held: list[asyncio.Handle] = []
+        self._resumed = 0.0
         self._rate = 1.0
         self._global = loop.now
         self._local = loop.now
@@ -73,9 +74,14 @@ class Process:
     def resume(self) -> None:
         """Go on; what was due meanwhile is late."""
         self.is_frozen = False
+        self._resumed = self._loop.now
         held, self._held = self._held, []
         for handle in held:
             self._loop.put_back(handle)
+
+    def has_run_for(self, seconds: float) -> bool:
+        """Whether it was not frozen in so many seconds."""
+        return not self.is_frozen and self._loop.now - self._resumed > seconds
 
     def kill(self) -> None:
         """End without any cleaning up: its coroutines are not cancelled, they are never scheduled again."""
@@ -156,7 +162,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not self._ready and not self._stopping:
             if not timers:
                 raise Stalled
-            # Always a little later: a wait that rounding has made too short is not repeated in the same moment for ever.
+            # Always a little later: a wait that rounding made too short is not repeated in the same moment for ever.
             self.now = max(self.now + RESOLUTION_SECONDS, timers[0]._when)
             self._began = self.steps
         if self.steps > self._began + MOST_AT_ONCE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from tasklib import InvalidTransition, StorageError, TaskNotFound, TaskQueue, UniqueConflict
 from tests.simulation.scenario import Act
@@ -10,7 +11,11 @@ from tests.simulation.scenario import Act
 NAMES = ("plain", "limited", "keyed", "rated", "effect", "blocking")
 
 
-async def act(queue: TaskQueue, what: Act, known: Sequence[str]) -> str:
+REFUSALS = ("InvalidTransition", "TaskNotFound", "UniqueConflict")
+"""Answers that say that nothing was changed."""
+
+
+async def act(queue: TaskQueue, what: Act, known: Sequence[str], removed: Sequence[str]) -> str:
     """Do it once, as a person would; returns what came of it."""
     name = NAMES[what.which % len(NAMES)]
     task_id = known[what.which % len(known)] if known else None
@@ -24,6 +29,10 @@ async def act(queue: TaskQueue, what: Act, known: Sequence[str]) -> str:
                 await queue.aset_concurrency_limit(what.amount, name)
             case "cleanup":
                 return f"{await queue.acleanup(older_than=5.0)} removed"
+            case "use an id again":
+                if removed:
+                    arguments = {"behaviour": "ok", "seconds": 2.0}
+                    await queue.aenqueue("plain", arguments, id=UUID(removed[what.which % len(removed)]))
             case _ if task_id is None:
                 return "nothing to act on"
             case "cancel":

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.simulation.link import CALM, Weather
 
-HORIZON = 40.0
+HORIZON = 30.0
 """Seconds in which producers, people and faults are at work; after that everybody is well."""
 
 
@@ -61,6 +61,12 @@ class Scenario:
     seed: int
     workers: tuple[WorkerPlan, ...]
     submissions: tuple[Submission, ...]
+    has_limits: bool = True
+    """Whether the workers know the tasks that declare limits."""
+    has_retention: bool = False
+    """Whether completed tasks are removed after a while."""
+    remote_workers: tuple[int, ...] = ()
+    """How many tasks each worker that uses HTTP runs at once."""
     acts: tuple[Act, ...] = ()
     faults: tuple[Fault, ...] = ()
     schedules: tuple[dict[str, Any], ...] = ()
@@ -72,7 +78,15 @@ class Scenario:
 
     def describe(self) -> str:
         """The parts, one on each line."""
-        parts = [*self.workers, *self.schedules, *self.submissions, *self.acts, *self.faults, self.weather]
+        parts = [
+            *self.workers,
+            *self.remote_workers,
+            *self.schedules,
+            *self.submissions,
+            *self.acts,
+            *self.faults,
+            self.weather,
+        ]
         return "\n".join(f"  {part}" for part in parts)
 
     def without(self, part: str, position: int) -> Scenario:
@@ -81,6 +95,14 @@ class Scenario:
         return replace(self, **{part: (*elements[:position], *elements[position + 1 :])})
 
 
+ACTS = (
+    "pause", "resume", "limit", "cleanup", "cancel", "retry", "delete", "prioritize", "use an id again"
+)  # fmt: skip
+LIMITED = ("limited", "limited", "rated")
+FAULTS = (
+    "kill", "kill", "stop", "freeze", "freeze", "partition", "outage", "storm", "storm", "drift", "clock step"
+)  # fmt: skip
+REMOTE_FAULTS = ("kill remote", "freeze remote", "freeze remote", "kill service")
 _TROUBLE = ("raise", "raise once", "snooze", "abort", "retry", "hang", "stubborn", "kill", "kill once")
 
 
@@ -89,25 +111,30 @@ def scenario_of(seed: int) -> Scenario:
     random = Random(f"{seed} scenario")
     workers = tuple(
         WorkerPlan(concurrency=random.choice((1, 2, 4)), prefetch=random.choice((None, None, 0, 3)))
-        for _ in range(random.choice((1, 2, 2, 3)))
+        for _ in range(random.choice((1, 2, 2, 2, 3)))
     )
-    submissions = tuple(_submission(random) for _ in range(random.randint(5, 25)))
+    remote_workers = tuple(random.choice((1, 2)) for _ in range(random.choice((0, 0, 0, 1, 2))))
+    has_limits = random.random() < 0.6
+    submissions = tuple(_submission(random, has_limits) for _ in range(random.randint(4, 18)))
     return Scenario(
         seed=seed,
         workers=workers,
         submissions=submissions,
+        has_limits=has_limits,
+        has_retention=random.random() < 0.3,
+        remote_workers=remote_workers,
         acts=tuple(_act(random) for _ in range(random.choice((0, 0, 3, 8)))),
-        faults=tuple(_fault(random, len(workers)) for _ in range(random.choice((0, 1, 2, 4, 6)))),
+        faults=tuple(_fault(random, len(workers), bool(remote_workers)) for _ in range(random.choice((0, 1, 2, 4, 6)))),
         schedules=tuple(_schedule(random, number) for number in range(random.choice((0, 0, 1, 2)))),
         weather=random.choice((CALM, CALM, DRIZZLE)),
     )
 
 
-def _submission(random: Random) -> Submission:
-    name = random.choice(("plain", "plain", "plain", "limited", "keyed", "rated", "effect", "blocking"))
+def _submission(random: Random, has_limits: bool) -> Submission:
+    name = random.choice(("plain", "plain", "plain", "keyed", "effect", "blocking", *LIMITED * has_limits))
     arguments: dict[str, Any] = {
         "behaviour": random.choice((*["ok"] * 6, *_TROUBLE)),
-        "seconds": random.choice((0.0, 0.05, 0.5, 3.0, 8.0)) * random.uniform(0.8, 1.2),
+        "seconds": random.choice((0.0, 0.05, 0.5, 3.0, 8.0, 12.0)) * random.uniform(0.8, 1.2),
     }
     if name == "keyed":
         arguments["key"] = random.choice(("a", "b"))
@@ -122,17 +149,13 @@ def _submission(random: Random) -> Submission:
 
 
 def _act(random: Random) -> Act:
-    what = random.choice(
-        ("pause", "resume", "limit", "cleanup", "cancel", "cancel", "retry", "retry", "delete", "prioritize")
-    )
+    what = random.choice((*ACTS, "cancel", "retry", "delete"))
     return Act(random.uniform(0.0, HORIZON), what, random.randrange(100), random.choice((0, 1, 2, 3)))
 
 
-def _fault(random: Random, workers: int) -> Fault:
-    what = random.choice(
-        ("kill", "kill", "stop", "freeze", "partition", "outage", "storm", "storm", "drift", "clock step")
-    )
-    seconds = random.choice((0.3, 3.0, 5.5, 6.5, 8.0, 15.0)) * random.uniform(0.9, 1.1)
+def _fault(random: Random, workers: int, has_remote: bool) -> Fault:
+    what = random.choice(FAULTS + REMOTE_FAULTS if has_remote else FAULTS)
+    seconds = random.choice((0.3, 3.0, 5.5, 6.5, 8.0, 10.0, 15.0)) * random.uniform(0.9, 1.1)
     amount = random.uniform(0.97, 1.03) if what == "drift" else random.choice((-3600.0, -8.0, 7.0, 25.0, 3600.0))
     return Fault(random.uniform(0.0, HORIZON), what, random.randrange(workers), seconds, amount)
 

@@ -51,6 +51,7 @@ class Server:
         self.real.migrate()
         self.connection = self.real._opened()
         self.clock_offset = self._latest_offset = 0.0
+        self.clock_steps = 0
         self.is_away = False
         self.outages: list[tuple[float, float]] = []
         """When it was away, and when it came back."""
@@ -80,11 +81,13 @@ class Server:
     def step_clock(self, seconds: float) -> None:
         """Its clock shows another time from now on."""
         self.clock_offset += seconds
+        self.clock_steps += 1
         self._latest_offset = max(self._latest_offset, self.clock_offset)
 
     def correct_clock(self) -> None:
         """Show no time any more before which it has been: what is due then would wait for it."""
-        self.clock_offset = self._latest_offset
+        if self.clock_offset != self._latest_offset:
+            self.step_clock(self._latest_offset - self.clock_offset)
 
     def listen(self, link: Client, listener: Listener) -> Callable[[], None]:
         """Notify the link's process of changes until the function returned is called."""

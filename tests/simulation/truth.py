@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from tasklib import TaskContext
+from tasklib import Task
 from tests.simulation.history import History
 from tests.simulation.loop import CURRENT, Process, VirtualLoop
 
@@ -24,6 +24,7 @@ class Execution:
     key: str | None
     process: Process
     started: float
+    can_be_stopped: bool = True
     ended: float | None = None
     how: str = "runs"
 
@@ -45,19 +46,20 @@ class Truth:
     """Ids whose submission was confirmed, with the name of the task."""
 
     @contextmanager
-    def executing(self, context: TaskContext) -> Generator[Execution]:
+    def executing(self, task: Task, *, is_remote: bool = False) -> Generator[Execution]:
         """Note that a body runs, and how it ends."""
         process = CURRENT.get()
         assert process is not None
-        task = context.task
+        stubborn = task.name == "blocking" or task.payload.get("behaviour") == "stubborn"
         execution = Execution(
             number=len(self.executions),
             task_id=str(task.id),
-            version=context.fencing_token,
+            version=task.version,
             name=task.name,
             key=task.concurrency_key,
             process=process,
             started=self.loop.now,
+            can_be_stopped=not stubborn and not is_remote,
         )
         self.executions.append(execution)
         self.by_claim.setdefault((execution.task_id, execution.version), []).append(execution)

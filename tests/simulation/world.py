@@ -16,30 +16,34 @@ import uuid_utils.compat
 from tasklib import Config, DatabaseBusy, DatabaseUnavailable, TaskQueue, UniqueConflict
 from tasklib.worker import Worker, WorkerSettings
 from tests.simulation import people
-from tests.simulation.bodies import BODIES, Stage
-from tests.simulation.checks import Checker
+from tests.simulation.bodies import BODIES, UNLIMITED_BODIES, Stage
+from tests.simulation.checks import KEPT_SECONDS, Checker
 from tests.simulation.control import LoopTiming, controlled
 from tests.simulation.faults import Faults
 from tests.simulation.history import START, History
-from tests.simulation.link import CALM, Link
+from tests.simulation.link import CALM, Link, Weather
 from tests.simulation.loop import CURRENT, Process, Spinning, Stalled, VirtualLoop
+from tests.simulation.remote import HttpService, HttpWorker
 from tests.simulation.scenario import HORIZON, Act, Scenario, Submission
 from tests.simulation.server import Server
 from tests.simulation.truth import Truth
 
 SETTLE_SECONDS = 400.0
 """How long everything may take that can still run, once everybody is well."""
-QUIET_SECONDS = 20.0
-MOST_OPERATIONS_A_SECOND = 8.0
-"""Of one idle worker: a heartbeat, a look at the others, one at the schedules and one for work in each second."""
+QUIET_SECONDS = 15.0
+MOST_OPERATIONS_A_SECOND = 6.0
+"""Of one idle worker: it looks at the others, at the schedules, for work and at the statistics, about once a second."""
+BAD_LINE = Weather(lost_reply=0.2)
+"""What people have, who try once and go by the answer."""
 CONFIG = Config(
     database_url="sqlite:///:memory:",
     worker_timeout_seconds=6.0,
-    heartbeat_interval_seconds=1.0,
+    heartbeat_interval_seconds=1.5,
     lock_timeout_seconds=20.0,
     base_retry_delay_seconds=1.0,
     max_retry_delay_seconds=4.0,
-    poll_interval_seconds=1.0,
+    poll_interval_seconds=2.0,
+    busy_timeout_seconds=4.0,
 )
 
 
@@ -123,6 +127,8 @@ class World:
         self.server: Server
         self.links: list[Link] = []
         self.workers: dict[int, tuple[Process, Worker, Link]] = {}
+        self.service: HttpService | None = None
+        self.remotes: dict[int, tuple[Process, HttpWorker]] = {}
         self.usual_weather = scenario.weather
         self._faults = Faults(self)
         self._running: dict[Process, Worker] = {}
@@ -141,6 +147,10 @@ class World:
         """The whole run."""
         for number in range(len(self.scenario.workers)):
             self.start_worker(number)
+        if self.scenario.remote_workers:
+            self.service = HttpService(self, self.scenario.random("http"))
+        for number in range(len(self.scenario.remote_workers)):
+            self.start_remote(number)
         for number, submission in enumerate(self.scenario.submissions):
             self._at(submission.at, self._submit(number, submission))
         for number, act in enumerate(self.scenario.acts):
@@ -159,9 +169,14 @@ class World:
         """A new process with a queue of its own."""
         process = Process(self.loop, name)
         link = Link(self.server, process, self.scenario.random(f"link {name}"))
-        link.weather = self.scenario.weather
+        link.weather = BAD_LINE if name.startswith("person") else self.usual_weather
         self.links.append(link)
-        queue = TaskQueue(CONFIG.with_(worker_id=name.split(".")[0]), registry=BODIES, timing=LoopTiming(self.loop))
+        retention = f"completed={KEPT_SECONDS:g}s" if self.scenario.has_retention else ""
+        queue = TaskQueue(
+            CONFIG.with_(worker_id=name.split(".")[0], retention=retention),
+            registry=BODIES if self.scenario.has_limits else UNLIMITED_BODIES,
+            timing=LoopTiming(self.loop),
+        )
         queue._database = link
         return process, link, queue
 
@@ -173,7 +188,11 @@ class World:
 
         async def work() -> None:
             settings = WorkerSettings(
-                concurrency=plan.concurrency, prefetch=plan.prefetch, signals=False, grace_seconds=5.0
+                concurrency=plan.concurrency,
+                prefetch=plan.prefetch,
+                poll_interval_seconds=CONFIG.poll_interval_seconds,
+                signals=False,
+                grace_seconds=5.0,
             )
             worker = Worker(queue, settings)
             self.workers[number] = process, worker, link
@@ -187,9 +206,34 @@ class World:
         process.on_death.append(lambda: self._revive_later(number))
         self._tasks.append(process.spawn(work()))
 
+    def start_remote(self, number: int) -> None:
+        """Start a worker that uses HTTP, in place of the last one of that number."""
+        assert self.service is not None
+        self._starts += 1
+        process = Process(self.loop, f"h{number}.{self._starts}")
+        concurrency = self.scenario.remote_workers[number]
+        worker = HttpWorker(process, self.service, self.truth, concurrency=concurrency)
+        self.remotes[number] = process, worker
+        process.on_death.append(lambda: self._later(2.0, self._revive_remote, number))
+        self._tasks.append(process.spawn(worker.run()))
+
+    def _revive_remote(self, number: int) -> None:
+        if not self._is_over:
+            self.start_remote(number)
+
+    def restart_service(self) -> None:
+        """The HTTP service dies, and is started again."""
+        if self.service is not None and self.service.process.is_alive:
+            self.history.add(self.service.process, "*** killed")
+            self.service.process.kill()
+            self._later(1.0, self.service.start)
+
+    def _later(self, seconds: float, call: Any, *args: Any) -> None:
+        self.loop.call_in(seconds, call, *args, context=self.server.process.context)
+
     def _revive_later(self, number: int) -> None:
         """A service manager starts what has died."""
-        self.loop.call_in(2.0, self._revive, number, context=self.server.process.context)
+        self._later(2.0, self._revive, number)
 
     def _revive(self, number: int) -> None:
         if self.worker_process(number) is None and not self._is_over:
@@ -217,9 +261,11 @@ class World:
 
     async def _let_act(self, number: int, act: Act) -> None:
         process, _, queue = self.connect(f"person{number}")
-        known = sorted(self.checker.rows)
-        outcome = await process.spawn(people.act(queue, act, known))
+        known = sorted(self.checker.rows), sorted(self.checker.removed)
+        outcome = await process.spawn(people.act(queue, act, *known))
         self.history.add(process, f"{act.what}: {outcome}")
+        if outcome in people.REFUSALS and self.checker.changed_by[process]:
+            self.checker.broken(f"{process} did {act.what}, and was told {outcome}")
 
     async def _add_schedule(self, number: int, schedule: dict[str, Any]) -> None:
         process, _, queue = self.connect(f"planner{number}")
@@ -243,8 +289,9 @@ class World:
             self.server.come_back()
         for link in self.links:
             link.weather, link.is_cut = CALM, False
-            if link.process.is_frozen and link.process.is_alive:
-                link.process.resume()
+        for process in (*(link.process for link in self.links), *(process for process, _ in self.remotes.values())):
+            if process.is_frozen and process.is_alive:
+                process.resume()
         process, _, queue = self.connect("healer")
         await process.spawn(self._undo_people(queue))
         for number in range(len(self.scenario.workers)):
@@ -256,6 +303,11 @@ class World:
             await queue.aresume(name)
         for schedule in self.scenario.schedules:
             await queue.aremove_schedule(schedule["name"])
+
+    def remote_process(self, number: int) -> Process | None:
+        """The process of a worker that uses HTTP, if it lives."""
+        found = self.remotes.get(number % max(1, len(self.remotes)))
+        return None if found is None or not found[0].is_alive else found[0]
 
     def worker_process(self, number: int) -> tuple[Process, Link] | None:
         """The process of a worker, if it lives."""
@@ -283,12 +335,11 @@ class World:
         """When nothing is to do, workers only look now and then, and those that died are forgotten."""
         if self.checker.violations:
             return
-        await asyncio.sleep(3 * CONFIG.worker_timeout_seconds)
         before = {link: link.operations for link in self.links}
         await asyncio.sleep(QUIET_SECONDS)
         for link in self.links:
-            count = link.operations - before[link]
-            if count > QUIET_SECONDS * MOST_OPERATIONS_A_SECOND:
+            count = link.operations - before.get(link, 0)
+            if count > QUIET_SECONDS * MOST_OPERATIONS_A_SECOND * max(1, len(self.remotes)):
                 self.checker.broken(f"{link.process} sent {count} operations in {QUIET_SECONDS:g} s without work")
         self.checker.check_registered(len(self._running))
 
@@ -296,6 +347,8 @@ class World:
         self._is_over = True
         for process, worker in list(self._running.items()):
             process.context.copy().run(worker.stop)
+        for process, remote in self.remotes.values():
+            remote.is_stopping = process.is_alive
         await asyncio.sleep(20.0)
         if not self.checker.violations:
             self.checker.check_registered(0)

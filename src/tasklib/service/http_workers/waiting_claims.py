@@ -36,7 +36,7 @@ class WaitingClaims(ServicePart):
     def __init__(self, queue: TaskQueue, stopping: threading.Event) -> None:
         super().__init__(queue)
         self._stopping = stopping
-        self._waiting: set[Waiting] = set()
+        self._waiting: dict[Waiting, None] = {}  # in the order in which they came
         self._unsubscribe: Callable[[], None] | None = None
         self._subscribing = asyncio.Lock()
 
@@ -48,7 +48,7 @@ class WaitingClaims(ServicePart):
     async def come(self, claim: Waiting, seconds: float) -> None:
         """Be called from now on.  Look once more after this: what came before it is announced to nobody."""
         claim.called.clear()
-        self._waiting.add(claim)
+        self._waiting[claim] = None
         async with self._subscribing:
             if self._unsubscribe is None:
                 self._unsubscribe = await asyncio.to_thread(self.database.subscribe, self._listener())
@@ -64,7 +64,7 @@ class WaitingClaims(ServicePart):
 
     async def leave(self, claim: Waiting) -> None:
         """Be called no more; another that knows the same names is called instead."""
-        self._waiting.discard(claim)
+        self._waiting.pop(claim, None)
         if not self._waiting and self._unsubscribe is not None:
             stop, self._unsubscribe = self._unsubscribe, None
             stop()

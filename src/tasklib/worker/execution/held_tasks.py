@@ -86,6 +86,5 @@ class HeldTasks:
         if not lost:
             return
         self.waiting = deque(each for each in self.waiting if each.task.id not in lost)
-        for task_id in lost:
-            if task_id in self.running:
-                self.running[task_id].stop(StopReason.FENCED)
+        for attempt in [each for task_id, each in self.running.items() if task_id in lost]:
+            attempt.stop(StopReason.FENCED)

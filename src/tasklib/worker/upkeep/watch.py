@@ -62,8 +62,8 @@ class RequestWatch(Periodic):
             # what was missing at the last look too is dropped.
             held.drop(lost & self._doubted)
             self._doubted = lost
-            for task_id in cancelled & held.running.keys():
-                held.running[task_id].stop(StopReason.CANCELLED)
+            for attempt in [each for task_id, each in held.running.items() if task_id in cancelled]:
+                attempt.stop(StopReason.CANCELLED)
         if held.waiting:
             paused = {pause.name for pause in await self.database.arun(list_pauses)}
             held.give_back_paused(self._runner.finisher, paused)

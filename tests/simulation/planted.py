@@ -1,0 +1,156 @@
+"""Bugs on purpose: each takes one safeguard out of the production code, and the simulator must notice.
+
+They are patches of functions and of SQL texts, so that the code itself has no switches for tests.  One whose text is no
+longer found fails at once: then the safeguard has moved, and the patch must follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest import mock
+
+from tasklib.core.liveness import Sighting, Watch
+from tasklib.storage.dialects import sqlite
+from tasklib.storage.operations import actions, attempts
+from tasklib.storage.operations.limits.names import HeldLimits
+from tasklib.storage.statement import Operation
+from tasklib.worker.execution.call import Caller
+from tasklib.worker.execution.coroutines import Coroutines
+from tasklib.worker.execution.held_tasks import HeldTasks
+from tasklib.worker.execution.runner import Runner
+from tasklib.worker.intake.claimer import Claimer
+from tasklib.worker.recording.finisher import Finisher
+from tasklib.worker.upkeep.heartbeat import Heartbeat
+from tasklib.worker.upkeep.leases import LeaseRenewal
+from tasklib.worker.upkeep.recovery import Recovery
+from tasklib.worker.upkeep.self_fence import SelfFence
+from tests.simulation.link import Link
+from tests.simulation.server import Server
+
+Bug = Callable[[], AbstractContextManager[Any]]
+FENCE = "tasks.version = e.value ->> 'version'"
+
+
+def sql(name: str, old: str, new: str) -> Bug:
+    """The statement with another text in place of a part of it."""
+    original = sqlite.parts
+
+    def parts(asked: str) -> Sequence[str]:
+        found = original(asked)
+        return [part.replace(old, new) for part in found] if asked == name else found
+
+    def bug() -> AbstractContextManager[Any]:
+        if not any(old in part for part in original(name)):
+            raise AssertionError(f"{name} has no {old!r} any more: the planted bug must follow the code")
+        return mock.patch.object(sqlite, "parts", parts)
+
+    return bug
+
+
+def replaced(target: Any, name: str, value: Any) -> Bug:
+    """Another function, or another value, in place of one."""
+    return lambda: mock.patch.object(target, name, value)
+
+
+def schema(statement: str) -> Bug:
+    """A database without something that its schema has."""
+    made = Server.__init__
+
+    def make(server: Server, *args: Any) -> None:
+        made(server, *args)
+        server.connection.execute(statement)
+
+    return lambda: mock.patch.object(Server, "__init__", make)
+
+
+def _all_overdue(watch: Watch, seen: Sequence[Sighting], *, asked: float, answered: float) -> list[Sighting]:
+    watch._last_look = answered
+    return [sighting for sighting in seen if sighting.is_overdue]
+
+
+@contextmanager
+def _recovery_right_after_outages() -> Generator[None]:
+    """Neither a gap between looks nor a gap of the own heartbeat starts the observation anew."""
+    with (
+        mock.patch("tasklib.core.liveness.LONGEST_GAP", 1e9),
+        mock.patch.object(Heartbeat, "is_steady", property(lambda self: True)),
+    ):
+        yield
+
+
+def _clock_of_client() -> AbstractContextManager[Any]:
+    made = Link.__init__
+
+    def make(link: Link, *args: Any) -> None:
+        made(link, *args)
+        link.clock = link.skewed_clock()
+
+    return mock.patch.object(Link, "__init__", make)
+
+
+def _never_again(again: bool) -> Operation[bool]:
+    return again
+    yield
+
+
+def _forgetful() -> Operation[dict[str, Any]]:
+    return {}
+    yield
+
+
+async def _persist_once(finisher: Finisher, batch: Any) -> None:
+    """One try, and after an error what had ended is forgotten."""
+    try:
+        await finisher._send(batch, again=False)
+    except Exception:  # noqa: BLE001  the bug
+        return
+
+
+async def _nothing(*_: Any) -> None:
+    """Do nothing."""
+
+
+def _completion_not_checked(caller: Caller, task: Any, result: Any, started: float, context: Any) -> Operation[None]:
+    text = attempts.dumps({"value": result})
+    now = caller._queue.timing.monotonic()
+    yield from attempts.complete_tasks([attempts.Completion(task.id, task.version, text, started, now)])
+
+
+BUGS: dict[str, Bug] = {
+    "a completion needs no version": sql("complete_tasks", f"AND {FENCE}", ""),
+    "an ending needs no version": sql("end_attempts", f"AND {FENCE}", ""),
+    "a completion needs no running task": sql("complete_tasks", "AND tasks.state = 'running'", ""),
+    "a release counts as an attempt": sql("end_attempts", "attempts - (e.value ->> 'refund')", "attempts"),
+    "a loss is not counted": sql("end_attempts", "+ (e.value ->> 'lost')", "+ 0"),
+    "a retry is counted twice": sql(
+        "end_attempts", "ELSE (e.value ->> 'retried') END", "ELSE 2 * (e.value ->> 'retried') END"
+    ),
+    "an outage is taken for silence": _recovery_right_after_outages,
+    "a clock step is taken for silence": replaced(Watch, "note", _all_overdue),
+    "the clock is the client's": _clock_of_client,
+    "a claim under way is not refused": sql("claim_tasks", "AND me.generation = :generation", ""),
+    "tasks of a lost answer are not looked for": replaced(Claimer, "release_strays", _nothing),
+    "a repeated act does not know its first try": replaced(actions, "recall", _forgetful),
+    "a version is counted in the row": sql(
+        "claim_tasks", "(SELECT v.last FROM tasklib_versions AS v)", "0 * (SELECT v.last FROM tasklib_versions AS v)"
+    ),
+    "a slot is not given back": replaced(HeldTasks, "finished", lambda self, attempt: self._ended.set()),
+    "a key is not given back": schema("DROP TRIGGER tasks_hint_free"),
+    "a tick is fired twice": sql("move_schedule", "version = :version", "1"),
+    "a pause is not asked": sql("claim_tasks", "c.paused_at IS NOT NULL)", "0)"),
+    "the number that run is not asked": replaced(
+        HeldLimits, "_left", lambda self, limit, most: most if limit.tokens is None else int(limit.tokens)
+    ),
+    "a token is not spent": sql("spend_tokens", "- used.count", "- 0 * used.count"),
+    "two tasks have one unique key": schema("DROP INDEX tasks_live_key"),
+    "effects of a lost attempt stay": replaced(Caller, "_complete", _completion_not_checked),
+    "nobody ends its own work in time": replaced(SelfFence, "step", _nothing),
+    "leases are not renewed": replaced(LeaseRenewal, "step", _nothing),
+    "an outcome is tried to be written once": replaced(Finisher, "_persist", _persist_once),
+    "nobody recovers": replaced(Recovery, "step", _nothing),
+    "retention does not look at the age": sql("sweep_tasks", "> coalesce(", "> -1e9 + 0 * coalesce("),
+    "a full slot keeps the loop busy": replaced(Runner, "has_next", lambda self, executor: True),
+    "a batch ends without a successor": replaced(Coroutines, "start", lambda self, runner: None),
+}

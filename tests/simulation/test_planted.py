@@ -1,0 +1,25 @@
+"""The simulator can fail: with a safeguard taken out of the code, it says so within a few seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.planted import BUGS
+from tests.simulation.scenario import scenario_of
+from tests.simulation.world import run
+
+SEEDS = 200
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found(bug):
+    with BUGS[bug]():
+        found = next((seed for seed in range(SEEDS) if run(scenario_of(seed)).violations), None)
+    assert found is not None, f"{SEEDS} seeds do not notice: {bug}"
+
+
+@pytest.mark.parametrize("bug", ["a release counts as an attempt", "a pause is not asked"])
+def test_a_planted_bug_is_found_at_once(bug):
+    with BUGS[bug]():
+        assert any(run(scenario_of(seed)).violations for seed in range(10))
