@@ -233,6 +233,18 @@ def test_a_lost_worker_frees_its_slot_when_it_is_recovered(bench: Bench) -> None
     assert keys(bench.claim(who)) == ["ada"]
 
 
+def test_a_task_that_waits_for_its_key_is_not_forgotten_when_the_clock_is_set_back(bench: Bench) -> None:
+    submit(bench, "ada", 2)
+    who = bench.worker()
+    held = bench.claim(who)
+    assert keys(bench.claim(who)) == []
+    bench.clock.advance(-60)
+    bench.complete(held)
+    assert keys(bench.claim(who)) == []
+    bench.clock.advance(60)
+    assert keys(bench.claim(who)) == ["ada"]
+
+
 def test_a_delayed_task_and_a_retry_come_back_by_themselves(bench: Bench) -> None:
     submit(bench, "ada", 1)
     submit(bench, "bob", 1, delay_seconds=30)

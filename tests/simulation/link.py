@@ -20,7 +20,7 @@ from tasklib.errors import DatabaseBusy, DatabaseUnavailable
 from tasklib.storage.database import Listener
 from tasklib.storage.dialects.sqlite import SqliteDialect, translate
 from tasklib.storage.enlist import enlist
-from tasklib.storage.run import Steps, steps
+from tasklib.storage.run import steps
 from tasklib.storage.sqlite.session import Session
 from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Operation, Row, Statement, T
 from tests.simulation.loop import Process
@@ -257,14 +257,13 @@ class _Call(Generic[T]):
     ) -> None:
         self._link = link
         self._server = link.server
-        self._make = make
-        self._memory = memory
         self.fault = fault
         self._place = link.cut_place() if fault == "cut" else -1
         self._context = context
         self._session = Session(link.server.real, link.server.connection)
-        self._steps: Steps[T] | None = None
-        self._next = BEGIN
+        # Made when it is sent: what it says is what its process knew then, however late it arrives.
+        self._steps = steps(make(), translate, link.clock, memory)
+        self._next: Statement | None = None
         self.result: T | None = None
         self._done: list[Statement] = []
         self._writes = False
@@ -295,8 +294,7 @@ class _Call(Generic[T]):
 
     def _proceed(self) -> bool:
         try:
-            if self._steps is None:
-                self._steps = steps(self._make(), translate, self._link.clock, self._memory)
+            if self._next is None:
                 self._next = next(self._steps)
             while True:
                 try:

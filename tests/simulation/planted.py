@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
+from tasklib.worker.upkeep.leases import LeaseRenewal
+
 from tasklib.core.liveness import Sighting, Watch
 from tasklib.storage.dialects import sqlite
 from tasklib.storage.operations import actions, attempts
@@ -23,7 +25,6 @@ from tasklib.worker.execution.runner import Runner
 from tasklib.worker.intake.claimer import Claimer
 from tasklib.worker.recording.finisher import Finisher
 from tasklib.worker.upkeep.heartbeat import Heartbeat
-from tasklib.worker.upkeep.leases import LeaseRenewal
 from tasklib.worker.upkeep.recovery import Recovery
 from tasklib.worker.upkeep.self_fence import SelfFence
 from tests.simulation.link import Link

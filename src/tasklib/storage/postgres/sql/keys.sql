@@ -53,7 +53,8 @@ t.slot_key = s.key AND CASE WHEN s.scope <> '' THEN t.name = s.scope ELSE NOT EX
 ) END
 
 -- name: spread_hints
--- Turn the news of free slots into hints under the names of the tasks that wait for them.
+-- Turn the news of free slots into hints under the names of the tasks that wait for them, also of those that are not due:
+-- if the clock was set back, they were due before, and their own hints are gone.
 WITH RECURSIVE
 clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
 freed AS (
@@ -66,9 +67,12 @@ freed AS (
 asked AS MATERIALIZED (SELECT DISTINCT f.key FROM freed AS f),
 {key_heads}
 INSERT INTO {schema}.tasklib_hints (key, name, priority, ready_at)
-SELECT p.key, p.name, p.priority, c.now
+SELECT p.key, p.name, p.priority, greatest(p.due_at, c.now)
 FROM key_pair AS p CROSS JOIN clock AS c
-WHERE p.due_at <= c.now
+WHERE p.due_at <= c.now OR NOT EXISTS (
+    SELECT FROM {schema}.tasklib_hints AS h
+    WHERE h.key = p.key AND h.name = p.name AND h.priority = p.priority AND h.ready_at <= p.due_at
+)
 ORDER BY p.priority DESC, p.due_at;
 
 -- name: take_keys

@@ -61,12 +61,19 @@ t.slot_key = s.key AND CASE WHEN s.scope <> '' THEN t.name = s.scope ELSE NOT EX
 ) END
 
 -- name: spread_hints
--- Turn the news of free slots into hints under the names of the tasks that wait for them.
+-- Turn the news of free slots into hints under the names of the tasks that wait for them, also of those that are not due:
+-- if the clock was set back, they were due before, and their own hints are gone.
 INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at)
 WITH RECURSIVE
 asked (key) AS MATERIALIZED (SELECT h.key FROM tasklib_hints AS h WHERE h.name = '' ORDER BY h.id LIMIT 1000),
 {key_heads}
-SELECT p.key, p.name, p.priority, :now FROM key_pair AS p WHERE p.due_at <= :now ORDER BY p.priority DESC, p.due_at;
+SELECT p.key, p.name, p.priority, max(p.due_at, :now)
+FROM key_pair AS p
+WHERE p.due_at <= :now OR NOT EXISTS (
+    SELECT 1 FROM tasklib_hints AS h
+    WHERE h.key = p.key AND h.name = p.name AND h.priority = p.priority AND h.ready_at <= p.due_at
+)
+ORDER BY p.priority DESC, p.due_at;
 DELETE FROM tasklib_hints
 WHERE id IN (SELECT h.id FROM tasklib_hints AS h WHERE h.name = '' ORDER BY h.id LIMIT 1000);
 
