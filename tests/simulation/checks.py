@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 from tasklib.core.config import Config
 from tasklib.storage.rows import moment_text
@@ -297,6 +298,19 @@ class Checker:
                 self.broken(f"{what} says {row.attempts} attempts, {self.spent[row.id]} were spent")
             if row.name == "effect":
                 self._check_effects(row, what)
+
+    def check_ticks(self, schedule: str, every: float) -> None:
+        """Of a schedule that makes up for every tick none is missing."""
+        found = sorted(datetime.fromisoformat(tick) for name, tick in self.ticks if name == schedule)
+        for before, after in pairwise(found):
+            if abs((after - before).total_seconds() - every) > 0.01:
+                self.broken(f"{schedule} made no task between {before} and {after}")
+
+    def check_counts(self, counted: Mapping[str, int]) -> None:
+        """What the queue counts are the rows."""
+        rows = Counter(row.state for row in self.rows.values())
+        if {state: count for state, count in counted.items() if count} != dict(rows):
+            self.broken(f"the queue counts {counted}, there are {dict(rows)}")
 
     def check_registered(self, alive: int) -> None:
         """So many workers are registered as there are."""

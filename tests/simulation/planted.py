@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
-from tasklib.worker.upkeep.leases import LeaseRenewal
-
 from tasklib.core.liveness import Sighting, Watch
 from tasklib.storage.dialects import sqlite
 from tasklib.storage.operations import actions, attempts
@@ -27,6 +25,7 @@ from tasklib.worker.recording.finisher import Finisher
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tasklib.worker.upkeep.recovery import Recovery
 from tasklib.worker.upkeep.self_fence import SelfFence
+from tasklib.worker.upkeep.watch import LeaseRenewal
 from tests.simulation.link import Link
 from tests.simulation.server import Server
 
@@ -139,6 +138,7 @@ BUGS: dict[str, Bug] = {
     ),
     "a slot is not given back": replaced(HeldTasks, "finished", lambda self, attempt: self._ended.set()),
     "a key is not given back": schema("DROP TRIGGER tasks_hint_free"),
+    "a free key is told to nobody who is not due": sql("spread_hints", "OR NOT EXISTS", "OR 0 * EXISTS"),
     "a tick is fired twice": sql("move_schedule", "version = :version", "1"),
     "a pause is not asked": sql("claim_tasks", "c.paused_at IS NOT NULL)", "0)"),
     "the number that run is not asked": replaced(

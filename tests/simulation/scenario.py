@@ -107,34 +107,60 @@ _TROUBLE = ("raise", "raise once", "snooze", "abort", "retry", "hang", "stubborn
 
 
 def scenario_of(seed: int) -> Scenario:
-    """The run that a seed stands for."""
+    """The run that a seed stands for.
+
+    Each seed has a taste: a few kinds of faults, behaviours and durations.  Rare meetings of two faults are found by
+    seeds that have little else.
+    """
     random = Random(f"{seed} scenario")
     workers = tuple(
         WorkerPlan(concurrency=random.choice((1, 2, 4)), prefetch=random.choice((None, None, 0, 3)))
         for _ in range(random.choice((1, 2, 2, 2, 3)))
     )
     remote_workers = tuple(random.choice((1, 2)) for _ in range(random.choice((0, 0, 0, 1, 2))))
-    has_limits = random.random() < 0.6
-    submissions = tuple(_submission(random, has_limits) for _ in range(random.randint(4, 18)))
+    taste = _taste(random, bool(remote_workers))
     return Scenario(
         seed=seed,
         workers=workers,
-        submissions=submissions,
-        has_limits=has_limits,
+        submissions=tuple(_submission(random, taste) for _ in range(random.randint(4, 16))),
+        has_limits=taste.has_limits,
         has_retention=random.random() < 0.3,
         remote_workers=remote_workers,
         acts=tuple(_act(random) for _ in range(random.choice((0, 0, 3, 8)))),
-        faults=tuple(_fault(random, len(workers), bool(remote_workers)) for _ in range(random.choice((0, 1, 2, 4, 6)))),
+        faults=tuple(_fault(random, taste, len(workers)) for _ in range(random.choice((0, 1, 2, 4, 6)))),
         schedules=tuple(_schedule(random, number) for number in range(random.choice((0, 0, 1, 2)))),
         weather=random.choice((CALM, CALM, DRIZZLE)),
     )
 
 
-def _submission(random: Random, has_limits: bool) -> Submission:
-    name = random.choice(("plain", "plain", "plain", "keyed", "effect", "blocking", *LIMITED * has_limits))
+@dataclass(frozen=True, slots=True)
+class _Taste:
+    """What a seed has much of."""
+
+    faults: tuple[str, ...]
+    fault_seconds: tuple[float, ...]
+    behaviours: tuple[str, ...]
+    task_seconds: tuple[float, ...]
+    has_limits: bool
+
+
+def _taste(random: Random, has_remote: bool) -> _Taste:
+    faults = FAULTS + REMOTE_FAULTS if has_remote else FAULTS
+    return _Taste(
+        faults=tuple(random.sample(faults, random.choice((1, 2, 3, 5)))),
+        fault_seconds=tuple(random.sample((0.3, 3.0, 5.5, 6.5, 8.0, 10.0, 15.0), 3)),
+        behaviours=(*["ok"] * random.choice((2, 6)), *random.sample(_TROUBLE, random.choice((1, 3, 6)))),
+        task_seconds=tuple(random.sample((0.0, 0.05, 0.5, 3.0, 8.0, 12.0), 3)),
+        has_limits=random.random() < 0.6,
+    )
+
+
+def _submission(random: Random, taste: _Taste) -> Submission:
+    limited = LIMITED if taste.has_limits else ()
+    name = random.choice(("plain", "plain", "plain", "keyed", "effect", "blocking", *limited))
     arguments: dict[str, Any] = {
-        "behaviour": random.choice((*["ok"] * 6, *_TROUBLE)),
-        "seconds": random.choice((0.0, 0.05, 0.5, 3.0, 8.0, 12.0)) * random.uniform(0.8, 1.2),
+        "behaviour": random.choice(taste.behaviours),
+        "seconds": random.choice(taste.task_seconds) * random.uniform(0.8, 1.2),
     }
     if name == "keyed":
         arguments["key"] = random.choice(("a", "b"))
@@ -153,9 +179,9 @@ def _act(random: Random) -> Act:
     return Act(random.uniform(0.0, HORIZON), what, random.randrange(100), random.choice((0, 1, 2, 3)))
 
 
-def _fault(random: Random, workers: int, has_remote: bool) -> Fault:
-    what = random.choice(FAULTS + REMOTE_FAULTS if has_remote else FAULTS)
-    seconds = random.choice((0.3, 3.0, 5.5, 6.5, 8.0, 10.0, 15.0)) * random.uniform(0.9, 1.1)
+def _fault(random: Random, taste: _Taste, workers: int) -> Fault:
+    what = random.choice(taste.faults)
+    seconds = random.choice(taste.fault_seconds) * random.uniform(0.9, 1.1)
     amount = random.uniform(0.97, 1.03) if what == "drift" else random.choice((-3600.0, -8.0, 7.0, 25.0, 3600.0))
     return Fault(random.uniform(0.0, HORIZON), what, random.randrange(workers), seconds, amount)
 

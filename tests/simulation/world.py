@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import uuid_utils.compat
@@ -28,11 +28,14 @@ from tests.simulation.scenario import HORIZON, Act, Scenario, Submission
 from tests.simulation.server import Server
 from tests.simulation.truth import Truth
 
+T = TypeVar("T")
+
 SETTLE_SECONDS = 400.0
 """How long everything may take that can still run, once everybody is well."""
 QUIET_SECONDS = 15.0
 MOST_OPERATIONS_A_SECOND = 6.0
 """Of one idle worker: it looks at the others, at the schedules, for work and at the statistics, about once a second."""
+STATES = ("pending", "running", "completed", "failed", "cancelled", "buried")
 BAD_LINE = Weather(lost_reply=0.2)
 """What people have, who try once and go by the answer."""
 CONFIG = Config(
@@ -88,6 +91,10 @@ def run(scenario: Scenario) -> Outcome:
     world.server.real.close()
     loop.close()
     return Outcome(scenario, tuple(world.checker.violations), world.history, loop.steps, loop.now - START)
+
+
+async def _awaited(answer: Awaitable[T]) -> T:
+    return await answer
 
 
 class _LogLines(logging.Handler):
@@ -342,6 +349,12 @@ class World:
             if count > QUIET_SECONDS * MOST_OPERATIONS_A_SECOND * max(1, len(self.remotes)):
                 self.checker.broken(f"{link.process} sent {count} operations in {QUIET_SECONDS:g} s without work")
         self.checker.check_registered(len(self._running))
+        for schedule in self.scenario.schedules:
+            if schedule["misfire"] == "all" and schedule["overlap"] == "allow":
+                self.checker.check_ticks(schedule["name"], schedule["every"])
+        process, _, queue = self.connect("reader")
+        stats = await process.spawn(_awaited(queue.astats()))
+        self.checker.check_counts({state: getattr(stats, state) for state in STATES})
 
     async def _stop_all(self) -> None:
         self._is_over = True
