@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
 from typing import Any, Protocol
 from uuid import UUID, uuid4
@@ -77,6 +78,7 @@ class HttpWorker:
         self._truth = truth
         self._concurrency = concurrency
         self._running: dict[tuple[UUID, int], asyncio.Task[None]] = {}
+        self._unknown: set[tuple[UUID, int]] = set()
         self._remote: Remote | None = None
         self.is_stopping = False
 
@@ -142,12 +144,21 @@ class HttpWorker:
                 self._declared_dead()
                 continue
             held = {(UUID(task_id), version) for task_id, version in holding.held}
+            await self._release_unknown(held)
             for key, work in list(self._running.items()):
                 if key not in held or str(key[0]) in holding.cancel:
                     work.cancel()
 
+    async def _release_unknown(self, held: set[tuple[UUID, int]]) -> None:
+        """Give back what two heartbeats in a row name and no claim has told: the answer to that claim was lost."""
+        unknown = held - self._running.keys()
+        for key in sorted(unknown & self._unknown):
+            with suppress(NoAnswer, ClaimLost, NotYours, TaskNotFound):
+                await self._service.ask(lambda workers, key=key: workers.release(*key, OWNER))
+        self._unknown = unknown
+
     def _declared_dead(self) -> None:
-        self._remote = None
+        self._remote, self._unknown = None, set()
         for work in list(self._running.values()):
             work.cancel()
 
