@@ -10,10 +10,11 @@ from tests.simulation.scenario import scenario_of
 from tests.simulation.world import run
 
 WORKER = Path(tasklib.worker.__file__).parent
-SEEDS = (1, 2, 5, 8)
+SEEDS = (2, 8, 10, 11)
 NOT_REACHED = {
     "execution/processes/": "child processes are real processes; tests/integration/worker starts them",
     "supervisor/": "worker processes under one command are real processes too",
+    "messages.py": "what a supervisor and its worker processes write to each other",
     "execution/running_table.py": "memory that a worker shares with its supervisor",
 }
 """Modules, or folders of modules, in which no seed calls a function, each with the reason."""
