@@ -131,18 +131,19 @@ def is_noted_span(node: ast.expr) -> bool:
 
 
 def impatient_waits(scope: Function, constants: dict[str, float]) -> Iterator[tuple[int, str]]:
-    expected = {id(inner) for node in ast.walk(scope) if expects_the_end(node) for inner in ast.walk(node)}
+    expected = {id(call) for node in ast.walk(scope) for call in meant_to_end(node)}
     for call in (node for node in ast.walk(scope) if isinstance(node, ast.Call)):
         limit = limit_of(call, constants)
         if limit is not None and 1 <= limit < PATIENCE and id(call) not in expected:
             yield call.lineno, f"gives up after {limit:g} s: {ast.unparse(call)[:80]}"
 
 
-def expects_the_end(node: ast.AST) -> bool:
-    """True for `with pytest.raises(…)`, and for `not …wait(…)`."""
-    if isinstance(node, ast.With | ast.AsyncWith):
-        return any("raises" in ast.unparse(item.context_expr) for item in node.items)
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+def meant_to_end(node: ast.AST) -> Iterator[ast.AST]:
+    """The calls of which it is expected that the time runs out: in `with pytest.raises(…)`, and `not ….wait(…)`."""
+    if isinstance(node, ast.With | ast.AsyncWith) and any("raises" in ast.unparse(item) for item in node.items):
+        yield from ast.walk(node)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield node.operand
 
 
 def limit_of(call: ast.Call, constants: dict[str, float]) -> float | None:

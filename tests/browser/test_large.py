@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext, expect
 from tests.browser.site import Site
 from tests.fixtures.backends import libpq_url
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.alone, pytest.mark.timeout(3600)]
 
 ROWS = 10_000_000
 PART = 500_000

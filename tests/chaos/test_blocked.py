@@ -20,7 +20,7 @@ SHORT = Size(worker_timeout=4.0, block_seconds=5)
 LONG = Size(worker_timeout=30.0, block_seconds=60)
 SIZES = [
     pytest.param(SHORT, id="short"),
-    pytest.param(LONG, id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(300)]),
+    pytest.param(LONG, id="long", marks=[pytest.mark.chaos, pytest.mark.alone, pytest.mark.timeout(300)]),
 ]
 
 

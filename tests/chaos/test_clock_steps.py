@@ -40,7 +40,7 @@ SIZES = [
     pytest.param(
         Size(timeout=6.0, steps=(60.0, 7.0, -3600.0, 3600.0, 6.5, 86_400.0)),
         id="long",
-        marks=[pytest.mark.chaos, pytest.mark.timeout(900)],
+        marks=[pytest.mark.chaos, pytest.mark.alone, pytest.mark.timeout(900)],
     ),
 ]
 
@@ -70,6 +70,7 @@ async def test_living_workers_lose_nothing_when_the_clock_steps(database_url: st
 
 
 @pytest.mark.chaos
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 async def test_a_fleet_loses_nothing_when_the_clock_of_its_server_steps(
     newest_postgres_url: str, start_fleet: StartFleet

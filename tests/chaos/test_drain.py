@@ -16,6 +16,7 @@ GRACE, LONGEST = 5.0, 60.0
 
 
 @pytest.mark.chaos
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 @pytest.mark.backends("postgres-newest")
 def test_a_drain_ends_in_time_and_costs_the_unfinished_no_attempt(database_url: str, start_fleet: StartFleet):

@@ -30,7 +30,9 @@ class Size:
 
 
 SIZES = [
-    pytest.param(Size(timeout=9.0, rounds=5), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(900)]),
+    pytest.param(
+        Size(timeout=9.0, rounds=5), id="long", marks=[pytest.mark.chaos, pytest.mark.alone, pytest.mark.timeout(900)]
+    ),
 ]
 
 

@@ -20,6 +20,7 @@ from tests.fixtures.waiting import eventually
 
 pytestmark = [
     pytest.mark.chaos,
+    pytest.mark.alone,
     pytest.mark.timeout(900),
     pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and ip"),
 ]

@@ -17,7 +17,7 @@ from tests.chaos.test_kills import kill_one
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import eventually
 
-LONG = [pytest.mark.chaos, pytest.mark.timeout(900)]
+LONG = [pytest.mark.chaos, pytest.mark.alone, pytest.mark.timeout(900)]
 SIZES = [
     pytest.param(50.0, 60.0, 20, id="50 a second", marks=LONG),
     pytest.param(0.5, 60.0, 20, id="one in two seconds", marks=LONG),

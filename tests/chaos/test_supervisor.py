@@ -59,6 +59,7 @@ def test_worker_processes_whose_supervisor_was_killed_finish_their_tasks_and_end
 
 
 @pytest.mark.chaos
+@pytest.mark.alone
 def test_workers_beat_themselves_while_their_supervisor_is_stopped(sqlite_url: str, start_fleet: StartFleet):
     fleet, queue = start_fleet(sqlite_url)
     service = fleet.start("--concurrency", "1")

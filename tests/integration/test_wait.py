@@ -189,7 +189,7 @@ def test_too_long_a_wait_ends_with_the_state_and_the_task_goes_on(queue: Face, w
     running = queue.task_in(Phase.RUNNING)
 
     with pytest.raises(WaitTimeout, match=r"running after 0\.05 s") as caught:
-        waiter.start(running.id, timeout=0.05).result(20)
+        waiter.start(running.id, timeout=0.05).result(PATIENCE)
 
     assert isinstance(caught.value, TimeoutError)
     assert (caught.value.task_id, caught.value.state) == (running.id, "running")
@@ -202,7 +202,7 @@ def test_no_time_to_wait_is_one_look(queue: Face, waiter: Waiter):
 
     assert waiter.start(done.id, timeout=0).result(PATIENCE).id == done.id
     with pytest.raises(WaitTimeout):
-        waiter.start(pending.id, timeout=0).result(20)
+        waiter.start(pending.id, timeout=0).result(PATIENCE)
 
 
 @FEW

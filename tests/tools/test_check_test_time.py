@@ -47,6 +47,7 @@ def test_what_a_function_of_the_file_measures_fails_too(tmp_path: Path) -> None:
         "eventually(lambda: done, timeout=LIMIT)",
         "eventually(lambda: done, 20)",
         "queue.wait(task_id, 20)",
+        "assert not any(future.result(10) for future in futures)",
         "subprocess.run(command, timeout=10)",
         "process.communicate(timeout=10)",
         "httpx.get(url)",
