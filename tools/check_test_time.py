@@ -34,8 +34,8 @@ REQUESTS = {"get", "post", "put", "delete", "request", "stream", "Client", "Asyn
 HTTPX_SECONDS = 5.0
 """After which httpx gives up by default."""
 LIMIT_IS_EITHER = {"wait", "await_"}
-# These still measure seconds, with generous bounds, until the worker's time can be moved by hand.
-NOT_YET = frozenset({"test_endings.py", "test_errors_busy.py", "test_wakeup.py"})
+# These still measure seconds, with generous bounds, until they are exact on virtual time.
+NOT_YET = frozenset({"test_wakeup.py"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(arguments: list[str]) -> int:
     environment = dict(os.environ)
+    # Hundreds of programs are started, each of which would compile all of tasklib again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # A shell that starts us in the background has us ignore it, which every program of a test would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     chromium.find_or_install()
