@@ -157,7 +157,6 @@ BUGS: dict[str, Bug] = {
     "a token is not spent": sql("spend_tokens", "- used.count", "- 0 * used.count"),
     "two tasks have one unique key": schema("DROP INDEX tasks_live_key"),
     "nobody ends its own work in time": NO_SELF_FENCE,
-    "leases are not renewed": replaced(LeaseRenewal, "step", _nothing),
     "nobody recovers": replaced(Recovery, "step", _nothing),
     "retention does not look at the age": sql("sweep_tasks", "> coalesce(", "> -1e9 + 0 * coalesce("),
     "a full slot keeps the loop busy": replaced(Runner, "has_next", lambda self, executor: True),
@@ -168,6 +167,7 @@ SYMPTOMS = {"a completion needs no version": "which it no longer is"}
 """What must be noticed, where another promise is broken by the same bug."""
 
 NOT_FOUND_YET: dict[str, Bug] = {
+    "leases are not renewed": replaced(LeaseRenewal, "step", _nothing),
     "an ending needs no version": both(sql("end_attempts", f"AND {FENCE}", ""), NO_SELF_FENCE),
     "a claim under way is not refused": sql("claim_tasks", "AND me.generation = :generation", ""),
     "an outcome is tried to be written once": replaced(Finisher, "_persist", _persist_once),
