@@ -34,15 +34,15 @@ REQUESTS = {"get", "post", "put", "delete", "request", "stream", "Client", "Asyn
 HTTPX_SECONDS = 5.0
 """After which httpx gives up by default."""
 LIMIT_IS_EITHER = {"wait", "await_"}
-# These still measure seconds, with generous bounds, until they are exact on virtual time.
-NOT_YET = frozenset({"test_wakeup.py"})
+VIRTUAL = "simulation"
+"""The folder whose tests run on virtual time, where seconds are exact."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def find_problems(folder: Path, without: frozenset[str] = frozenset()) -> list[Problem]:
-    """Every bound of elapsed time in the tests of the folder, but for the files named."""
+def find_problems(folder: Path) -> list[Problem]:
+    """Every bound of elapsed time in the tests of the folder, where time is the machine's."""
     problems = []
-    for path in sorted(each for each in folder.rglob("*.py") if each.name not in without):
+    for path in sorted(each for each in folder.rglob("*.py") if each.parent != folder / VIRTUAL):
         tree = ast.parse(path.read_text(), str(path))
         constants, measures = numbers_of(tree), measures_of(tree)
         for scope in scopes_of(tree):
@@ -178,6 +178,6 @@ def numbers_of(tree: ast.Module) -> dict[str, float]:
 
 if __name__ == "__main__":
     report(
-        find_problems(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests", NOT_YET),
+        find_problems(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests"),
         "wait for what happens, with the patience of tests/fixtures/waiting.py; compare order, or move time by hand.",
     )

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
+from tasklib import TaskQueue
 from tests.fixtures.backends import Databases, is_short, libpq_url
 from tests.fixtures.queues import FORMS, Face, Form, Instance, open_queue
 
@@ -82,6 +83,8 @@ class Schemas:
         """The URL of the schema, with every table empty."""
         if version not in self._made:
             url = self._stack.enter_context(self._databases.schema(version))
+            with TaskQueue(url) as queue:
+                queue.migrate()  # not every test uses it, and the first may be one that does not
             connection = self._stack.enter_context(psycopg.connect(libpq_url(url), autocommit=True))
             connection.execute("SET lock_timeout = '30s'")  # a test that left a transaction open fails the next
             self._made[version] = url, connection
