@@ -6,7 +6,14 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tasklib.core.calls.context import Resource, TaskContext, WorkerState, current_context
+    from tasklib.core.calls.context import (
+        AsyncTaskContext,
+        Resource,
+        TaskContext,
+        WorkerState,
+        current_context,
+        injected,
+    )
     from tasklib.core.calls.middleware import Middleware
     from tasklib.core.clock import ManualClock
     from tasklib.core.config import Config
@@ -55,6 +62,7 @@ if TYPE_CHECKING:
         Snooze,
         StorageError,
         TaskDefinitionError,
+        TaskFailed,
         TaskLibError,
         TaskNotFound,
         TaskNotRegistered,
@@ -72,17 +80,19 @@ else:
     import inspect
     from importlib import import_module
 
-    def task(function=None, /, *, name=None, **options):
+    def task(function=None, /, *, name=None, context=False, **options):
         """Make a function a task of the default queue: `@task` or `@task(max_retries=5, timeout_seconds=30)`."""
         from tasklib.queue.default import task as define
 
-        return define(name=name, **options) if function is None else define(function, name=name, **options)
+        decorate = define(name=name, context=context, **options)
+        return decorate if function is None else decorate(function)
 
     def _shown_by_help(
         function=None,
         /,
         *,
         name=None,
+        context=False,
         max_retries=None,
         timeout_seconds=None,
         priority=0,
@@ -137,6 +147,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abort",
+    "AsyncTaskContext",
     "Attempt",
     "Backoff",
     "ClaimLost",
@@ -174,6 +185,7 @@ __all__ = [
     "Task",
     "TaskContext",
     "TaskDefinitionError",
+    "TaskFailed",
     "TaskId",
     "TaskIds",
     "TaskLibError",
@@ -197,6 +209,7 @@ __all__ = [
     "has_error",
     "has_result",
     "init",
+    "injected",
     "is_completed",
     "is_failed",
     "is_pending",

@@ -14,6 +14,7 @@
     ├── ClaimLost                   another attempt or a person changed the task first
     ├── ContextError                the task's context has no such value (also AttributeError, LookupError)
     ├── WaitTimeout                 the task did not finish in time (also TimeoutError)
+    ├── TaskFailed                  the task that was waited for did not complete
     ├── StorageError                the database refused or failed
     │   ├── DatabaseUnavailable     cannot be reached, or the connection broke
     │   │   └── DatabaseReplaced    the SQLite file was deleted or replaced while it was open
@@ -41,7 +42,7 @@ A message says what was wrong, with which value, and what to do; the data a prog
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 
@@ -175,6 +176,60 @@ class WaitTimeout(TaskLibError, TimeoutError):
         self.state = state
         super().__init__(
             f"task {task_id} was still {state} after {timeout:g} s and goes on; wait again, or call queue.explain(id)"
+        )
+
+
+class EndedTask(Protocol):
+    """What is known here of a task that has ended; it is a `tasklib.Task`."""
+
+    @property
+    def id(self) -> UUID:
+        """Its id."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The kind of task."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """`failed`, `cancelled` or `buried`."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """The traceback of its last attempt."""
+        ...
+
+    @property
+    def kwargs(self) -> Any:
+        """Its arguments."""
+        ...
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts it had."""
+        ...
+
+    @property
+    def max_attempts(self) -> int:
+        """How many it could have had."""
+        ...
+
+
+class TaskFailed(TaskLibError):
+    """The task that was waited for has failed for good, was cancelled or buried; `task` is the task as it ended."""
+
+    def __init__(self, task: EndedTask) -> None:
+        self.task = task
+        self.task_id = task.id
+        lines = [line for line in (task.error or "").splitlines() if line[:1].strip()]
+        reason = f" with: {lines[-1][:300]}" if lines else ""
+        how = "failed" if task.state == "failed" else f"was {task.state}"
+        super().__init__(
+            f"task {task.id} of {task.name!r} {how} after {task.attempts} of {task.max_attempts} attempts{reason}; "
+            "error.task.error has the whole text, queue.retry(id) runs it again"
         )
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import tasklib
 from tasklib import (
     Abort,
+    AsyncTaskContext,
     Attempt,
     Backoff,
     Config,
@@ -20,12 +21,14 @@ from tasklib import (
     Snooze,
     Task,
     TaskContext,
+    TaskFailed,
     TaskId,
     TaskIds,
     TaskQueue,
     TaskState,
     TaskWorker,
     WorkerState,
+    injected,
 )
 
 config = Config(database_url="sqlite:///tasks.db", max_retries=5)
@@ -58,7 +61,7 @@ def send_later(to: str) -> None: ...
 
 
 @queue.task
-def with_context(count: int, ctx: TaskContext) -> None:
+def with_context(count: int, ctx: TaskContext = injected()) -> None:
     assert_type(ctx.task, Task)
     assert_type(ctx.attempt, int)
     assert_type(ctx.cancelled, bool)
@@ -73,36 +76,107 @@ def with_context(count: int, ctx: TaskContext) -> None:
 
 
 @queue.task
-def with_resource(key: str, store: Annotated[dict[str, str], Resource()]) -> str:
+def with_resource(key: str, store: Annotated[dict[str, str], Resource()] = injected()) -> str:
     return store[key]
+
+
+@queue.task
+def with_context_by_name(path: str, *, ctx: TaskContext = injected(), depth: int = 1) -> int:
+    return ctx.attempt + depth
+
+
+@queue.task(context=True)
+def context_first(ctx: TaskContext, path: str, depth: int = 1) -> Page:
+    return Page(path, ctx.attempt)
+
+
+@queue.task(context=True, max_retries=5, name="context.async")
+async def context_first_async(ctx: AsyncTaskContext, path: str) -> Page:
+    return Page(path, ctx.attempt)
+
+
+@tasklib.task(context=True)
+async def context_first_either(ctx: TaskContext, path: str) -> int:
+    return ctx.attempt
+
+
+@queue.task
+async def context_in_async(path: str, ctx: AsyncTaskContext = injected()) -> str:
+    ctx.progress(0.5)
+    return path
+
+
+@queue.task(context=False)
+def without_context(path: str) -> list[int]:
+    return [len(path)]
 
 
 def submitting() -> None:
     assert_type(crawl("https://example.com"), Page)
-    assert_type(crawl.submit("https://example.com", depth=2), TaskId)
-    assert_type(crawl.options(priority=9, delay_seconds=5).submit("https://example.com"), TaskId)
-    assert_type(crawl.options(run_at=datetime.now(UTC), unique_key="k", on_conflict="raise").submit(url="x"), TaskId)
+    assert_type(crawl.submit("https://example.com", depth=2), TaskId[Page])
+    assert_type(crawl.options(priority=9, delay_seconds=5).submit("https://example.com"), TaskId[Page])
+    chosen = crawl.options(run_at=datetime.now(UTC), unique_key="k", on_conflict="raise")
+    assert_type(chosen.submit(url="x"), TaskId[Page])
     assert_type(crawl.submit_many({"url": str(number)} for number in range(10)), TaskIds)
     assert_type(queue.enqueue("send_email", {"to": "a@b.c"}, max_attempts=5), TaskId)
     assert_type(send_email("a@b.c", "Hi"), bool)
-    assert_type(send_later.submit(to="a@b.c"), TaskId)
+    assert_type(send_later.submit(to="a@b.c"), TaskId[None])
     as_uuid: UUID = crawl.submit("x")
     assert_type(crawl.submit("x").created, bool)
     del as_uuid
 
 
 async def submitting_async() -> None:
-    assert_type(await crawl.asubmit("https://example.com", depth=2), TaskId)
-    assert_type(await crawl_async.asubmit("https://example.com", depth=2), TaskId)
+    assert_type(await crawl.asubmit("https://example.com", depth=2), TaskId[Page])
+    assert_type(await crawl_async.asubmit("https://example.com", depth=2), TaskId[Page])
     assert_type(await crawl_async("https://example.com"), Page)
-    assert_type(await crawl.options(priority=1).asubmit("https://example.com"), TaskId)
+    assert_type(await crawl.options(priority=1).asubmit("https://example.com"), TaskId[Page])
     assert_type(await queue.aenqueue("send_email", {"to": "a@b.c"}), TaskId)
-    assert_type(await tasklib.submit_task(send_email, delay_seconds=60, priority=5, to="a@b.c", subject="Hi"), TaskId)
+    sent = await tasklib.submit_task(send_email, delay_seconds=60, priority=5, to="a@b.c", subject="Hi")
+    assert_type(sent, TaskId[bool])
+    assert_type(await tasklib.submit_task(crawl_async, url="x"), TaskId[Page])
+    assert_type(await tasklib.submit_task("send_email", to="a@b.c"), TaskId)
 
     async def rows() -> AsyncIterator[dict[str, Any]]:
         yield {"url": "x"}
 
     assert_type(await crawl.asubmit_many(rows()), TaskIds)
+
+
+def waiting() -> None:
+    assert_type(crawl.submit("x").wait(), Page)
+    assert_type(crawl_async.submit("x").wait(timeout=60), Page)
+    assert_type(crawl_async.options(priority=1).submit("x").wait(60.0), Page)
+    assert_type(with_context.submit(3), TaskId[None])
+    assert_type(with_context_by_name.submit("x", depth=2).wait(), int)
+    assert_type(with_resource.submit("k").wait(), str)
+    assert_type(context_in_async.submit("k").wait(), str)
+    assert_type(context_first.submit("x", depth=2).wait(), Page)
+    assert_type(context_first_async.submit("x").wait(), Page)
+    assert_type(context_first_either.submit("x").wait(), int)
+    assert_type(without_context.submit("x").wait(), list[int])
+    assert_type(queue.enqueue("crawl", {}).wait(), Any)
+    assert_type(TaskId("550e8400-e29b-41d4-a716-446655440000").wait(), Any)
+    known: TaskId[Page] = TaskId("550e8400-e29b-41d4-a716-446655440000")
+    assert_type(known.wait(), Page)
+    wider: TaskId[object] = crawl.submit("x")
+    del wider
+    try:
+        crawl.submit("x").wait()
+    except TaskFailed as error:
+        assert_type(error.task.error, str | None)
+        assert_type(error.task_id, UUID)
+
+
+async def waiting_async() -> None:
+    assert_type(await crawl.submit("x").await_(), Page)
+    assert_type(await (await crawl_async.asubmit("x")).await_(timeout=60), Page)
+
+
+def calling(ctx: TaskContext, async_ctx: AsyncTaskContext) -> None:
+    assert_type(context_first(ctx, "x", depth=2), Page)
+    assert_type(with_context_by_name("x", ctx=ctx), int)
+    del async_ctx
 
 
 def reading(task_id: TaskId) -> None:

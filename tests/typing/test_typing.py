@@ -1,8 +1,9 @@
-"""Both type checkers accept code that is right and find every mistake, in strict mode."""
+"""All three type checkers accept code that is right and find every mistake, in strict mode."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -13,8 +14,10 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-FILES = ("accepted.py", "rejected.py")
+FILES = ("accepted.py", "untyped.py", "rejected.py")
 MARK = "# expect-error"
+NOT_BY_TY = "# expect-error (not by ty)"
+"""ty takes any name for a key of `**options: Unpack[...]`, and only checks the values of those that it knows."""
 
 Findings = Mapping[str, Mapping[int, str]]
 """File → line → what was found there."""
@@ -43,26 +46,38 @@ def pyright() -> Findings:
     return found
 
 
+@cache
+def ty() -> Findings:
+    command = [sys.executable, "-m", "ty", "check", "--output-format=concise", "--python", sys.prefix]
+    found: dict[str, dict[int, str]] = {name: {} for name in FILES}
+    for line in run([*command, "--project", str(ROOT), *(str(HERE / name) for name in FILES)]):
+        if match := re.fullmatch(r"(.+?):(\d+):\d+: (error.+)", line):
+            found.setdefault(Path(match[1]).name, {})[int(match[2])] = match[3]
+    return found
+
+
 def run(command: list[str]) -> list[str]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout.splitlines()
 
 
-CHECKERS = pytest.mark.parametrize("checker", [mypy, pyright], ids=["mypy", "pyright"])
+CHECKERS = pytest.mark.parametrize("checker", [mypy, pyright, ty], ids=["mypy", "pyright", "ty"])
 
 
 @CHECKERS
-def test_code_that_is_right_is_accepted(checker: Callable[[], Findings]) -> None:
+@pytest.mark.parametrize("file", ["accepted.py", "untyped.py"])
+def test_code_that_is_right_is_accepted(checker: Callable[[], Findings], file: str) -> None:
     findings = checker()
 
-    assert findings["accepted.py"] == {}
+    assert findings[file] == {}
 
 
 @CHECKERS
 def test_every_mistake_is_found(checker: Callable[[], Findings]) -> None:
     lines = (HERE / "rejected.py").read_text().splitlines()
-    expected = {number for number, line in enumerate(lines, 1) if MARK in line}
+    unseen = NOT_BY_TY if checker is ty else "nothing"
+    expected = {number for number, line in enumerate(lines, 1) if MARK in line and unseen not in line}
 
     findings = checker()
 

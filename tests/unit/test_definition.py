@@ -34,7 +34,8 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from tasklib.core.calls.context import Resource, TaskContext, WorkerState
+from tasklib import TaskQueue, injected
+from tasklib.core.calls.context import AsyncTaskContext, Resource, TaskContext, WorkerState
 from tasklib.core.task import Task, TaskState
 from tasklib.definition import Definition, TaskOptions
 from tasklib.definition.validation import MAX_PROBLEMS, Validation
@@ -829,3 +830,67 @@ def test_a_validator_with_an_error_of_its_own_says_it():
     assert problems_of(lambda: Definition.for_function(job).bind((5,), {})) == [
         "'n': Value error, only on Sundays (got 5)"
     ]
+
+
+# What the worker fills in, said to type checkers
+
+
+def test_injected_says_what_it_is_when_it_is_used():
+    def job(path: str, ctx: TaskContext = injected()) -> int:
+        return ctx.attempt
+
+    with pytest.raises(ContextError, match=r"fills in this parameter, and nobody did here: \.attempt"):
+        job("rows.csv")
+
+
+def test_injected_needs_an_annotation_that_says_what():
+    def job(path: str, limit: int = injected()) -> None: ...
+
+    with pytest.raises(TaskDefinitionError, match=r"'limit' has the default injected\(\), but its annotation does not"):
+        Definition.for_function(job)
+
+
+def test_injected_is_the_default_of_a_resource_too():
+    def job(path: str, engine: Annotated[Engine, Resource()] = injected()) -> None: ...
+
+    engine = Engine()
+    definition = Definition.for_function(job)
+
+    assert definition.bind(["x"], {}) == {"path": "x"}
+    assert definition.call_with({"path": "x"}, context(engine=engine)) == ((), {"path": "x", "engine": engine})
+
+
+def test_with_context_the_first_parameter_is_the_context():
+    def job(ctx, path: str) -> None: ...
+
+    definition, ctx = Definition.for_function(job, context=True), context()
+
+    assert definition.bind(["x"], {}) == {"path": "x"}
+    assert definition.call_with({"path": "x"}, ctx) == ((), {"ctx": ctx, "path": "x"})
+
+
+@pytest.mark.parametrize(
+    "job, problem",
+    [
+        (lambda: None, "it has no parameter"),
+        (lambda *, ctx: None, "begins with 'ctx'"),
+        (lambda **ctx: None, "begins with 'ctx'"),
+        (send_email, "'to' is annotated <class 'str'>"),
+    ],
+)
+def test_a_first_parameter_that_cannot_be_the_context_is_refused(job: Callable[..., Any], problem: str):
+    with pytest.raises(TaskDefinitionError, match=f"context=True fills its first parameter, but .*{problem}"):
+        Definition.for_function(job, name="job", context=True)
+
+
+def test_a_function_that_cannot_await_gets_no_awaiting_context():
+    def job(ctx: AsyncTaskContext) -> None: ...
+
+    with pytest.raises(TaskDefinitionError, match="annotated AsyncTaskContext, but the function is no `async def`"):
+        Definition.for_function(job)
+
+
+@pytest.mark.parametrize("wrong", [1, "yes", None])
+def test_context_is_true_or_false(wrong: Any):
+    with pytest.raises(ConfigurationError, match=f"task 'job': context must be True or False, got {wrong!r}"):
+        TaskQueue("sqlite:///:memory:").task(name="job", context=wrong)(lambda ctx: None)

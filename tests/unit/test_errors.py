@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from tasklib import errors
+from tasklib import Task, TaskState, errors
 from tasklib.errors import (
     Abort,
     ClaimLost,
@@ -24,6 +24,7 @@ from tasklib.errors import (
     ResultError,
     Retry,
     Snooze,
+    TaskFailed,
     TaskLibError,
     TaskNotFound,
     TaskNotRegistered,
@@ -36,6 +37,7 @@ from tasklib.errors import (
 )
 
 ID = UUID(int=7)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY_SHAPE = [
     ConfigurationError("wrong"),
     NotInitialized(),
@@ -48,6 +50,7 @@ EVERY_SHAPE = [
     UniqueConflict("email", "key", ID, "it is running"),
     ClaimLost(ID, 3, "cancelled"),
     WaitTimeout(ID, 5.0, "running"),
+    TaskFailed(Task(ID, "email", TaskState.BURIED, NOW, NOW, NOW, error="Traceback\nOSError: no")),
     ContextError("no such resource"),
     TaskTimeout(30.0),
     WorkerLost("worker w-1 stopped answering"),

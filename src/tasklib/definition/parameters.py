@@ -9,18 +9,23 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, TypeAlias, Union, cast
 
-from tasklib.core.calls.context import Resource, TaskContext
+from tasklib.core.calls.context import AsyncTaskContext, Injected, Resource, TaskContext
 from tasklib.core.codec import shown
 from tasklib.core.task import Task
 from tasklib.errors import TaskDefinitionError
 
 AnyFunction: TypeAlias = Callable[..., Any]
-OURS: dict[str, type[Any]] = {"TaskContext": TaskContext, "Task": Task, "Resource": Resource}
+OURS: dict[str, type[Any]] = {
+    "AsyncTaskContext": AsyncTaskContext,
+    "TaskContext": TaskContext,
+    "Task": Task,
+    "Resource": Resource,
+}
 """What these names mean in an annotation, also where they are imported for type checkers only."""
 
 
@@ -54,14 +59,18 @@ class Parameter:
     resource: str = ""
 
 
-def read_parameters(function: AnyFunction, task: str) -> tuple[Parameter, ...]:
-    """All parameters in order; one that can never be understood is a TaskDefinitionError."""
+def read_parameters(function: AnyFunction, task: str, *, context_first: bool = False) -> tuple[Parameter, ...]:
+    """All parameters in order; one that can never be understood is a TaskDefinitionError.
+
+    With `context_first` the first one gets the context, whether or not it is annotated.
+    """
     try:
         raw = _signature(function).parameters.values()
     except (ValueError, TypeError) as error:
         raise TaskDefinitionError(f"task {task!r}: {shown(function)} does not say its parameters") from error
     hints = _Hints(function, task)
-    return tuple(_parameter(hints, parameter) for parameter in raw)
+    read = tuple(_parameter(hints, parameter) for parameter in raw)
+    return (_leading_context(read, task), *read[1:]) if context_first else read
 
 
 def resolve_again(function: AnyFunction, parameter: Parameter, task: str) -> Any:
@@ -75,6 +84,16 @@ def resolve_again(function: AnyFunction, parameter: Parameter, task: str) -> Any
             f"({found.reason}); import the type at run time, not only under TYPE_CHECKING, at module level"
         )
     return found
+
+
+def read_return(function: AnyFunction, task: str) -> Parameter:
+    """What the function says it returns, as if it were a parameter; anything if it does not say it."""
+    try:
+        raw = _signature(function).return_annotation
+        found = Any if raw is inspect.Signature.empty else _Hints(function, task).resolve("return", raw)
+    except (ValueError, TypeError):  # TaskDefinitionError too: what is no type promises nothing
+        found = Any
+    return Parameter("return", inspect.Parameter.KEYWORD_ONLY, True, found)
 
 
 def underlying(function: Any) -> Any:
@@ -113,7 +132,28 @@ def _parameter(hints: _Hints, raw: inspect.Parameter) -> Parameter:
     if raw.kind is raw.VAR_KEYWORD:
         return replace(parameter, role=Role.EXTRA)
     role, resource = _injection(raw.name, hints.guess(annotation))
+    if role is Role.ARGUMENT and isinstance(raw.default, Injected):
+        raise TaskDefinitionError(
+            f"task {hints.task!r}: parameter {raw.name!r} has the default injected(), but its annotation does not "
+            "say what the worker shall fill in; annotate it TaskContext, AsyncTaskContext, Task or "
+            "Annotated[..., Resource()]"
+        )
     return replace(parameter, role=role, resource=resource)
+
+
+def _leading_context(parameters: Sequence[Parameter], task: str) -> Parameter:
+    """The first parameter as the one that gets the context; a TaskDefinitionError if it cannot be that."""
+    first = parameters[0] if parameters else None
+    if first is None or first.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+        got = "has no parameter" if first is None else f"begins with {first.name!r}, which takes no value by that place"
+        remedy = "write def f(ctx: TaskContext, ...)"
+        raise TaskDefinitionError(f"task {task!r}: context=True fills its first parameter, but it {got}; {remedy}")
+    if first.role is not Role.CONTEXT and first.annotation is not Any:
+        raise TaskDefinitionError(
+            f"task {task!r}: context=True fills its first parameter, but {first.name!r} is annotated "
+            f"{shown(first.annotation)}; put the context first, or leave context=True out"
+        )
+    return replace(first, role=Role.CONTEXT)
 
 
 def _injection(name: str, annotation: Any) -> tuple[Role, str]:
@@ -123,7 +163,7 @@ def _injection(name: str, annotation: Any) -> tuple[Role, str]:
             return Role.RESOURCE, part.name or name
         if part is Resource:
             return Role.RESOURCE, name
-        if part is TaskContext:
+        if part is TaskContext or part is AsyncTaskContext:
             return Role.CONTEXT, ""
         if part is Task:
             return Role.TASK, ""

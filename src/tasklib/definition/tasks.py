@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Any, Literal, TypeAlias, cast
 
-from tasklib.core.calls.context import HasContext, TaskContext
+from tasklib.core.calls.context import AsyncTaskContext, HasContext, TaskContext
 from tasklib.core.codec import dumps, plain, shown
 from tasklib.definition.compiling import arguments_type
 from tasklib.definition.functions import (
@@ -20,7 +20,15 @@ from tasklib.definition.functions import (
     redefines,
     refuse_unsuitable,
 )
-from tasklib.definition.parameters import AnyFunction, Parameter, Role, read_parameters, resolve_again, underlying
+from tasklib.definition.parameters import (
+    AnyFunction,
+    Parameter,
+    Role,
+    read_parameters,
+    read_return,
+    resolve_again,
+    underlying,
+)
 from tasklib.definition.task_options import RESERVED_OPTIONS, TaskOptions, check_name
 from tasklib.definition.validation import Misfit, Validation
 from tasklib.errors import InvalidArguments, TaskDefinitionError
@@ -47,13 +55,19 @@ class Definition(ABC):
         self.options = options or TaskOptions()
         self.is_async = is_async(function)
         self.parameters = self._read_parameters()
+        if not self.is_async:
+            _refuse_async_context(self.parameters, name)
 
     @staticmethod
     def for_function(
-        function: AnyFunction, *, name: str | None = None, options: TaskOptions | None = None
+        function: AnyFunction, *, name: str | None = None, options: TaskOptions | None = None, context: bool = False
     ) -> FunctionDefinition:
-        """A function whose arguments are stored by name and arrive as their annotated types."""
-        return FunctionDefinition(function, default_name(function) if name is None else check_name(name), options)
+        """A function whose arguments are stored by name and arrive as their annotated types.
+
+        With `context` its first parameter is the context of the attempt.
+        """
+        named = default_name(function) if name is None else check_name(name)
+        return FunctionDefinition(function, named, options, context)
 
     @staticmethod
     def for_handler(
@@ -86,6 +100,10 @@ class Definition(ABC):
     @abstractmethod
     def call_with(self, stored: Any, context: TaskContext | HasContext) -> Call:
         """What to call the function with, given the stored JSON: `function(*args, **kwargs)`."""
+
+    def read_result(self, value: Any) -> Any:
+        """A stored result as a caller that waits for it gets it."""
+        return value
 
     @abstractmethod
     def prepare(self) -> None:
@@ -120,9 +138,12 @@ class Definition(ABC):
 class FunctionDefinition(Definition):
     """A function whose arguments are stored by name and arrive as their annotated types."""
 
-    __slots__ = ("_arguments", "_injected", "_positional", "_required", "argument_names")
+    __slots__ = ("_arguments", "_context_first", "_injected", "_positional", "_required", "_result", "argument_names")
 
-    def __init__(self, function: AnyFunction, name: str, options: TaskOptions | None) -> None:
+    def __init__(
+        self, function: AnyFunction, name: str, options: TaskOptions | None, context_first: bool = False
+    ) -> None:
+        self._context_first = context_first
         super().__init__(function, name, options)
         self.accepts = "arguments"
         for each in self.parameters:
@@ -133,6 +154,8 @@ class FunctionDefinition(Definition):
         self._required = any(each.required for each in arguments)
         self._injected = tuple(each for each in self.parameters if each.role in _INJECTED)
         self._arguments = Validation(name, self._arguments_type, self.argument_names)
+        returned = read_return(function, name)
+        self._result = Validation(name, lambda: resolve_again(function, returned, name))
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, limit: int | None = None) -> dict[str, Any]:
         """The arguments of a call by name, only those given; defaults are applied when the task runs."""
@@ -182,6 +205,13 @@ class FunctionDefinition(Definition):
             kwargs.update(self.injected(context))
         return (), kwargs
 
+    def read_result(self, value: Any) -> Any:
+        """A stored result as the type that the function says it returns; as it is stored where that does not fit."""
+        try:
+            return self._result.read(value)
+        except (InvalidArguments, TaskDefinitionError):
+            return value
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """Which arguments are annotated as secret, as dotted paths."""
@@ -195,6 +225,9 @@ class FunctionDefinition(Definition):
     def shadowed_options(self) -> tuple[str, ...]:
         """The arguments named like an option of `submit_task`, to be given through `.options().submit()`."""
         return tuple(name for name in self.argument_names if name in RESERVED_OPTIONS)
+
+    def _read_parameters(self) -> tuple[Parameter, ...]:
+        return read_parameters(self.function, self.name, context_first=self._context_first)
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if len(args) > len(self._positional):
@@ -314,6 +347,15 @@ def _refuse_positional(parameter: Parameter, task: str, hidden: Sequence[tuple[s
         raise TaskDefinitionError(
             f"task {task!r}: arguments are stored by name, which *{parameter.name} has not; {remedy}"
         )
+
+
+def _refuse_async_context(parameters: Sequence[Parameter], task: str) -> None:
+    for each in parameters:
+        if each.annotation is AsyncTaskContext:
+            raise TaskDefinitionError(
+                f"task {task!r}: parameter {each.name!r} is annotated AsyncTaskContext, but the function is no "
+                "`async def` and could not await it; annotate it TaskContext"
+            )
 
 
 def _payload_taker(parameters: Sequence[Parameter], name: str) -> Parameter | None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
-from typing import Any, Never, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Literal, Never, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from tasklib.core.codec import shown
 from tasklib.core.config import Config
-from tasklib.core.task import Task, TaskId
+from tasklib.core.task import Task, TaskId, default_source
 from tasklib.definition import Definition, FunctionDefinition, Registry, TaskKeywords, TaskOptions, shows_options
 from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.queue import TaskQueue, define
-from tasklib.submission import SubmitOptions, Submitter, TaskFunction
+from tasklib.queue.results import TaskResults
+from tasklib.submission import ContextDecorator, SubmitOptions, Submitter, TaskFunction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,6 +29,7 @@ class _Default:
 
 
 _default = _Default()
+default_source.get = lambda: TaskResults(default_queue())
 
 
 def init(config: str | Config | None = None) -> None:
@@ -57,19 +59,57 @@ def queue_for(config: str | Config | None) -> TaskQueue:
 @overload
 def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 @overload
+def task(*, context: Literal[True], name: str | None = None, **options: Unpack[TaskKeywords]) -> ContextDecorator: ...
+@overload
 def task(
-    *, name: str | None = None, **options: Unpack[TaskKeywords]
+    *, name: str | None = None, context: Literal[False] = False, **options: Unpack[TaskKeywords]
 ) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
 @shows_options(TaskOptions)
-def task(function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
-    """Make a function a task of the default queue: `@task` or `@task(max_retries=5, timeout_seconds=30)`."""
+def task(function: Any = None, /, *, name: str | None = None, context: bool = False, **options: Any) -> Any:
+    """Make a function a task of the default queue: `@task` or `@task(max_retries=5, timeout_seconds=30)`.
 
-    def decorate(plain_function: Callable[P, R]) -> TaskFunction[P, R]:
-        return define(_default.registry, default_queue, plain_function, name, options)
+    With `context=True` its first parameter is the TaskContext, which callers leave out.
+    """
+
+    def decorate(plain_function: Callable[..., R]) -> TaskFunction[..., R]:
+        return define(_default.registry, default_queue, plain_function, name, options, context)
 
     return decorate if function is None else decorate(function)
 
 
+@overload
+async def submit_task(
+    func: Callable[..., Coroutine[Any, Any, R]],
+    *positional: Never,
+    delay_seconds: float | timedelta = 0,
+    max_retries: int | None = None,
+    timeout_seconds: float | None = None,
+    priority: int | None = None,
+    tags: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> TaskId[R]: ...
+@overload
+async def submit_task(
+    func: Callable[..., R],
+    *positional: Never,
+    delay_seconds: float | timedelta = 0,
+    max_retries: int | None = None,
+    timeout_seconds: float | None = None,
+    priority: int | None = None,
+    tags: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> TaskId[R]: ...
+@overload
+async def submit_task(
+    func: str,
+    *positional: Never,
+    delay_seconds: float | timedelta = 0,
+    max_retries: int | None = None,
+    timeout_seconds: float | None = None,
+    priority: int | None = None,
+    tags: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> TaskId: ...
 async def submit_task(
     func: Callable[..., Any] | str,
     *positional: Never,
@@ -96,7 +136,7 @@ async def submit_task(
     )
     definition = find_definition(queue, func)
     _refuse_shadowed(definition, options)
-    submitter: Submitter[...] = Submitter(default_queue, definition, options)
+    submitter: Submitter[..., Any] = Submitter(default_queue, definition, options)
     return await submitter.asubmit(**kwargs)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
 from tasklib.core.calls.middleware import ErrorHook, Middleware
+from tasklib.core.codec import shown
 from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, default_name, shows_options
+from tasklib.errors import ConfigurationError
 from tasklib.queue.base import HeaderSource, Hook, QueueBase
-from tasklib.submission import TaskFunction
+from tasklib.submission import ContextDecorator, ContextTaskFunction, TaskFunction
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -24,14 +26,21 @@ class DefinesTasks(QueueBase):
     def task(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
     @overload
     def task(
-        self, /, *, name: str | None = None, **options: Unpack[TaskKeywords]
+        self, /, *, context: Literal[True], name: str | None = None, **options: Unpack[TaskKeywords]
+    ) -> ContextDecorator: ...
+    @overload
+    def task(
+        self, /, *, name: str | None = None, context: Literal[False] = False, **options: Unpack[TaskKeywords]
     ) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
     @shows_options(TaskOptions)
-    def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
-        """Make a function a task: `@queue.task` or `@queue.task(max_retries=5, timeout_seconds=30)`."""
+    def task(self, function: Any = None, /, *, name: str | None = None, context: bool = False, **options: Any) -> Any:
+        """Make a function a task: `@queue.task` or `@queue.task(max_retries=5, timeout_seconds=30)`.
 
-        def decorate(plain_function: Callable[P, R]) -> TaskFunction[P, R]:
-            return define(self.registry, lambda: cast("TaskQueue", self), plain_function, name, options)
+        With `context=True` its first parameter is the TaskContext, which callers leave out.
+        """
+
+        def decorate(plain_function: Callable[..., R]) -> TaskFunction[..., R]:
+            return define(self.registry, lambda: cast("TaskQueue", self), plain_function, name, options, context)
 
         return decorate if function is None else decorate(function)
 
@@ -75,12 +84,16 @@ class DefinesTasks(QueueBase):
 def define(
     registry: Registry,
     queue: Callable[[], TaskQueue],
-    function: Callable[P, R],
+    function: Callable[..., R],
     name: str | None,
     options: Mapping[str, Any],
-) -> TaskFunction[P, R]:
+    context: bool = False,
+) -> TaskFunction[..., R]:
     """Register a function as a task and give back the object that replaces it."""
     named = name or default_name(function)
-    definition = Definition.for_function(function, name=named, options=TaskOptions.for_task(named, **options))
+    if not isinstance(context, bool):
+        raise ConfigurationError(f"task {named!r}: context must be True or False, got {shown(context)}")
+    checked = TaskOptions.for_task(named, **options)
+    definition = Definition.for_function(function, name=named, options=checked, context=context)
     registry.add(definition)
-    return TaskFunction(queue, definition, function)
+    return (ContextTaskFunction if context else TaskFunction)(queue, definition, function)

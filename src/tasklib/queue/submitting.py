@@ -15,6 +15,7 @@ from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch, TaskId, Task
 from tasklib.definition import Definition, TaskOptions, check_name, shows_options
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
+from tasklib.queue.results import TaskResults
 from tasklib.queue.sync_async import require_asyncio
 from tasklib.storage.operations import tasks
 from tasklib.storage.statement import Operation
@@ -103,7 +104,8 @@ class SubmitsTasks(QueueBase):
         refuse_while_loading("a task is submitted")
         connection = self._joined(connection)
         submit = partial(_submission, new)
-        return self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
+        stored = self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
+        return self._signed(stored)
 
     @overload
     async def asubmit_new(self, new: TaskBatch, connection: Any = None) -> TaskIds: ...
@@ -118,8 +120,8 @@ class SubmitsTasks(QueueBase):
         connection = self._joined(connection)
         submit = partial(_submission, new)
         if connection is None:
-            return await self.database.arun(submit)
-        return await self.database.arun_on(connection, submit)
+            return self._signed(await self.database.arun(submit))
+        return self._signed(await self.database.arun_on(connection, submit))
 
     async def asubmit_one(self, new: NewTask, connection: Any = None) -> TaskId:
         """Store one row, merged with others of the same moment."""
@@ -131,6 +133,17 @@ class SubmitsTasks(QueueBase):
     def is_joined(self, connection: Any) -> bool:
         """Whether what is submitted here joins a transaction that is open already."""
         return self._joined(connection) is not None
+
+    def _signed(self, stored: Stored) -> Stored:
+        """The ids, each knowing whom to ask for its result; those of a bulk submission are plain UUIDs."""
+        if not isinstance(stored, TaskIds):
+            for each in stored:
+                each.made_by(self._results)
+        return stored
+
+    @cached_property
+    def _results(self) -> TaskResults:
+        return TaskResults(self)
 
     @cached_property
     def _merger(self) -> Merger:

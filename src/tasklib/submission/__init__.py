@@ -1,6 +1,6 @@
 """From a call to rows: the decorated function, the options of one submission, merging of concurrent ones, streams."""
 
-from tasklib.submission.function import Submitter, TaskFunction
+from tasklib.submission.function import ContextDecorator, ContextTaskFunction, Submitter, TaskFunction
 from tasklib.submission.merge import Merger
 from tasklib.submission.new_task import mark_secrets, new_task, with_secrets
 from tasklib.submission.stream import CHUNK
@@ -9,6 +9,8 @@ from tasklib.submission.submit_options import NO_OPTIONS, SubmitKeywords, Submit
 __all__ = [
     "CHUNK",
     "NO_OPTIONS",
+    "ContextDecorator",
+    "ContextTaskFunction",
     "Merger",
     "SubmitKeywords",
     "SubmitOptions",

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, Unpack
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
+from tasklib.core.calls.context import AsyncTaskContext, TaskContext
 from tasklib.core.task import NewTask, TaskId, TaskIds
 from tasklib.definition import Definition, Misfit, shows_options
 from tasklib.errors import InvalidArguments
@@ -14,9 +27,12 @@ from tasklib.submission.submit_options import NO_OPTIONS, SubmitKeywords, Submit
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+C_contra = TypeVar("C_contra", bound=TaskContext, contravariant=True)
+T = TypeVar("T")
 
 
-class Submitter(Generic[P]):
+class Submitter(Generic[P, R_co]):
     """A task together with the options of its next submissions."""
 
     def __init__(self, queue: Callable[[], TaskStore], definition: Definition, options: SubmitOptions) -> None:
@@ -24,12 +40,21 @@ class Submitter(Generic[P]):
         self._options = options
         self.definition = definition
 
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId:
+    # The result of an `async def` is what it returns when it is awaited: the first form unwraps it.
+    @overload
+    def submit(self: Submitter[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> TaskId[T]: ...
+    @overload
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId[R_co]: ...
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId[Any]:
         """Store a task with these arguments and return its id after a durable commit."""
         queue = self._queue()
         return queue.submit_new([self._new(queue, args, kwargs)], self._options.connection)[0]
 
-    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId:
+    @overload
+    async def asubmit(self: Submitter[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> TaskId[T]: ...
+    @overload
+    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId[R_co]: ...
+    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId[Any]:
         """The awaiting form of `submit`; concurrent ones are merged into one statement."""
         queue = self._queue()
         return await queue.asubmit_one(self._new(queue, args, kwargs), self._options.connection)
@@ -76,7 +101,7 @@ class Submitter(Generic[P]):
         return ids
 
     @shows_options(SubmitOptions)
-    def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P]:
+    def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P, R_co]:
         """The same task, with other options for the submissions made through the answer."""
         return Submitter(self._queue, self.definition, self._options.with_(**options))
 
@@ -88,10 +113,10 @@ class Submitter(Generic[P]):
         return queue.new_task(self.definition, bound, self._options)
 
 
-class TaskFunction(Submitter[P], Generic[P, R]):
+class TaskFunction(Submitter[P, R_co], Generic[P, R_co]):
     """A function that is also a task: call it as before, or submit it to run in the background."""
 
-    def __init__(self, queue: Callable[[], TaskStore], definition: Definition, function: Callable[P, R]) -> None:
+    def __init__(self, queue: Callable[[], TaskStore], definition: Definition, function: Callable[..., R_co]) -> None:
         super().__init__(queue, definition, NO_OPTIONS)
         self.function = function
         functools.update_wrapper(self, function)
@@ -106,7 +131,7 @@ class TaskFunction(Submitter[P], Generic[P, R]):
         """The queue its tasks are stored in; NotInitialized for the default queue before `init`."""
         return self._queue()
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the plain function here and now."""
         return self.function(*args, **kwargs)
 
@@ -122,6 +147,35 @@ class TaskFunction(Submitter[P], Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<task {self.name!r}: {self.definition.place}>"
+
+
+class ContextTaskFunction(TaskFunction[P, R_co], Generic[C_contra, P, R_co]):
+    """A task whose first parameter the worker fills in: submitted without it, called with it."""
+
+    if TYPE_CHECKING:
+
+        def __call__(  # type: ignore[override]
+            self, context: C_contra, /, *args: P.args, **kwargs: P.kwargs
+        ) -> R_co:
+            """Call the plain function here and now, with a context."""
+            ...
+
+
+class ContextDecorator(Protocol):
+    """Makes a function whose first parameter is the context a task: what `@task(context=True)` gives."""
+
+    # An `async def` that says TaskContext fits both forms, and the first is right for it.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[AsyncTaskContext, P], Coroutine[Any, Any, T]], /
+    ) -> ContextTaskFunction[AsyncTaskContext, P, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[TaskContext, P], R], /
+    ) -> ContextTaskFunction[TaskContext, P, R]: ...
+    def __call__(self, function: Any, /) -> Any:
+        """The function as a task."""
+        ...
 
 
 def _with_hint(error: InvalidArguments, definition: Definition, kwargs: Mapping[str, Any]) -> InvalidArguments:

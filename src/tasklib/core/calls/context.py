@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeVar, final, overload
 
 from tasklib.core.redaction import Redactor, Texts
 from tasklib.core.task import Task
@@ -232,7 +232,56 @@ class TaskContext:
             self._event.set()
 
     def __repr__(self) -> str:
-        return f"<TaskContext of {self.task.name!r} {self.task.id}, attempt {self.attempt}>"
+        return f"<{type(self).__name__} of {self.task.name!r} {self.task.id}, attempt {self.attempt}>"
+
+
+class AsyncTaskContext(TaskContext):
+    """The attempt of an `async def` that is running now; what waits in a TaskContext is awaited here.
+
+    An `async def` always gets one, also where its parameter is annotated TaskContext.
+    """
+
+    __slots__ = ()
+
+
+def context_class(is_async: bool) -> type[TaskContext]:
+    """The context that a function gets: one decision for the worker, its children and the tests."""
+    return AsyncTaskContext if is_async else TaskContext
+
+
+@final
+class Injected:
+    """What `injected()` gives: the place of a value that the worker fills in.
+
+    A plain call of the function finds it there, and gets an error that says so as soon as it is used.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # copy, pickle and inspect ask for these
+            raise AttributeError(name)
+        raise ContextError(
+            f"the worker fills in this parameter, and nobody did here: .{name} has no answer; "
+            "submit the task, or give the parameter a value in a plain call"
+        )
+
+    def __repr__(self) -> str:
+        return "injected()"
+
+
+def injected() -> Any:
+    """The default of a parameter that the worker fills in, so that type checkers let callers leave it out.
+
+    @task
+    def import_rows(path: str, ctx: TaskContext = injected()) -> int: ...
+
+    import_rows.submit("rows.csv")
+    """
+    return _INJECTED
+
+
+_INJECTED: Final = Injected()
 
 
 class TaskLogger(logging.LoggerAdapter[logging.Logger]):

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from tasklib.core.calls.base_exceptions import is_interrupt, uncarried
-from tasklib.core.calls.context import Progress, TaskContext, WorkerState
+from tasklib.core.calls.context import Progress, TaskContext, WorkerState, context_class
 from tasklib.core.calls.middleware import ErrorHook, Middleware, call_error_hooks
 from tasklib.core.codec import encode_result
 from tasklib.core.lifecycle import Ending
@@ -156,7 +156,7 @@ class Attempt:
         """What the function can read and report; made on first use."""
         if self._context is None:
             settings = self._runner.settings
-            self._context = TaskContext(
+            self._context = context_class(self.definition.is_async)(
                 partial(self.task.task, settings.worker_id),
                 state=settings.state,
                 worker_id=settings.worker_id,

@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tasklib.core.calls.base_exceptions import uncarried
-from tasklib.core.calls.context import TaskContext, WorkerState
+from tasklib.core.calls.context import TaskContext, WorkerState, context_class
 from tasklib.core.calls.middleware import Middleware, call_error_hooks
 from tasklib.core.codec import encode_result
 from tasklib.core.config import Config
@@ -165,7 +165,7 @@ class Host:
                 return None if self._asked.is_set() else ["unloadable", describe(error), never]
             self._channel.send(["begun"])
         started = time.monotonic()
-        context = self._context = TaskContext(
+        context = self._context = context_class(definition.is_async)(
             lambda: task.task(self._worker_id),
             state=self._state,
             worker_id=self._worker_id,
