@@ -2,7 +2,7 @@
 # ARGS goes to the command behind the target:  make test ARGS="-k claim -x"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos simulate snapshot pin clean
+.PHONY: help setup demo test check format bench chaos simulate docs snapshot pin clean
 
 VENV := .venv/bin/python
 ARGS ?=
@@ -82,6 +82,9 @@ SEEDS ?= 200
 simulate: setup  ## try SEEDS=200 random histories of faults on virtual time; SEED=17 shows one
 	@$(VENV) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
+docs: setup  ## build the documentation as a site that needs no network, in site/
+	@$(VENV) -m tools.docs_site $(ARGS)
+
 snapshot: setup  ## regenerate the files made from others (schema snapshots)
 	@$(VENV) -m tools.check_generated --write
 
@@ -89,5 +92,5 @@ pin: setup  ## move constraints.txt to the newest versions
 	@$(VENV) -m tools.pin
 
 clean:  ## remove .venv, caches and builds
-	rm -rf .venv .versions dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis dashboard/node_modules src/tasklib/http/static
+	rm -rf .venv .versions dist build site .mypy_cache .pytest_cache .ruff_cache .hypothesis dashboard/node_modules src/tasklib/http/static
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

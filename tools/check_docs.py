@@ -1,4 +1,5 @@
-"""Fails on a dead link between our documents, and on an address or path of one machine in any file."""
+"""Fails on a dead link between our documents, on a page that docs/index.md does not link, and on an address or path of
+one machine in any file."""
 
 from __future__ import annotations
 
@@ -34,7 +35,20 @@ def find_problems(root: Path) -> list[Problem]:
         problems += forbidden_text(path, text)
         if path.suffix == ".md":
             problems += dead_links(path, text)
-    return problems
+    return [*problems, *unlisted_pages(root)]
+
+
+def unlisted_pages(root: Path) -> Iterator[Problem]:
+    """Pages that nobody finds, and that the site has no place for: its order is that of the links in the index."""
+    index = root / "docs" / "index.md"
+    if not index.exists():
+        return
+    linked = {
+        (index.parent / match[1].partition("#")[0]).resolve() for match in LINK.finditer(index.read_text()) if match[1]
+    }
+    for page in sorted(index.parent.rglob("*.md")):
+        if page != index and page.resolve() not in linked:
+            yield Problem(page, 1, "no link in docs/index.md")
 
 
 def forbidden_text(path: Path, text: str) -> Iterator[Problem]:
@@ -87,5 +101,6 @@ def anchors_of(path: Path) -> set[str]:
 if __name__ == "__main__":
     report(
         find_problems(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT),
-        "link to a file or heading that exists; keep addresses and paths of one machine out of the project.",
+        "link to a file or heading that exists, and to each page from docs/index.md; "
+        "keep addresses and paths of one machine out of the project.",
     )

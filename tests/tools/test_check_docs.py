@@ -52,5 +52,12 @@ def test_what_is_alive_passes(project: Path, text: str) -> None:
     assert messages(project, text) == []
 
 
+def test_a_page_without_a_link_in_the_index_is_found(project: Path) -> None:
+    (project / "docs/index.md").write_text("# Pages\n")
+    assert messages(project, "") == ["no link in docs/index.md"]
+    (project / "docs/index.md").write_text("[A guide](guide.md#twice)\n")
+    assert messages(project, "") == []
+
+
 def test_the_project_passes() -> None:
     assert find_problems(ROOT) == []
