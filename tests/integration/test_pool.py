@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from packaging.requirements import Requirement
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from tasklib import TaskQueue
 from tasklib.storage.postgres.session import SESSION
@@ -20,16 +20,21 @@ from tools.problems import ROOT
 
 
 async def test_the_parts_of_psycopgs_pool_that_ours_replaces_are_as_they_were() -> None:
-    """If this fails, CancellablePool (storage/postgres) must be fitted to this version before it is allowed."""
+    """If this fails, storage/postgres/lending.py must be fitted to this version before it is allowed."""
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     (bounds,) = (each for each in map(Requirement, wanted) if each.name == "psycopg-pool")
     installed = version("psycopg-pool")
-    changed = f"psycopg-pool {installed} has changed what CancellablePool replaces"
+    changed = f"psycopg-pool {installed} has changed what storage/postgres/lending.py replaces"
 
     assert installed in bounds.specifier
     assert "3.4" not in bounds.specifier, "a version whose private parts nobody has looked at is allowed"
     assert type(vars(AsyncConnectionPool("", open=False)).get("_pool")) is deque, f"{changed}: the waiting connections"
     assert "self._pool.popleft()" in inspect.getsource(AsyncConnectionPool), f"{changed}: who is lent first"
+    for pool in (AsyncConnectionPool, ConnectionPool):
+        lending, returning = inspect.getsource(pool._getconn_unchecked), inspect.getsource(pool._return_connection)
+        assert "conn._pool = self" in lending, f"{changed}: what a lent connection knows"
+        assert "self._waiting.popleft()" in inspect.getsource(pool._add_to_pool), f"{changed}: who waits for one"
+        assert "conn._created_at <= self._drained_at or conn._expire_at" in returning, f"{changed}: when one is too old"
     assert [*inspect.signature(AsyncConnectionPool.worker).parameters] == ["q"], f"{changed}: the pool's workers"
     assert "await q.get()" in inspect.getsource(AsyncConnectionPool.worker), f"{changed}: how workers get their chores"
 

@@ -20,7 +20,7 @@ from tasklib.errors import (
     SchemaMissing,
     StorageError,
 )
-from tasklib.storage.statement import DuplicateKey, Sql, load_sql, pyformat
+from tasklib.storage.statement import PARAMETER, DuplicateKey, Sql, load_sql, pyformat
 
 
 class PostgresDialect:
@@ -61,6 +61,16 @@ class PostgresDialect:
     def encoded(self) -> Mapping[str, tuple[bytes, bool]]:
         """Every statement as bytes, which psycopg need not encode each time, and whether it is planned each time."""
         return {name: (text.encode(), self.statements[name].custom_plan) for name, text in self.pyformat.items()}
+
+    @cached_property
+    def numbered(self) -> Mapping[str, tuple[bytes, tuple[str, ...]]]:
+        """Every statement that is planned once, as the server takes it, with `$1`, and its parameters in that order."""
+        return {name: self._number(sql.text) for name, sql in self.statements.items() if not sql.custom_plan}
+
+    def _number(self, text: str) -> tuple[bytes, tuple[str, ...]]:
+        places: dict[str, int] = {}
+        written = PARAMETER.sub(lambda found: f"${places.setdefault(found[1], len(places) + 1)}", text)
+        return self.fill(written).encode(), tuple(places)
 
 
 def translate(error: Exception) -> Exception:

@@ -17,11 +17,11 @@ from weakref import WeakKeyDictionary, finalize
 
 from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 from tasklib.core.calls.own_tasks import own_task, owning_tasks
 from tasklib.core.config import Config
-from tasklib.storage.postgres.cancellable_pool import CancellablePool
+from tasklib.storage.postgres.lending import BlockingPool, LoopPool
 from tasklib.storage.postgres.session import SessionSetup
 
 Purpose: TypeAlias = Literal["queue", "lending"]
@@ -50,15 +50,15 @@ class Pools:
             closing.detach()  # at the child's end it would close the parent's session on the server
         self._lock = threading.Lock()
         self._closings = []
-        self._blocking: dict[Purpose, ConnectionPool[Connection[Any]]] = {}
+        self._blocking: dict[Purpose, BlockingPool] = {}
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Purpose, _LoopPool]] = WeakKeyDictionary()
 
-    def blocking(self, purpose: Purpose = "queue") -> ConnectionPool[Connection[Any]]:
+    def blocking(self, purpose: Purpose = "queue") -> BlockingPool:
         """The pool that all threads share."""
         with self._lock:
             pool = self._blocking.get(purpose)
             if pool is None:
-                pool = self._blocking[purpose] = ConnectionPool(
+                pool = self._blocking[purpose] = BlockingPool(
                     self._config.database_url,
                     configure=partial(self._setup.configure, lent=purpose == "lending"),
                     open=True,
@@ -67,12 +67,12 @@ class Pools:
                 self._closings.append(finalize(self, pool.close))
             return pool
 
-    async def of_loop(self, purpose: Purpose = "queue") -> AsyncConnectionPool[AsyncConnection[Any]]:
+    async def of_loop(self, purpose: Purpose = "queue") -> LoopPool:
         """The pool of the running event loop."""
         pools = self._of_loops.setdefault(asyncio.get_running_loop(), {})
         if purpose not in pools:
             pools[purpose] = _LoopPool(
-                CancellablePool(
+                LoopPool(
                     self._config.database_url,
                     configure=partial(self._setup.configure_async, lent=purpose == "lending"),
                     open=False,
@@ -112,25 +112,30 @@ class Lent:
 
     __slots__ = ("_connection", "_pool", "_seconds")
 
-    def __init__(self, pool: ConnectionPool[Connection[Any]], seconds: float) -> None:
+    def __init__(self, pool: BlockingPool, seconds: float) -> None:
         self._pool = pool
         self._seconds = seconds
 
     def __enter__(self) -> Connection[Any]:
-        for wait, is_last in _waits(self._seconds):
-            try:
-                self._connection = self._pool.getconn(wait)
-                break
-            except PoolTimeout:
-                if is_last:
-                    raise
+        idle = self._pool.lend_idle()
+        self._connection = self._wait() if idle is None else idle
         return self._connection
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and _is_busy(self._connection):
             with suppress(Exception):
                 self._connection.rollback()
-        self._pool.putconn(self._connection)
+        if not self._pool.take_back(self._connection):
+            self._pool.putconn(self._connection)
+
+    def _wait(self) -> Connection[Any]:
+        for wait, is_last in _waits(self._seconds):
+            try:
+                return self._pool.getconn(wait)
+            except PoolTimeout:
+                if is_last:
+                    raise
+        raise AssertionError("unreachable")
 
 
 class AsyncLent:
@@ -138,25 +143,30 @@ class AsyncLent:
 
     __slots__ = ("_connection", "_pool", "_seconds")
 
-    def __init__(self, pool: AsyncConnectionPool[AsyncConnection[Any]], seconds: float) -> None:
+    def __init__(self, pool: LoopPool, seconds: float) -> None:
         self._pool = pool
         self._seconds = seconds
 
     async def __aenter__(self) -> AsyncConnection[Any]:
-        for wait, is_last in _waits(self._seconds):
-            try:
-                self._connection = await self._pool.getconn(wait)
-                break
-            except PoolTimeout:
-                if is_last:
-                    raise
+        idle = self._pool.lend_idle()
+        self._connection = await self._wait() if idle is None else idle
         return self._connection
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and _is_busy(self._connection):
             with suppress(Exception):
                 await self._connection.rollback()
-        await self._pool.putconn(self._connection)
+        if not self._pool.take_back(self._connection):
+            await self._pool.putconn(self._connection)
+
+    async def _wait(self) -> AsyncConnection[Any]:
+        for wait, is_last in _waits(self._seconds):
+            try:
+                return await self._pool.getconn(wait)
+            except PoolTimeout:
+                if is_last:
+                    raise
+        raise AssertionError("unreachable")
 
 
 class _LoopPool:
@@ -165,12 +175,12 @@ class _LoopPool:
     asyncio finishes every suspended asynchronous generator before it closes a loop; the pool's end waits in one.
     """
 
-    def __init__(self, pool: AsyncConnectionPool[AsyncConnection[Any]]) -> None:
+    def __init__(self, pool: LoopPool) -> None:
         self._pool = pool
         self._life: AsyncGenerator[None] = self._live()
         self._opening: asyncio.Future[None] | None = None
 
-    async def opened(self) -> AsyncConnectionPool[AsyncConnection[Any]]:
+    async def opened(self) -> LoopPool:
         if self._opening is None:
             self._opening = own_task(self._open())
         if not self._opening.done():

@@ -10,6 +10,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from tasklib.storage.dialects.postgres import PostgresDialect
+from tasklib.storage.postgres.prepared import exchange
 from tasklib.storage.postgres.session import BEGIN as BEGIN_ISOLATED
 from tasklib.storage.postgres.session import BEGIN_WITH_SETTINGS, SET_LOCALLY, keeps_session
 from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Row, Statement
@@ -23,6 +24,9 @@ def execute(connection: Connection[Any], dialect: PostgresDialect, statement: St
     if keyword is not None:
         connection.execute(_keyword(connection, keyword), prepare=False)
         return ()
+    exchanged = exchange(connection, dialect, statement)
+    if exchanged is not None:
+        return connection.wait(exchanged)
     text, custom = dialect.encoded[statement.name]
     cursor = ClientCursor(connection, row_factory=dict_row) if custom else connection.cursor(row_factory=dict_row)
     if _needs_settings(connection):
@@ -40,6 +44,9 @@ async def execute_async(
     if keyword is not None:
         await connection.execute(_keyword(connection, keyword), prepare=False)
         return ()
+    exchanged = exchange(connection, dialect, statement)
+    if exchanged is not None:
+        return await connection.wait(exchanged)
     text, custom = dialect.encoded[statement.name]
     cursor = AsyncClientCursor(connection, row_factory=dict_row) if custom else connection.cursor(row_factory=dict_row)
     if _needs_settings(connection):

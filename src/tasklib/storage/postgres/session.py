@@ -19,6 +19,7 @@ from psycopg import AsyncConnection, Connection, IsolationLevel
 
 from tasklib.core.config import Config, redact_url
 from tasklib.storage.dialects.postgres import unreachable
+from tasklib.storage.postgres.prepared import remember_statements
 
 # Our statements are planned once and run often; compiling them, or planning them each time, costs more than
 # running them.  A plan made while the table was empty is kept when it is full, and to such a plan reading all of the
@@ -84,6 +85,7 @@ class SessionSetup:
                 self._stop_preparing(connection)
             elif not lent:
                 connection.execute(SESSION, prepare=False)
+                remember_statements(connection)
 
     async def configure_async(self, connection: AsyncConnection[Any], *, lent: bool) -> None:
         """The same, awaiting."""
@@ -95,6 +97,7 @@ class SessionSetup:
                 self._stop_preparing(connection)
             elif not lent:
                 await connection.execute(SESSION, prepare=False)
+                remember_statements(connection)
 
     def _is_suspect(self, connection: AnyConnection, row: Any) -> bool:
         """Whether there may be a pooler between us and the server.
