@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from tasklib.fluent import tq
     from tasklib.queue import TaskQueue
     from tasklib.queue.default import default_queue, get_registered_tasks, get_task, init, list_tasks, submit_task, task
+    from tasklib.queue.in_transaction import TransactionSubmitter
     from tasklib.task_worker import TaskWorker
 else:
     import inspect
@@ -130,6 +131,7 @@ else:
                 "core.calls.middleware",
                 "queue",
                 "queue.default",
+                "queue.in_transaction",
                 "fluent",
                 "task_worker",
             ):
@@ -195,6 +197,7 @@ __all__ = [
     "TaskState",
     "TaskTimeout",
     "TaskWorker",
+    "TransactionSubmitter",
     "UniqueConflict",
     "WaitTimeout",
     "WorkerInfo",

@@ -89,5 +89,14 @@ def test_the_example_of_the_readme_runs_as_printed(tmp_path: Path, newest_postgr
         reader.follow(block)
 
     reader.follow(Block(ROOT / "README.md", 1, "bash", "python app.py\n"))
+    reader.follow(Block(ROOT / "README.md", 1, "bash", f'python -c "{WEB}"\n'))
 
-    assert len(example) == 1
+    assert len(example) == 2
+
+
+WEB = """
+from fastapi.testclient import TestClient
+from web import app, queue
+with TestClient(app) as client:
+    assert queue.wait(client.post('/welcome/ada').json(), timeout=60).result == {'value': 'welcome ada'}
+"""

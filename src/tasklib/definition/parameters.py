@@ -37,6 +37,7 @@ class Role(Enum):
     CONTEXT = "the running attempt's TaskContext"
     TASK = "the running Task"
     RESOURCE = "the worker's state"
+    DEPENDENCY = "a function that the worker calls first, named by FastAPI's Depends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class Parameter:
     annotation: Any
     role: Role = Role.ARGUMENT
     resource: str = ""
+    mark: Any = None
+    """FastAPI's mark, of the annotation or as the default: a `Depends`, or where in a request the value is."""
 
 
 def read_parameters(function: AnyFunction, task: str, *, context_first: bool = False) -> tuple[Parameter, ...]:
@@ -124,6 +127,9 @@ def _parameter(hints: _Hints, raw: inspect.Parameter) -> Parameter:
     annotation = hints.resolve(raw.name, raw.annotation)
     variable = raw.kind in (raw.VAR_POSITIONAL, raw.VAR_KEYWORD)
     parameter = Parameter(raw.name, raw.kind, raw.default is raw.empty and not variable, annotation)
+    if (mark := _mark(raw.default, hints.guess(annotation))) is not None:
+        role = Role.DEPENDENCY if _is_depends(mark) else Role.ARGUMENT
+        return replace(parameter, role=role, mark=mark)
     if type(raw.default).__name__ == "FieldInfo":
         raise TaskDefinitionError(
             f"task {hints.task!r}: the default of parameter {raw.name!r} is a Pydantic Field, which a plain "
@@ -158,7 +164,7 @@ def _leading_context(parameters: Sequence[Parameter], task: str) -> Parameter:
 
 def _injection(name: str, annotation: Any) -> tuple[Role, str]:
     """Where the value comes from, and which resource it is."""
-    for part in _parts(annotation):
+    for part in marks_of(annotation):
         if isinstance(part, Resource):
             return Role.RESOURCE, part.name or name
         if part is Resource:
@@ -170,15 +176,25 @@ def _injection(name: str, annotation: Any) -> tuple[Role, str]:
     return Role.ARGUMENT, ""
 
 
-def _parts(annotation: Any) -> Iterator[Any]:
-    """The members of a union and the marks of an Annotated."""
+def _mark(default: Any, annotation: Any) -> Any:
+    """FastAPI's mark on a parameter; None if it has none, as everywhere but in its dependencies."""
+    marks = (each for each in (default, *marks_of(annotation)) if type(each).__module__ == "fastapi.params")
+    return next(marks, None)
+
+
+def _is_depends(mark: Any) -> bool:
+    return any(each.__name__ == "Depends" for each in type(mark).__mro__)
+
+
+def marks_of(annotation: Any) -> Iterator[Any]:
+    """The marks of an Annotated and the types it is about: the members of a union, or the one type."""
     origin = typing.get_origin(annotation)
     if origin is Annotated:
         yield from annotation.__metadata__
-        yield from _parts(annotation.__origin__)
+        yield from marks_of(annotation.__origin__)
     elif origin is Union or origin is types.UnionType:
         for member in typing.get_args(annotation):
-            yield from _parts(member)
+            yield from marks_of(member)
     else:
         yield annotation
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 from tasklib.core.calls.context import AsyncTaskContext, HasContext, TaskContext
 from tasklib.core.codec import dumps, plain, shown
 from tasklib.definition.compiling import arguments_type
+from tasklib.definition.dependencies import read_dependencies
 from tasklib.definition.functions import (
     REMEDY,
     default_name,
@@ -42,7 +43,7 @@ Call: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 class Definition(ABC):
     """A function that is a task, and how it is called; make one with `for_function` or `for_handler`."""
 
-    __slots__ = ("accepts", "function", "is_async", "name", "options", "parameters")
+    __slots__ = ("accepts", "dependencies", "function", "is_async", "name", "options", "parameters")
 
     accepts: Accepts
     is_async: bool
@@ -57,6 +58,8 @@ class Definition(ABC):
         self.parameters = self._read_parameters()
         if not self.is_async:
             _refuse_async_context(self.parameters, name)
+        self.dependencies = read_dependencies(self.parameters, name)
+        """What is called before the function, for parameters that it fills in by name."""
 
     @staticmethod
     def for_function(
@@ -138,7 +141,16 @@ class Definition(ABC):
 class FunctionDefinition(Definition):
     """A function whose arguments are stored by name and arrive as their annotated types."""
 
-    __slots__ = ("_arguments", "_context_first", "_injected", "_positional", "_required", "_result", "argument_names")
+    __slots__ = (
+        "_arguments",
+        "_context_first",
+        "_filled_in",
+        "_injected",
+        "_positional",
+        "_required",
+        "_result",
+        "argument_names",
+    )
 
     def __init__(
         self, function: AnyFunction, name: str, options: TaskOptions | None, context_first: bool = False
@@ -153,6 +165,7 @@ class FunctionDefinition(Definition):
         self._positional = tuple(each.name for each in arguments if each.kind is not each.kind.KEYWORD_ONLY)
         self._required = any(each.required for each in arguments)
         self._injected = tuple(each for each in self.parameters if each.role in _INJECTED)
+        self._filled_in = tuple(each for each in self.parameters if each.role in (*_INJECTED, Role.DEPENDENCY))
         self._arguments = Validation(name, self._arguments_type, self.argument_names)
         returned = read_return(function, name)
         self._result = Validation(name, lambda: resolve_again(function, returned, name))
@@ -162,7 +175,7 @@ class FunctionDefinition(Definition):
         given = self._by_name(args, kwargs) if args else kwargs
         if not given and not self._required:
             return {}
-        for each in self._injected:
+        for each in self._filled_in:
             if each.name in given:
                 raise InvalidArguments(self.name, [f"'{each.name}' is filled in by the worker; leave it out"])
         return cast("dict[str, Any]", self._arguments.accept(given, limit))
@@ -170,13 +183,13 @@ class FunctionDefinition(Definition):
     def bind_all(self, rows: Sequence[Any], *, limit: int | None = None) -> str:
         """The arguments of many calls at once."""
         # Where any name is accepted, those that the worker fills in must be refused.
-        if self._injected and any(each.role is Role.EXTRA for each in self.parameters):
+        if self._filled_in and any(each.role is Role.EXTRA for each in self.parameters):
             return super().bind_all(rows, limit=limit)
         try:
             return self._arguments.accept_all(rows, limit)
         except Misfit as misfit:
             row = rows[misfit.index]
-            if not isinstance(row, Mapping) or self._injected:
+            if not isinstance(row, Mapping) or self._filled_in:
                 self.bind_row(misfit.index, row)  # bound alone, its error may be clearer
             raise
 
@@ -196,7 +209,7 @@ class FunctionDefinition(Definition):
 
     def injected(self, context: TaskContext | HasContext) -> dict[str, Any]:
         """What the worker fills in, by parameter name."""
-        return {each.name: _fill(each, context) for each in self._injected}
+        return {each.name: fill(each, context) for each in self._injected}
 
     def call_with(self, stored: Any, context: TaskContext | HasContext) -> Call:
         """The stored arguments and what the worker fills in, all by name."""
@@ -296,7 +309,7 @@ class HandlerDefinition(Definition):
         for each in self.parameters:
             if each is not self._taker and each not in self._filled:
                 continue
-            value = payload if each is self._taker else _fill(each, context)
+            value = payload if each is self._taker else fill(each, context)
             if each.kind in _BY_POSITION:
                 args.append(value)
             else:
@@ -370,7 +383,8 @@ def _payload_taker(parameters: Sequence[Parameter], name: str) -> Parameter | No
     return takers[0] if takers else None
 
 
-def _fill(parameter: Parameter, attempt: TaskContext | HasContext) -> Any:
+def fill(parameter: Parameter, attempt: TaskContext | HasContext) -> Any:
+    """What the worker fills in for a parameter."""
     context = attempt if isinstance(attempt, TaskContext) else attempt.context
     match parameter.role:
         case Role.CONTEXT:

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from tasklib.core.calls.own_tasks import own_task
@@ -14,6 +14,7 @@ from tasklib.core.limits import LocalLimits
 from tasklib.core.timing import Timing
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
+from tasklib.queue.in_transaction import TransactionSubmitter, session_submitter
 from tasklib.queue.sync_async import operation, require_asyncio
 from tasklib.storage.operations import workers
 from tasklib.storage.statement import Operation
@@ -90,13 +91,47 @@ class RunsTasks(QueueBase):
         Signals are left to the program around it, unless `signals=True` says otherwise.
         """
         require_asyncio()
+        worker = _import_late("worker").Worker(self, self._worker_settings(concurrency, settings))
+        async with _stopping_when(stop, worker.stop, self.timing):
+            await worker.run()
+
+    def lifespan(
+        self, concurrency: int = 1, **settings: Unpack[WorkerKeywords]
+    ) -> Callable[..., AbstractAsyncContextManager[None]]:
+        """A worker that runs as long as an ASGI application: `FastAPI(lifespan=queue.lifespan(concurrency=4))`.
+
+        It starts with the application and drains when the application stops, within `grace_seconds`; signals are left
+        to the server.  In a lifespan of your own: `async with queue.lifespan(concurrency=4)(app):`.
+        """
+        if settings.get("signals"):
+            raise ConfigurationError(
+                "queue.lifespan() leaves signals to the server around it, which ends the lifespan; leave out signals="
+            )
+        checked = self._worker_settings(concurrency, settings)
+
+        @asynccontextmanager
+        async def lifespan(app: Any = None) -> AsyncGenerator[None]:
+            require_asyncio()
+            worker = _import_late("worker").Worker(self, checked)
+            async with _import_late("worker.embedded").working_beside(worker):
+                yield
+
+        return lifespan
+
+    def submitter(self, session: Any) -> Callable[..., TransactionSubmitter]:
+        """A FastAPI dependency whose `submit` stores tasks in the transaction of another dependency, the session.
+
+        `Annotated[TransactionSubmitter, Depends(queue.submitter(get_session))]`: what it submits is committed or
+        rolled back together with everything else the request writes through that session.  `session` is the function
+        that gives it, or the `Depends(...)` or `Annotated` type with which the routes ask for it.
+        """
+        return session_submitter(session)
+
+    def _worker_settings(self, concurrency: int, settings: WorkerKeywords) -> Any:
         _check_settings(settings)
         settings.setdefault("poll_interval_seconds", self.config.poll_interval_seconds)
         settings.setdefault("signals", False)
-        worker_module = _import_late("worker")
-        worker = worker_module.Worker(self, worker_module.WorkerSettings(concurrency=concurrency, **settings))
-        async with _stopping_when(stop, worker.stop, self.timing):
-            await worker.run()
+        return _import_late("worker").WorkerSettings(concurrency=concurrency, **settings)
 
     def asgi(self, *, auth: str | Callable[[Any], Any] | None, hosts: Iterable[str] | None = None) -> Any:
         """The HTTP service of this queue, to be served or mounted: `app.mount("/tasks", queue.asgi(auth="tokens"))`.

@@ -87,6 +87,8 @@ class Worker:
         self._scheduler: Scheduler | None = None
         self._registered_names: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.started = asyncio.Event()
+        """Set when the start-up hooks have run."""
         self.state = self._runner.settings.state
 
     async def run(self) -> None:
@@ -173,6 +175,7 @@ class Worker:
         refuse_while_loading("a worker is started")
         self._runner.check(self._selection.names())
         await call_hooks(self._queue.startup_hooks, self.state)
+        self.started.set()
         try:
             await work()
         finally:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from tasklib.core.calls.base_exceptions import carry, carrying
-from tasklib.core.calls.context import TaskContext, activate
+from tasklib.core.calls.context import HasContext, TaskContext, activate
 from tasklib.core.calls.middleware import Middleware, wrap, wrap_async
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.codec import encode_result
@@ -25,6 +25,12 @@ from tasklib.storage.database import Database, Transaction
 from tasklib.storage.operations.attempts import complete_tasks
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation
+from tasklib.worker.execution.dependencies import (
+    RunAsync,
+    run_on_this_loop,
+    with_dependencies,
+    with_dependencies_async,
+)
 
 
 class Committed(Enum):
@@ -63,9 +69,13 @@ class CallEnvironment(Protocol):
 class Caller:
     """Makes the calls of one worker, or of one of its child processes."""
 
-    def __init__(self, environment: CallEnvironment, *, max_result_bytes: int) -> None:
+    def __init__(
+        self, environment: CallEnvironment, *, max_result_bytes: int, run_async: RunAsync | None = None
+    ) -> None:
+        """`run_async` is how a blocking call awaits something where no event loop runs beside it."""
         self._queue = environment
         self._max_result_bytes = max_result_bytes
+        self._run_async = run_async
 
     def prepare(self, definition: Definition, task: ClaimedTask, context: TaskContext) -> Callable[[], Any]:
         """The call to make: blocking, or giving something to await for a coroutine function.
@@ -73,7 +83,7 @@ class Caller:
         The stored arguments are converted here, so that one that does not fit is this task's failure alone.
         """
         args, kwargs = definition.call_with(task.kwargs, context)
-        function = definition.function
+        function = self.function_of(definition, context)
         if middleware := self._queue.middleware:
             function = (wrap_async if definition.is_async else wrap)(function, middleware, context)
         call = functools.partial(function, *args, **kwargs)
@@ -81,6 +91,14 @@ class Caller:
             run = self._transactional_async if definition.is_async else self._transactional
             return functools.partial(run, call, task, context)
         return functools.partial(_plain_async if definition.is_async else _plain, call, context)
+
+    def function_of(self, definition: Definition, context: TaskContext | HasContext) -> Callable[..., Any]:
+        """The function, which gets its dependencies if it has any."""
+        if not definition.dependencies:
+            return definition.function
+        if definition.is_async:
+            return with_dependencies_async(definition, context, self._queue.timing)
+        return with_dependencies(definition, context, self._run_async or run_on_this_loop())
 
     def _transactional(self, call: Callable[[], Any], task: ClaimedTask, context: TaskContext) -> Any:
         database = self._queue.database

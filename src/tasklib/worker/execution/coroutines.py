@@ -146,6 +146,8 @@ class Coroutines(Executor):
         args, kwargs = definition.call_with(attempt.task.kwargs, attempt)
         make_current(attempt)
         function = definition.function
+        if definition.dependencies:
+            function = self._caller.function_of(definition, attempt)
         if self._middleware:
             function = wrap_async(function, self._middleware, attempt.context)
         awaited = function(*args, **kwargs)

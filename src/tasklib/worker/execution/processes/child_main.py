@@ -95,7 +95,11 @@ class Host:
         self._definitions: dict[str, Definition] = {}
         self._queue: TaskQueue | None = None
         self._database: Database | None = None
-        self._caller = Caller(self, max_result_bytes=self._config.max_result_bytes)
+        self._caller = Caller(
+            self,
+            max_result_bytes=self._config.max_result_bytes,
+            run_async=lambda awaited: self._loop().run(awaited, context=contextvars.copy_context()),
+        )
         self._state = WorkerState.hiding(Redactor(self._config.redact_keys))
         self._runner: asyncio.Runner | None = None
         self._context: TaskContext | None = None
