@@ -10,11 +10,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from tools import dashboard  # the folder has to be on the path first
+from tools import dashboard, sbom  # the folder has to be on the path first
 
 
 class DashboardHook(BuildHookInterface[Any]):
-    """Runs before every wheel, editable ones too."""
+    """Runs before every wheel, editable ones too, and before every sdist, which then needs no Node to be installed."""
 
     PLUGIN_NAME = "custom"
 
@@ -26,3 +26,5 @@ class DashboardHook(BuildHookInterface[Any]):
         """Leave the built files where the package expects them."""
         if dashboard.SOURCES.is_dir():
             dashboard.build(quiet=True)
+            if self.target_name == "wheel":
+                build_data["sbom_files"].append(sbom.write())

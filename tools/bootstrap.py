@@ -14,16 +14,15 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 import venv
 from pathlib import Path
 
-from tools import dashboard
+from tools import dashboard, requirements
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
-REQUIREMENTS = {"runtime": ".[serve]", "dev": ".[dev]"}
+PROFILES = ("runtime", "dev")
 
 
 def main(profile: str) -> None:
@@ -43,10 +42,9 @@ def main(profile: str) -> None:
 
 def fingerprint() -> str:
     """What decides the installed set: our metadata, the pins, the interpreter, and where the code lies."""
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        pyproject = tomllib.load(file)
     # Only these tables, so that a change of a lint rule does not reinstall.
-    metadata = json.dumps([pyproject["project"], pyproject["build-system"]], sort_keys=True)
+    tables = [requirements.pyproject()[name] for name in ("project", "build-system", "dependency-groups")]
+    metadata = json.dumps(tables, sort_keys=True)
     pins = (ROOT / "constraints.txt").read_text()
     return hashlib.sha256(f"{metadata}\n{pins}\n{sys.version}\n{ROOT}".encode()).hexdigest()
 
@@ -73,9 +71,16 @@ def install(profile: str) -> None:
     # The build backend is installed first and used in place: the pins hold for it too, and it saves an
     # isolated environment. The same goes for Node, where the machine has none.
     backend = ["hatchling", "editables", *([] if dashboard.machine_has_node() else [dashboard.NODE_WHEEL])]
-    done = run(*pip, *backend) and run(*pip, "--no-build-isolation", "--editable", REQUIREMENTS[profile])
+    done = run(*pip, *backend) and run(*pip, "--no-build-isolation", "--editable", *wanted(profile))
     if not done:
         sys.exit("Installing failed; the lines above say why. `make clean` starts from nothing.")
+
+
+def wanted(profile: str) -> list[str]:
+    """What pip is asked to install."""
+    if profile == "runtime":
+        return [requirements.RUNTIME]
+    return [requirements.TESTED, *requirements.group("dev")]
 
 
 def run(*arguments: str, quiet: bool = False) -> bool:
@@ -84,6 +89,6 @@ def run(*arguments: str, quiet: bool = False) -> bool:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in REQUIREMENTS:
+    if len(sys.argv) != 2 or sys.argv[1] not in PROFILES:
         sys.exit(__doc__)
     main(sys.argv[1])

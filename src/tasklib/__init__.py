@@ -5,6 +5,8 @@
 
 from typing import TYPE_CHECKING
 
+from tasklib.installation import foreign_distribution
+
 if TYPE_CHECKING:
     from tasklib.core.calls.context import (
         AsyncTaskContext,
@@ -144,6 +146,13 @@ else:
     def __dir__():
         return sorted({*globals(), *__all__})
 
+
+if foreign_distribution() is not None:
+    import warnings
+
+    from tasklib.installation import complaint
+
+    warnings.warn(str(complaint()), RuntimeWarning, stacklevel=2)
 
 __version__ = "0.1.0"
 

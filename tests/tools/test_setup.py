@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tools import bootstrap, pin
+from tools import bootstrap, pin, requirements
 from tools.problems import ROOT
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
+    monkeypatch.setattr(requirements, "ROOT", tmp_path)
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     (tmp_path / "constraints.txt").write_text((ROOT / "constraints.txt").read_text())
     return tmp_path
@@ -26,11 +27,12 @@ def test_a_new_pin_or_dependency_changes_the_fingerprint(project: Path) -> None:
     with open(project / "constraints.txt", "a") as pins:
         pins.write("extra==1.0\n")
     pinned = bootstrap.fingerprint()
-    with open(project / "pyproject.toml", "r+") as file:
-        text = file.read().replace('"rich', '"extra", "rich')
-        file.seek(0)
-        file.write(text)
-    assert len({before, pinned, bootstrap.fingerprint()}) == 3
+    prints = {before, pinned}
+    for place in ('"rich', '"pytest>'):  # what users get, and what developers get
+        text = (project / "pyproject.toml").read_text().replace(place, f'"extra", {place}')
+        (project / "pyproject.toml").write_text(text)
+        prints.add(bootstrap.fingerprint())
+    assert len(prints) == 4
 
 
 def test_a_lint_rule_does_not(project: Path) -> None:
@@ -49,9 +51,15 @@ def test_dev_includes_runtime(project: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_pins_come_from_pips_report_without_ourselves() -> None:
-    names = [("Typing_Extensions", "4.1"), ("tasklib", "0.1.0"), ("asyncpg", "0.32.0")]
+    names = [("Typing_Extensions", "4.1"), ("tasklib-queue", "0.1.0"), ("asyncpg", "0.32.0")]
     report = {"install": [{"metadata": {"name": name, "version": version}} for name, version in names]}
     assert pin.pinned(report) == ["asyncpg==0.32.0", "typing-extensions==4.1"]
+
+
+def test_a_group_has_what_it_includes() -> None:
+    test, dev = requirements.group("test"), requirements.group("dev")
+    assert set(test) < set(dev)
+    assert all(isinstance(each, str) for each in dev)
 
 
 def test_constraints_are_plain_pins() -> None:

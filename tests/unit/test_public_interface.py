@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
@@ -29,12 +30,30 @@ task tq
 """Adding a name is a decision for years; it is written here on purpose."""
 
 # What we ask for, and what that asks for in turn.
-DECLARED = {"cronsim", "psycopg", "pydantic", "rich", "typer", "tzdata", "uuid-utils"}
+DECLARED = {"cronsim", "pydantic", "rich", "typer", "tzdata", "uuid-utils"}
 BROUGHT_ALONG = {
-    *("psycopg-binary", "psycopg-pool", "typing-extensions"),
+    "typing-extensions",
     *("annotated-types", "pydantic-core", "typing-inspection"),
     *("annotated-doc", "markdown-it-py", "mdurl", "pygments", "shellingham"),
 }
+
+
+A_SERVER = "postgresql://nobody:secret@localhost/app"
+ON_SQLITE = """
+import sys, tasklib
+queue = tasklib.TaskQueue("sqlite:///:memory:")
+task_id = queue.task(name="answer")(lambda: 42).submit()
+queue.process_batch()
+print(task_id.wait(), "psycopg" in sys.modules)
+"""
+
+
+def test_the_extras_are_these() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    assert " ".join(sorted(extras)) == "all dask django fast mcp metrics opentelemetry postgres ray serve"
+    (everything,) = extras["all"]
+    assert set(re.findall(r"\w+", everything.partition("[")[2])) == set(extras) - {"all"}
 
 
 def test_the_public_names_are_these() -> None:
@@ -76,12 +95,20 @@ def test_an_installation_brings_few_packages_and_works(tmp_path: Path) -> None:
     _run(*pip, "install", "--quiet", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), str(ROOT))
     listed = json.loads(_run(*pip, "list", "--format=json"))
     loaded = _run(python, "-I", "-c", "import sys, tasklib; print(tasklib.__file__, *sys.modules)").split()
+    ran = _run(python, "-I", "-W", "error", "-c", ON_SQLITE)
+    refused = subprocess.run(
+        [python, "-I", "-m", "tasklib", "stats", "--dsn", A_SERVER], capture_output=True, text=True
+    )
 
-    installed = {_normal(package["name"]) for package in listed} - {"pip", "setuptools", "tasklib"}
+    installed = {_normal(package["name"]) for package in listed} - {"pip", "setuptools", "tasklib-queue"}
     assert installed <= DECLARED | BROUGHT_ALONG
     assert installed >= DECLARED
     assert loaded[0].startswith(str(environment))
     assert not {"psycopg", "pydantic"} & set(loaded)
+    assert ran.split() == ["42", "False"]
+    assert (refused.returncode, "needs the PostgreSQL driver psycopg" in refused.stderr) == (2, True)
+    assert "pip install 'tasklib-queue[postgres]'" in refused.stderr
+    assert "secret" not in refused.stderr
 
 
 def _normal(name: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
-import tomllib
 from pathlib import Path
 
+from tools import requirements
 from tools.problems import ROOT
 
 FOLDER = ROOT / ".versions"
@@ -32,12 +32,9 @@ def lowest(python: Path) -> Path:
 
 def floors() -> dict[str, str]:
     """The lowest version of each library that users get, by name."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = requirements.pyproject()["project"]
     extras = project["optional-dependencies"]
-    wanted = [
-        *project["dependencies"],
-        *(line for name in extras if name not in ("dev", "test") for line in extras[name]),
-    ]
+    wanted = [*project["dependencies"], *(line for name in extras for line in extras[name])]
     return {match[1]: match[2] for line in wanted if (match := FLOOR.match(line))}
 
 
@@ -53,6 +50,7 @@ def _make(python: Path, label: str, constraints: Path) -> Path:
     pip = [str(interpreter), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     pip += ["--constraint", str(constraints)]
     subprocess.run([*pip, "hatchling", "editables"], cwd=ROOT, check=True)
-    subprocess.run([*pip, "--no-build-isolation", "--editable", ".[test]"], cwd=ROOT, check=True)
+    tested = [requirements.TESTED, *requirements.group("test")]
+    subprocess.run([*pip, "--no-build-isolation", "--editable", *tested], cwd=ROOT, check=True)
     mark.write_text(wanted)
     return interpreter

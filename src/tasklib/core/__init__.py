@@ -1,1 +1,6 @@
 """Pure values and decisions: what a task is, what may happen to it, and when; no I/O."""
+
+from tasklib import installation
+
+if installation.is_overwritten():  # the rest would fail in ways that nobody could explain
+    raise ImportError(installation.complaint())

@@ -9,12 +9,23 @@ from tasklib.core.clock import Clock
 from tasklib.core.config import Config, redact_url
 from tasklib.doctor.findings import Fault, Finding, Thresholds, judge
 from tasklib.errors import ForeignTable, SchemaError, SchemaMismatch, SchemaTooNew, StorageError
+from tasklib.installation import REMEDY, complaint
 from tasklib.queue import TaskQueue
 from tasklib.service.evidence import OLDEST_SQLITE, Evidence, is_sqlite_too_old, lends_sessions
 
 
 def examine(config: Config, thresholds: Thresholds | None = None, *, clock: Clock | None = None) -> list[Finding]:
     """Everything that is wrong with the queue of these settings; an empty list is a clean bill of health."""
+    return [*_judge_installation(), *_examine_database(config, thresholds, clock)]
+
+
+def _judge_installation() -> Iterator[Finding]:
+    found = complaint()
+    if found is not None:
+        yield Finding(Fault.FOREIGN_PACKAGE, found.removesuffix(f": {REMEDY}"), REMEDY)
+
+
+def _examine_database(config: Config, thresholds: Thresholds | None, clock: Clock | None) -> list[Finding]:
     if config.is_sqlite and is_sqlite_too_old():
         return [_old_sqlite()]
     # It migrates nothing, and works through any pooler.

@@ -14,6 +14,7 @@ from tasklib.service.evidence import Row, Seen
 class Fault(StrEnum):
     """Every fault; `docs/production/troubleshooting.md` explains each one."""
 
+    FOREIGN_PACKAGE = "foreign-package"
     OLD_SQLITE = "old-sqlite"
     NOT_WAL = "not-wal"
     REPLACED_FILE = "replaced-file"

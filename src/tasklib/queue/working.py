@@ -145,7 +145,7 @@ class RunsTasks(QueueBase):
             http = _import_late("http.app")
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                f"the HTTP service needs {error.name}, which is not installed: pip install 'tasklib[serve]'"
+                f"the HTTP service needs {error.name}, which is not installed: pip install 'tasklib-queue[serve]'"
             ) from error
         return http.create_app(self, auth=auth, hosts=hosts)
 

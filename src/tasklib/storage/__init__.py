@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tasklib.core.clock import Clock, DatabaseClock
-from tasklib.core.config import Config
+from tasklib.core.config import Config, redact_url
+from tasklib.errors import ConfigurationError
 from tasklib.storage.database import Database
 
 
@@ -17,6 +18,13 @@ def connect(config: Config, clock: Clock | None = None) -> Database:
         from tasklib.storage.sqlite.database import SqliteDatabase
 
         return SqliteDatabase(config, clock)
-    from tasklib.storage.postgres.database import PostgresDatabase
-
+    try:
+        from tasklib.storage.postgres.database import PostgresDatabase
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("psycopg", "psycopg_pool", "psycopg_binary", "psycopg_c"):
+            raise
+        raise ConfigurationError(
+            f"{redact_url(config.database_url)} needs the PostgreSQL driver psycopg, which cannot be imported here "
+            f"({error}): pip install 'tasklib-queue[postgres]'"
+        ) from error
     return PostgresDatabase(config, clock)

@@ -60,7 +60,7 @@ async def run_demo(cli: Cli, seconds: float | None, *, keep: bool, port: int | N
 
 def _announce(cli: Cli, address: str | None, *, browser: bool) -> None:
     if address is None:
-        cli.out.note("there is no dashboard without the HTTP service: pip install 'tasklib[serve]'")
+        cli.out.note("there is no dashboard without the HTTP service: pip install 'tasklib-queue[serve]'")
         return
     text = f"The dashboard is at {address}"
     cli.out.note(text) if cli.out.as_json else cli.out.line(text)
