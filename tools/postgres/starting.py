@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from tools.postgres import account
@@ -39,11 +40,13 @@ def start(
     settings: dict[str, str] | None = None,
     directory: Path | None = None,
     owner: int | None = None,
+    fill: Callable[[Path, Path], None] | None = None,
 ) -> Server:
     """Return a server that takes connections and that ends with the process `owner` (this one) at the latest.
 
     `directory` is made and must not exist yet; by default it is a new temporary one. Anybody on this machine
-    may connect, as any user. `settings` win over ours.
+    may connect, as any user. `settings` win over ours. `fill` makes the data in that directory with the programs of a
+    folder, `run_initdb` if it is not given.
     """
     directory = make_directory(directory)
     # Before anything else, so that whatever happens to this process is cleaned up.
@@ -51,7 +54,7 @@ def start(
     watchdog = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         bindir = account.reachable(installation.bindir, directory)
-        run_initdb(bindir, directory)
+        (fill or run_initdb)(bindir, directory)
         values = SETTINGS | ({} if durable else NOT_DURABLE) | (settings or {})
         options = [word for name, value in values.items() for word in ("-c", f"{name}={value}")]
         port = port or free_port()

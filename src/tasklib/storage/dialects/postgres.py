@@ -105,6 +105,11 @@ def explain(sqlstate: str | None, text: str) -> StorageError:
             return DatabaseBusy(f"PostgreSQL did not answer in time: {text}")
         case "40001" | "40P01":  # serialization_failure, deadlock_detected
             return DatabaseBusy(f"PostgreSQL undid the work, because others changed the same rows: {text}; try again")
+        case "25006":  # read_only_sql_transaction
+            return DatabaseUnavailable(
+                f"this PostgreSQL server accepts no writes: {text}; it is a standby, or was told to be read-only: name "
+                "every server that may be the primary in the URL, with ?target_session_attrs=read-write"
+            )
         # Connecting, resources, shutdown and I/O; the last two are timeouts that end the session.
         case code if code[:2] in ("08", "28", "53", "57", "58") or code in ("25P03", "25P04"):
             return _unavailable(text)
@@ -128,3 +133,8 @@ def is_conflict(error: Exception) -> bool:
     After a unique violation that reason is the row another transaction has committed since we looked.
     """
     return isinstance(error.__cause__, pg.DeadlockDetected | pg.SerializationFailure | pg.UniqueViolation)
+
+
+def is_read_only(error: BaseException) -> bool:
+    """True if the server accepts no writes: a connection that was made anew may reach one that does."""
+    return isinstance(error.__cause__, pg.ReadOnlySqlTransaction)

@@ -21,6 +21,7 @@ from psycopg_pool import PoolTimeout
 
 from tasklib.core.calls.own_tasks import own_task, owning_tasks
 from tasklib.core.config import Config
+from tasklib.storage.dialects.postgres import is_read_only
 from tasklib.storage.postgres.lending import BlockingPool, LoopPool
 from tasklib.storage.postgres.session import SessionSetup
 
@@ -121,10 +122,12 @@ class Lent:
         self._connection = self._wait() if idle is None else idle
         return self._connection
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and _is_busy(self._connection):
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if error is not None and _is_busy(self._connection):
             with suppress(Exception):
                 self._connection.rollback()
+        if error is not None and is_read_only(error):
+            self._connection.close()
         if not self._pool.take_back(self._connection):
             self._pool.putconn(self._connection)
 
@@ -152,10 +155,12 @@ class AsyncLent:
         self._connection = await self._wait() if idle is None else idle
         return self._connection
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and _is_busy(self._connection):
+    async def __aexit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if error is not None and _is_busy(self._connection):
             with suppress(Exception):
                 await self._connection.rollback()
+        if error is not None and is_read_only(error):
+            await self._connection.close()
         if not self._pool.take_back(self._connection):
             await self._pool.putconn(self._connection)
 

@@ -51,6 +51,8 @@ class Claimer:
         self._wakeups = wakeups
         self._notify_until = 0.0
         """Until when the database notifies this instance of new tasks; 0: it does not."""
+        self._may_be_forgotten = False
+        """Whether the database may no longer know that: a crash or a fail-over empties its list of idle workers."""
         self._notified = False
         """Whether this instance alone was notified: what it cannot take, no other worker knows of."""
         self._plain = self._database.dialect == "postgres"
@@ -72,6 +74,8 @@ class Claimer:
             if instance != str(self._instance.id):
                 return
             self._notified = True
+        # PostgreSQL's listener says so when it has connected again; SQLite's watcher at every change, and keeps no list.
+        self._may_be_forgotten |= kind == "changed" and self._database.dialect == "postgres"
         self._control.wake()
 
     async def run(self) -> None:
@@ -98,7 +102,7 @@ class Claimer:
                     failures = 0
                 await self._look_again(claimed)
             except TaskLibError as error:
-                self._may_have_strays = True
+                self._may_have_strays = self._may_be_forgotten = True
                 if failures == 0:
                     log.warning("cannot claim tasks, trying until the database is back: %s", error)
                 await self._control.sleep(OUTAGE_PAUSE(failures))
@@ -201,7 +205,8 @@ class Claimer:
         """Sleep until something is due.  A worker that gets notified looks once more first, so that a task inserted in
         between is either seen or notified of; one that does not polls, and leaves the rest to those notified."""
         poll = self._selection.poll_seconds
-        if self._timing.monotonic() > self._notify_until - poll and await self._ask_for_notifications():
+        is_over = self._may_be_forgotten or self._timing.monotonic() > self._notify_until - poll
+        if is_over and await self._ask_for_notifications():
             return
         waits = [self._selection.limits.next_in]
         if self._notify_until:
@@ -217,6 +222,7 @@ class Claimer:
         names = self._selection.names()
         # Long enough to hold when the next poll is over.
         seconds = max(IDLE_FOR_SECONDS, 2 * self._selection.poll_seconds)
+        self._may_be_forgotten = False
         if await self._database.arun(lambda: workers.declare_idle(self._instance.id, names, seconds)):
             self._notify_until = self._timing.monotonic() + seconds
             await self._wakeups.listen()
