@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema_rs
 import pytest
 import yaml
 
@@ -25,6 +26,8 @@ DEPLOY = ROOT / "deploy"
 DOCKERFILE = DEPLOY / "Dockerfile"
 PROBES = ("livenessProbe", "readinessProbe")
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+CHART = DEPLOY / "helm" / "tasklib"
+TEMPLATES = sorted((CHART / "templates").iterdir())
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 
@@ -140,6 +143,58 @@ def test_the_service_answers_the_probes_that_ask_for_it(sqlite_url: str) -> None
         with serving(words, sqlite_url) as url:
             for host, path in requests:
                 assert httpx.get(f"{url}{path}", headers={"Host": host}, timeout=60).status_code == 200
+
+
+def test_an_autoscaler_finds_the_number_it_is_told_to_read(sqlite_url: str) -> None:
+    (scaled,) = [each for each in documents(DEPLOY / "kubernetes" / "keda.yaml") if each["kind"] == "ScaledObject"]
+    (trigger,) = scaled["spec"]["triggers"]
+    (served,) = [each for each in containers() if each["name"] == "serve"]
+    assert main(["submit", "job", "--database-url", sqlite_url]) == 0
+    with serving(served["args"], sqlite_url) as url:
+        path = trigger["metadata"]["url"].removeprefix("http://tasklib")
+        token = make_token(sqlite_url)
+        headers = {"Host": "tasks.example.com", "Authorization": f"Bearer {token}"}
+        answer = httpx.get(f"{url}{path}", headers=headers, timeout=60)
+        assert answer.json()[trigger["metadata"]["valueLocation"]] == 1
+
+
+def make_token(database_url: str) -> str:
+    """What `tasklib token create keda --role viewer` prints, once."""
+    words = ["token", "create", "keda", "--role", "viewer", "--database-url", database_url, "--json"]
+    said = subprocess.run([sys.executable, "-m", "tasklib", *words], check=True, capture_output=True, text=True).stdout
+    token: str = json.loads(said)["token"]
+    return token
+
+
+def test_the_chart_has_every_value_it_uses_and_its_schema_accepts_them() -> None:
+    values = documents(CHART / "values.yaml")[0]
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    jsonschema_rs.validate(schema, values)
+    for wrong in ({"worker": {"module": ["app"]}}, {"workers": {}}, {"existingSecrets": {"worker": "a b"}}):
+        with pytest.raises(jsonschema_rs.ValidationError):
+            jsonschema_rs.validate(schema, values | wrong)
+    used = {match for path in TEMPLATES for match in re.findall(r"\.Values\.([\w.]+)", path.read_text())}
+    for name in used:
+        found: Any = values
+        for part in name.split("."):
+            assert part in found, f"{name} is used and has no value"
+            found = found[part]
+    known = {f"{name}.{each}" for name, group in values.items() for each in group}
+    assert known - used == set(), "values that nothing uses"
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_templates_close_what_they_open_and_are_yaml_with_any_word_in_place_of_a_value(path: Path) -> None:
+    text = path.read_text()
+    words = re.findall(r"\{\{-?\s*(\w+)", text)
+    opened = sum(word in ("if", "range", "define", "with") for word in words)
+    assert opened == words.count("end")
+    filled = re.sub(r"\{\{.*?\}\}", "word", re.sub(r"^\s*\{\{-.*\}\}\n", "", text, flags=re.MULTILINE))
+    assert "{{" not in filled
+    assert path.suffix == ".tpl" or all(document["kind"] for document in yaml.safe_load_all(filled))
+    options = re.findall(r"^\s+- (--[a-z-]+)$", text, re.MULTILINE)
+    reference = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert all(f"`{option}" in reference for option in options)
 
 
 @contextmanager

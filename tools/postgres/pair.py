@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, LiteralString, Self
 
 import psycopg
 
@@ -110,7 +110,7 @@ class Pair:
     def wait_in_step(self) -> None:
         """Return when the standby has everything that was committed when this was called."""
         with connect(self.primary) as connection:
-            [position] = connection.execute("SELECT pg_current_wal_lsn()").fetchone() or ()
+            position = _value(connection, "SELECT pg_current_wal_lsn()")
             reached = "SELECT count(*) FROM pg_stat_replication WHERE flush_lsn >= %s"
             _wait(lambda: connection.execute(reached, (position,)).fetchone() == (1,), "the standby is in step")
 
@@ -131,8 +131,7 @@ class Pair:
         with connect(self.primary) as connection:
 
             def state() -> Any:
-                row = connection.execute("SELECT state, sync_state FROM pg_stat_replication").fetchone()
-                return row
+                return connection.execute("SELECT state, sync_state FROM pg_stat_replication").fetchone()
 
             _wait(lambda: state() is not None and state()[0] == "streaming", "the standby follows")
             if self.synchronous:
@@ -150,7 +149,7 @@ def copy_data(server: Server, target: Path) -> None:
     with connect(server) as connection:
         connection.execute("SELECT pg_backup_start('copy', fast => true)")
         shutil.copytree(server.data, target, ignore=_left_out, copy_function=_copy_file)
-        [label] = connection.execute("SELECT labelfile FROM pg_backup_stop(wait_for_archive => false)").fetchone() or ()
+        label = _value(connection, "SELECT labelfile FROM pg_backup_stop(wait_for_archive => false)")
     (target / "backup_label").write_text(label)
     target.chmod(0o700)
     for path in (target, *target.rglob("*")):
@@ -160,6 +159,12 @@ def copy_data(server: Server, target: Path) -> None:
 def connect(server: Server) -> psycopg.Connection[Any]:
     """A connection to one server of the two, whatever its part."""
     return psycopg.connect(server.url, autocommit=True, connect_timeout=10)
+
+
+def _value(connection: psycopg.Connection[Any], query: LiteralString) -> Any:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]
 
 
 def _follow(data: Path, primary: Server) -> None:

@@ -167,6 +167,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/scale": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Scale
+         * @description What waits and can run, by type, and how many workers it would take; up to 1000 types are shown.
+         *
+         *     Running tasks count, so that an autoscaler removes no worker while its work goes on.
+         */
+        get: operations["scale_api_scale_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/schedules": {
         parameters: {
             query?: never;
@@ -2080,6 +2102,42 @@ export interface components {
          */
         Role: "producer" | "worker" | "viewer" | "operator" | "admin";
         /**
+         * Scale
+         * @description What waits and can run, and how many workers would run it within the objective.
+         */
+        Scale: {
+            /** Due */
+            due: number;
+            /** Objectiveseconds */
+            objectiveSeconds: number;
+            /** Oldestseconds */
+            oldestSeconds: number | null;
+            /** Paused */
+            paused: number;
+            /** Processing */
+            processing: number;
+            /** Seconds */
+            seconds: number | null;
+            /** Slots */
+            slots: number;
+            /** Slotsperworker */
+            slotsPerWorker: number;
+            /**
+             * Total
+             * @description How many types there are; those asked for, or those with something to do.
+             */
+            total: number;
+            /** Types */
+            types: components["schemas"]["TypeScale"][];
+            /**
+             * Workers
+             * @description How many workers there should be; 0 if nothing waits or runs.
+             */
+            workers: number;
+            /** Workersalive */
+            workersAlive: number;
+        };
+        /**
          * Schedule
          * @description A schedule.
          */
@@ -2552,6 +2610,56 @@ export interface components {
             total: number;
             /** Types */
             types: components["schemas"]["TypeInfo"][];
+        };
+        /**
+         * TypeScale
+         * @description One type: what waits and can run, what runs, how long it would take, and what it would take.
+         */
+        TypeScale: {
+            /**
+             * Due
+             * @description Due, retries included, and not paused.
+             */
+            due: number;
+            /**
+             * Oldestseconds
+             * @description For how long the first has been due; null if none is.
+             */
+            oldestSeconds: number | null;
+            /**
+             * Paused
+             * @description Due, but paused.
+             */
+            paused: number;
+            /** Processing */
+            processing: number;
+            /**
+             * Seconds
+             * @description Until all of it has run, with the workers alive; null if none knows it.
+             */
+            seconds: number | null;
+            /**
+             * Secondspertask
+             * @description Mean run time within the last hour; null if none ended.
+             */
+            secondsPerTask: number | null;
+            /**
+             * Slots
+             * @description Tasks at once: those that run, and enough for those that wait.
+             */
+            slots: number;
+            /** Type */
+            type: string;
+            /**
+             * Workers
+             * @description Workers that this takes.
+             */
+            workers: number;
+            /**
+             * Workersalive
+             * @description Live workers that define the type.
+             */
+            workersAlive: number;
         };
         /**
          * TypesWork
@@ -3087,6 +3195,69 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    scale_api_scale_get: {
+        parameters: {
+            query?: {
+                /** @description Tasks that one worker runs at once; as those alive do on average if left out. */
+                concurrency?: number | null;
+                /** @description Seconds within which what is due should have run. */
+                objective?: number;
+                /** @description All types if left out. */
+                type?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Scale"];
+                };
             };
             /** @description Bad Request */
             400: {

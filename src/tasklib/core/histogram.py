@@ -34,6 +34,12 @@ def percentile(histogram: Mapping[int, int], part: float) -> float | None:
     return None
 
 
+def mean(histogram: Mapping[int, int]) -> float | None:
+    """The mean in seconds; None of an empty histogram."""
+    total = sum(histogram.values())
+    return sum(_middle(bucket) * count for bucket, count in histogram.items()) / total if total else None
+
+
 def merged(stored: Iterable[Mapping[str, int] | None]) -> Histogram:
     """The sum of several histograms that were stored as JSON objects."""
     total: Histogram = Counter()

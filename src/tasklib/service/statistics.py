@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from tasklib.core.limits import Pause
+from tasklib.core.scale import OBJECTIVE_SECONDS, Fleet, Load, Scale, TypeScale, scale
 from tasklib.core.task import QueueStats
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import statistics, workers
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.reading import lists
-from tasklib.storage.operations.statistics import Depth, Durations, Oldest, Work
+from tasklib.storage.operations.statistics import Depth, Due, Durations, Oldest, Work
 from tasklib.storage.statement import Operation
 
-__all__ = ["Depth", "Durations", "Oldest", "Overview", "Series", "Statistics", "TypeInfo", "Work", "takes_a_while"]
+__all__ = [
+    "OBJECTIVE_SECONDS",
+    "Depth",
+    "Durations",
+    "Oldest",
+    "Overview",
+    "Scale",
+    "Series",
+    "Statistics",
+    "TypeInfo",
+    "TypeScale",
+    "Work",
+    "takes_a_while",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +123,54 @@ class Statistics(ServicePart):
     awork_by_type = work_by_type.as_async
 
     @operation
+    def scale(
+        self,
+        *,
+        names: Collection[str] = (),
+        objective_seconds: float = OBJECTIVE_SECONDS,
+        slots_per_worker: int | None = None,
+    ) -> Operation[Scale]:
+        """What waits and can run, by type, and how many workers would run it within the objective.
+
+        Without `names` it is every type that has something to do; without `slots_per_worker` a worker is taken to run
+        as many at once as those alive do, on average.
+        """
+        found = yield from statistics.count_due()
+        known = [worker for worker in (yield from workers.list_workers()) if worker.alive]
+        paused = {pause.name for pause in (yield from pauses.list_pauses())}
+        limits = {limit.name: limit for limit in (yield from pauses.list_limits())}
+        clock = yield from statistics.read_time()
+        work = yield from statistics.read_work(since=clock - _MEASURED, until=clock + 60, step=_WHOLE, by_name=True)
+        means = {each.name: each.run.mean for each in work}
+        of_name = {each.name: each for each in found if not names or each.name in names}
+        of_name |= {name: Due(name, 0, 0, None) for name in names if name not in of_name}
+        able = {name: [worker for worker in known if name in worker.names] for name in of_name}
+        there = {worker.instance: worker for each in able.values() for worker in each} if of_name else {}
+        there = there or {worker.instance: worker for worker in known if not names}
+        fleet = Fleet(
+            workers_alive=len(there),
+            slots_alive=sum(worker.concurrency for worker in there.values()),
+            slots_per_worker=slots_per_worker or _usual(worker.concurrency for worker in there.values() or known),
+            limits=limits,
+        )
+        loads = [
+            Load(
+                name=name,
+                due=each.due,
+                running=each.running,
+                oldest_seconds=each.oldest_seconds,
+                seconds_per_task=means.get(name),
+                workers_alive=len(able[name]),
+                slots_alive=sum(worker.concurrency for worker in able[name]),
+                paused=None in paused or name in paused,
+            )
+            for name, each in sorted(of_name.items())
+        ]
+        return scale(loads, fleet, objective_seconds=objective_seconds)
+
+    ascale = scale.as_async
+
+    @operation
     def oldest_waiting(self) -> Operation[Oldest | None]:
         """The task that has been due the longest, paused and limited ones included; None if none is due."""
         return (yield from statistics.find_oldest_waiting())
@@ -126,6 +188,12 @@ class Statistics(ServicePart):
 def takes_a_while(count: int) -> bool:
     """Whether this many tasks are too many to be counted or grouped for each request."""
     return count > lists.FEW_ROWS
+
+
+def _usual(concurrencies: Iterable[int]) -> int:
+    """How many tasks a worker runs at once, on average; 1 if there is no worker to tell."""
+    found = list(concurrencies)
+    return max(1, round(sum(found) / len(found))) if found else 1
 
 
 def _type_info(name: str, stats: QueueStats, workers_alive: int, paused: Collection[str | None]) -> TypeInfo:
@@ -146,3 +214,5 @@ def _type_info(name: str, stats: QueueStats, workers_alive: int, paused: Collect
 
 
 _WHOLE: Final = 1 << 40
+_MEASURED: Final = 3600
+"""Of how many seconds durations are averaged."""

@@ -52,6 +52,18 @@ def test_stats_count_each_task_once(tasklib: CommandLine, queue: TaskQueue) -> N
     assert (stats["pauses"], stats["workers_alive"]) == ([], 0)
 
 
+def test_scale_says_how_many_workers_it_takes(tasklib: CommandLine, queue: TaskQueue) -> None:
+    for _ in range(3):
+        queue.enqueue("resize")
+    queue.enqueue("mail")
+
+    found = tasklib.json("scale", "resize", "--objective", "1", "--concurrency", "2")
+    assert (found["due"], found["slots"], found["workers"], found["workers_alive"]) == (3, 3, 2, 0)
+    said = tasklib.ok("scale")
+    assert "Workers needed: 2, each with 1 at once, to run 4 due and 0 running tasks within 1 min. Alive: 0." in said
+    assert "--objective" in tasklib.run("scale", "--objective", "0").err
+
+
 def test_types_are_what_is_stored_and_what_workers_know(tasklib: CommandLine, queue: TaskQueue) -> None:
     register(queue, "known")
     queue.enqueue("orphan")

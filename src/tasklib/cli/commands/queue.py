@@ -7,7 +7,8 @@ from typing import Annotated
 
 from tasklib.cli.command import Cli, Commands
 from tasklib.cli.options.declare import argument, option
-from tasklib.cli.show.queue import show_overview, show_pauses, show_types
+from tasklib.cli.show.queue import show_overview, show_pauses, show_scale, show_types
+from tasklib.core.scale import OBJECTIVE_SECONDS
 
 app = Commands("Queue")
 
@@ -45,6 +46,32 @@ def types(cli: Cli) -> None:
     found = cli.service.statistics.types()
     none = "No task names yet: nothing is stored, and no worker is alive. Start one: tasklib worker app.tasks"
     cli.out.answer_list({"types": found}, lambda: show_types(cli.out, found), none)
+
+
+@app.add()
+def scale(
+    cli: Cli,
+    names: Annotated[
+        list[str] | None, argument("NAMES", "Tasks of these names; all that have something to do without.")
+    ] = None,
+    objective: Annotated[
+        float, option("SECONDS", "Within how long what is due should have run.", min=0.001)
+    ] = OBJECTIVE_SECONDS,
+    concurrency: Annotated[
+        int | None, option("N", "Tasks that one worker runs at once.  [default: as those alive]", min=1)
+    ] = None,
+) -> None:
+    """Show what waits and can run, and how many workers it would take.
+
+    Running tasks count, so that a fleet shrinks only when its work has ended.
+
+    Examples:
+        tasklib scale
+        tasklib scale resize transcode --objective 30 --concurrency 4
+        tasklib scale --json
+    """
+    found = cli.service.statistics.scale(names=names or (), objective_seconds=objective, slots_per_worker=concurrency)
+    cli.out.answer(found, lambda: show_scale(cli.out, found))
 
 
 @app.add(creates=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -120,6 +121,7 @@ async def _serve(
     queue: TaskQueue, service: Any, listening: socket.socket, say_start: Callable[[], None], **settings: Any
 ) -> None:
     from tasklib.http.server import Server
+    from tasklib.worker.service_manager import ServiceManager, informed
 
     class Announced(Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -130,8 +132,12 @@ async def _serve(
         # uvicorn stops on these and then raises them again; having stopped as asked is a success.
         signal.signal(number, _ignore)
     server = Announced(service, grace_seconds=GRACE_SECONDS, **settings)
+    manager = ServiceManager.of(os.environ)
     try:
-        await server.serve(sockets=[listening])
+        async with informed(
+            manager, queue.timing, is_ready=lambda: server.started, is_stopping=lambda: server.should_exit
+        ):
+            await server.serve(sockets=[listening])
     finally:
         await queue.aclose()
 

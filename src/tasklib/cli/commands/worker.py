@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -114,12 +115,15 @@ async def _work(queue: TaskQueue, settings: WorkerSettings, say_start: Callable[
     import asyncio
 
     from tasklib.worker import Worker
+    from tasklib.worker.service_manager import ServiceManager, informed
 
     worker = Worker(queue, settings)
     working = asyncio.ensure_future(worker.run())
     await asyncio.sleep(0)  # It has begun and listens to signals, so that from the start line on it can be stopped.
     say_start(worker.worker_id)
-    await working
+    manager = ServiceManager.of(os.environ)
+    async with informed(manager, queue.timing, is_ready=lambda: True, is_stopping=working.done):
+        await working
 
 
 def _names(queue: TaskQueue, settings: WorkerSettings, modules: list[str]) -> list[str]:

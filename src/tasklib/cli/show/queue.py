@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tasklib.core.limits import KeyLimit, Limit, Pause
     from tasklib.core.schedule import Schedule
     from tasklib.core.task import QueueStats, WorkerInfo
-    from tasklib.service.statistics import Overview, TypeInfo
+    from tasklib.service.statistics import Overview, Scale, TypeInfo
 
 NUMBERS: Final = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
 URGENT: Final = ("pending", "running", "retrying", "failed")
@@ -51,6 +51,32 @@ def show_types(out: Output, types: Sequence[TypeInfo]) -> None:
     if orphans:
         out.line()
         out.line(f"Waiting, but no live worker knows: {', '.join(orphans)}")
+
+
+def show_scale(out: Output, scale: Scale) -> None:
+    """What waits and runs of each type, and how many workers that takes."""
+    columns = [Column("NAME", fluid=True)]
+    numbers = ("DUE", "PAUSED", "RUNNING", "EACH", "TAKES", "WORKERS", "ALIVE")
+    rows: list[list[str | Cell]] = [
+        [
+            each.name,
+            f"{each.due:,}",
+            f"{each.paused:,}" if each.paused else "",
+            f"{each.running:,}",
+            "?" if each.seconds_per_task is None else times.span(each.seconds_per_task),
+            "?" if each.seconds is None else times.span(each.seconds),
+            str(each.workers),
+            Cell(str(each.workers_alive), "" if each.workers_alive or not each.due else "red"),
+        ]
+        for each in scale.types
+    ]
+    if rows:
+        out.table([*columns, *(Column(number, right=True) for number in numbers)], rows)
+        out.line()
+    out.line(
+        f"Workers needed: {scale.workers}, each with {scale.slots_per_worker} at once, to run {scale.due:,} due and "
+        f"{scale.running:,} running tasks within {times.exact(scale.objective_seconds)}. Alive: {scale.workers_alive}."
+    )
 
 
 def of_state(counts: QueueStats | TypeInfo, state: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.histogram import Histogram, merged, percentile
+from tasklib.core.histogram import Histogram, mean, merged, percentile
 from tasklib.core.task import QueueStats, TaskState
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.reading import lists
@@ -44,11 +44,13 @@ class Durations:
     p50: float | None
     p95: float | None
     p99: float | None
+    mean: float | None = None
 
     @classmethod
     def of(cls, histogram: Histogram) -> Durations:
-        """The percentiles of a histogram."""
-        return cls(*(percentile(histogram, part) for part in (0.5, 0.95, 0.99)))
+        """The percentiles and the mean of a histogram."""
+        p50, p95, p99 = (percentile(histogram, part) for part in (0.5, 0.95, 0.99))
+        return cls(p50, p95, p99, mean(histogram))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,25 @@ def count_tasks_by_state() -> Operation[QueueStats]:
     if (yield from lists.is_small()):
         return (yield from lists.count_by_state())
     return _stats((yield Statement("count_quickly")))
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What waits and is due, and what runs, of one name."""
+
+    name: str
+    due: int
+    running: int
+    oldest_seconds: float | None
+    """For how long the first has been due."""
+
+
+def count_due() -> Operation[list[Due]]:
+    """What is due now, retries included, and what runs, by name; without reading what is finished or due later."""
+    return [
+        Due(row["name"], int(row["due"]), int(row["running"]), None if row["oldest"] is None else float(row["oldest"]))
+        for row in (yield Statement("count_due"))
+    ]
 
 
 def keep_statistics(*, fold_every: timedelta = FOLD_EVERY) -> Operation[bool]:

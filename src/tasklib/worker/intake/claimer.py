@@ -74,7 +74,7 @@ class Claimer:
             if instance != str(self._instance.id):
                 return
             self._notified = True
-        # PostgreSQL's listener says so when it has connected again; SQLite's watcher at every change, and keeps no list.
+        # PostgreSQL's listener says so when it has connected again; SQLite's watcher at every change, without a list.
         self._may_be_forgotten |= kind == "changed" and self._database.dialect == "postgres"
         self._control.wake()
 

@@ -17,6 +17,7 @@ from tasklib.core.config import Config
 from tasklib.core.timing import SystemTiming, Timing
 from tasklib.errors import ConfigurationError
 from tasklib.storage.database import Database
+from tasklib.worker.service_manager import VARIABLES, ServiceManager, informed
 from tasklib.worker.signals import STOPS
 from tasklib.worker.supervisor.probe import serve_probe
 from tasklib.worker.supervisor.worker_process import WorkerProcess
@@ -97,11 +98,14 @@ class Supervisor:
     def status(self) -> dict[str, Any]:
         """How the worker processes are."""
         return {
-            "ready": not self.stopping.is_set() and all(slot.is_ready for slot in self._slots),
+            "ready": self._is_ready(),
             "stopping": self.stopping.is_set(),
             "uptime_seconds": round(self.timing.monotonic() - self._born, 3),
             "processes": [slot.status() for slot in self._slots],
         }
+
+    def _is_ready(self) -> bool:
+        return not self.stopping.is_set() and all(slot.is_ready for slot in self._slots)
 
     async def _run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -109,7 +113,11 @@ class Supervisor:
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGCHLD, self._collect)
         settings = self.settings
-        async with serve_probe(settings.probe_host, settings.probe_port, self.status, self.timing):
+        manager = ServiceManager.of(settings.environment)
+        async with (
+            informed(manager, self.timing, is_ready=self._is_ready, is_stopping=self.stopping.is_set),
+            serve_probe(settings.probe_host, settings.probe_port, self.status, self.timing),
+        ):
             await asyncio.gather(*(slot.run() for slot in self._slots))
         await self.in_thread(self._close_databases, CLOSE_SECONDS)
         return self._code
@@ -147,6 +155,9 @@ class _ProcessSlot:
     def __init__(self, supervisor: Supervisor, number: int) -> None:
         self._supervisor = supervisor
         self._number = number
+        # Worker processes are the supervisor's business: it alone speaks to the service manager.
+        given = supervisor.settings.environment
+        self._environment = {name: value for name, value in given.items() if name not in VARIABLES}
         self._restarts = 0
         self._short_lives = 0
         self._false_starts = 0
@@ -172,7 +183,7 @@ class _ProcessSlot:
             settings = supervisor.settings
             process = self.process = WorkerProcess(
                 settings.command,
-                settings.environment,
+                self._environment,
                 supervisor.databases,
                 supervisor.timing,
                 restarts=self._restarts,

@@ -224,6 +224,31 @@ FROM (
     GROUP BY t.name
 ) AS c
 GROUP BY c.name, c.kind;
+
+-- name: count_due
+-- What is due and what runs, by name: waiting tasks by their indexes, running ones by who holds them.
+WITH clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now)
+SELECT c.name, sum(c.due)::bigint AS due, sum(c.running)::bigint AS running, max(c.oldest)::float8 AS oldest
+FROM (
+    SELECT t.name, count(*) AS due, 0 AS running, extract(epoch FROM min(clock.now) - min(t.due_at)) AS oldest
+    FROM clock CROSS JOIN {schema}.tasks AS t
+    WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NULL AND t.due_at <= clock.now
+    GROUP BY t.name
+    UNION ALL
+    SELECT t.name, count(*), 0, extract(epoch FROM min(clock.now) - min(t.due_at))
+    FROM clock CROSS JOIN {schema}.tasks AS t
+    WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL AND t.due_at <= clock.now
+    GROUP BY t.name
+    UNION ALL
+    SELECT t.name, 0, count(*), NULL
+    FROM {schema}.tasklib_claims AS h
+    CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
+    CROSS JOIN LATERAL ({held_task}) AS t
+    GROUP BY t.name
+) AS c
+GROUP BY c.name
+ORDER BY c.name;
+
 -- name: find_oldest_waiting
 -- The task that has been due the longest: the head of every name and priority, and of every key among the first 10,000.
 WITH RECURSIVE

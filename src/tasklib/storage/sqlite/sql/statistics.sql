@@ -176,6 +176,30 @@ FROM (
     GROUP BY t.name
 ) AS c
 GROUP BY c.name, c.kind;
+
+-- name: count_due
+-- What is due and what runs, by name: waiting tasks by their indexes, running ones by who holds them.
+SELECT c.name, sum(c.due) AS due, sum(c.running) AS running, max(c.oldest) AS oldest
+FROM (
+    SELECT t.name, count(*) AS due, 0 AS running, (julianday(:now) - julianday(min(t.due_at))) * 86400.0 AS oldest
+    FROM tasks AS t INDEXED BY tasks_claim
+    WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NULL AND t.due_at <= :now
+    GROUP BY t.name
+    UNION ALL
+    SELECT t.name, count(*), 0, (julianday(:now) - julianday(min(t.due_at))) * 86400.0
+    FROM tasks AS t INDEXED BY tasks_keyed
+    WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL AND t.due_at <= :now
+    GROUP BY t.name
+    UNION ALL
+    SELECT t.name, 0, count(*), NULL
+    FROM tasklib_claims AS h
+    CROSS JOIN json_each(h.seqs) AS held
+    JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
+    GROUP BY t.name
+) AS c
+GROUP BY c.name
+ORDER BY c.name;
+
 -- name: find_oldest_waiting
 -- The task that has been due the longest: the head of every name and priority, and of every key among the first 10,000.
 WITH RECURSIVE
