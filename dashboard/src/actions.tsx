@@ -2,7 +2,7 @@
 
 import { BY_DEFAULT, POSSIBLE } from "./api/actions";
 import { type Action, api, type BulkFilter, Problem, take, type Task } from "./api/client";
-import { absolute, count, plural, shortId, verb } from "./format";
+import { absolute, plural, shortId, verb } from "./format";
 import { restart, tick } from "./live";
 import { href } from "./router";
 import { attempt, say } from "./toasts";
@@ -198,7 +198,7 @@ export async function resume(type: string | null): Promise<void> {
 
 export async function setRate(tasksPerSecond: number, type: string | null): Promise<boolean> {
   const body = { tasksPerSecond, ...(type ? { type } : {}) };
-  const text = tasksPerSecond ? `At most ${count(tasksPerSecond)} tasks start in a second.` : "The rate is unlimited.";
+  const text = tasksPerSecond ? `At most ${plural(tasksPerSecond, "start")} per second.` : "The rate is unlimited.";
   const done = await attempt(() => take(api.POST("/api/tasks/rate-limit", { body })), text);
   changed();
   return done;
@@ -215,7 +215,7 @@ export async function setConcurrency(maxRunning: number, type: string | null): P
 /** How many tasks of each concurrency key run at once; null: one, as where nothing is set. */
 export async function setKeyLimit(maxRunning: number | null, type: string | null): Promise<boolean> {
   const body = { maxRunning, ...(type ? { type } : {}) };
-  const text = maxRunning === 0 ? "Tasks of a key are unlimited." : `At most ${plural(maxRunning ?? 1, "task")} of a key run at once.`;
+  const text = maxRunning === 0 ? "Tasks per key are unlimited." : `At most ${plural(maxRunning ?? 1, "task")} per key run at once.`;
   const done = await attempt(() => take(api.POST("/api/tasks/key-limit", { body })), text);
   changed();
   return done;
@@ -234,7 +234,7 @@ export async function submit(body: Parameters<typeof create>[0]): Promise<string
 export async function resubmit(id: string, payload: unknown, priority: number): Promise<string> {
   const params = { path: { task_id: id } };
   const created = await take(api.POST("/api/tasks/{task_id}/resubmit", { params, body: { payload, priority } }));
-  say(`${created.type} was submitted again.`);
+  say(`${created.type} was duplicated.`);
   changed();
   return created.id;
 }

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Stats } from "./api/client";
 import { lazily } from "./lazily";
 import { helpShown, KEYS } from "./keys";
-import { short, timeOfDay } from "./format";
+import { short, showUtc, timeOfDay, utc } from "./format";
 import { connection, hold, lastHeard, restart, snapshot } from "./live";
 import { href, path } from "./router";
 import { session } from "./session";
@@ -71,12 +71,15 @@ export function App() {
         </nav>
         <div class="state">
           <ConnectionState />
+          <button type="button" class="plain zone" aria-pressed={utc.value} onClick={() => showUtc(!utc.value)} title="Show all times in UTC">
+            UTC
+          </button>
           <Button kind="plain" onClick={() => (helpShown.value = true)} label="Keyboard help" title="Keyboard help (?)">
             ?
           </Button>
         </div>
       </header>
-      <main id="main" ref={main} tabIndex={-1}>
+      <main id="main" ref={main} tabIndex={-1} class={isStale() ? "stale" : undefined}>
         <Lost />
         <Banners />
         {page(at)}
@@ -88,6 +91,8 @@ export function App() {
     </>
   );
 }
+
+const isStale = () => connection.value === "lost" || connection.value === "database";
 
 function page(at: string): ComponentChildren {
   const place = PLACES.find((each) => each.to === at);
@@ -119,27 +124,36 @@ function PlaceLink({ place, at }: { place: Place; at: string }) {
 
 function ConnectionState() {
   const state = connection.value;
-  const texts = { connecting: "Connecting", live: "Live", lost: "Disconnected", held: "Held" };
+  const texts = { connecting: "Connecting", live: "Live", lost: "Disconnected", database: "No database", held: "Updates paused" };
   return (
     <button
       type="button"
       class={`connection ${state}`}
-      onClick={() => (state === "lost" ? restart() : hold(state !== "held"))}
-      title={state === "live" ? "Stop updating this page" : state === "held" ? "Update this page again" : "Try again now"}
+      onClick={() => (state === "lost" || state === "database" ? restart() : hold(state !== "held"))}
+      title={state === "live" ? "Pause updates of this page" : state === "held" ? "Resume updates" : "Try again now"}
     >
       <i /> <span>{texts[state]}</span>
     </button>
   );
 }
 
+/** What is shown may be out of date: says why and since when. */
 function Lost() {
-  if (connection.value !== "lost") return null;
+  const state = connection.value;
+  if (state !== "lost" && state !== "database") return null;
+  const since = lastHeard.value ? `What you see is from ${timeOfDay(lastHeard.value)}. ` : "";
   return (
     <div class="banner bad" role="alert">
       <span>
-        <strong>Connection lost.</strong>{" "}
-        {lastHeard.value ? `Last update at ${timeOfDay(lastHeard.value)}. ` : ""}
-        Reconnecting automatically.
+        {state === "database" ? (
+          <>
+            <strong>The database does not answer.</strong> {since}The service is running and tries again.
+          </>
+        ) : (
+          <>
+            <strong>Connection lost.</strong> {since}Reconnecting automatically.
+          </>
+        )}
       </span>
       <Button kind="small" onClick={restart}>
         Try now

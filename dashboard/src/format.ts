@@ -1,10 +1,12 @@
 /** Numbers and times as people read them. */
 
+import { computed, signal } from "@preact/signals";
+
 const whole = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 export const count = (value: number): string => whole.format(value);
-export const short = (value: number): string => (value < 10_000 ? whole.format(value) : compact.format(value));
+export const short = (value: number): string => (value < 1_000_000 ? whole.format(value) : compact.format(value));
 
 /** `one task`, `1,203 tasks`. */
 export function plural(value: number, one: string, many = `${one}s`): string {
@@ -45,22 +47,57 @@ export function relative(moment: string, now: number): string {
   return ago > 0 ? `${text} ago` : `in ${text}`;
 }
 
-const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
-const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+/** Whether moments are shown in UTC instead of the reader's own time; the browser remembers it. */
+export const utc = signal(localStorage.getItem("utc") === "yes");
 
-export const absolute = (moment: string | number): string => exact.format(new Date(moment));
-export const timeOfDay = (moment: string | number): string => clock.format(new Date(moment));
+export function showUtc(on: boolean): void {
+  utc.value = on;
+  localStorage.setItem("utc", on ? "yes" : "no");
+}
+
+const TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
+const DAY = { day: "numeric", month: "short" } as const;
+/** The one way in which moments are written, as long as the place allows. */
+const formats = computed(() => {
+  const zone = utc.value ? { timeZone: "UTC" } : {};
+  const format = (form: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat("en-GB", { ...form, ...zone });
+  return {
+    exact: format({ ...DAY, year: "numeric", ...TIME, second: "2-digit", timeZoneName: "short" }),
+    clock: format({ ...TIME, second: "2-digit", timeZoneName: "short" }),
+    seconds: format({ ...TIME, second: "2-digit" }),
+    minutes: format(TIME),
+    day: format(DAY),
+    brief: format({ ...DAY, ...TIME }),
+  };
+});
+
+/** `17 Nov 2026, 14:03:12 CET`. */
+export const absolute = (moment: string | number): string => formats.value.exact.format(new Date(moment));
+/** `14:03:12 CET`. */
+export const timeOfDay = (moment: string | number): string => formats.value.clock.format(new Date(moment));
+
+/** As much of a moment as marks that are so many seconds apart leave open. */
+export function mark(moment: number, apart: number): string {
+  const { day, minutes, seconds } = formats.value;
+  return (apart >= 86_400 ? day : apart < 60 ? seconds : minutes).format(moment);
+}
 
 /** A moment to come, as short as it can be told: the time if it is today, else the day too. */
 export function whenInWords(moment: string): string {
-  const at = new Date(moment);
-  return at.toDateString() === new Date().toDateString() ? clock.format(at) : day.format(at);
+  const { day, brief, minutes } = formats.value;
+  return (day.format(new Date(moment)) === day.format(new Date()) ? minutes : brief).format(new Date(moment));
 }
 
 const ISO = /\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g;
 /** A text with its moments in the reader's own time. */
 export const readable = (text: string): string => text.replace(ISO, (moment) => absolute(moment));
+
+/** A moment as a field for it takes it: in the reader's own time, to the second. */
+export function localTime(moment: string | number | null | undefined): string {
+  if (!moment) return "";
+  const at = new Date(moment);
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
 
 export const shortId = (id: string): string => id.slice(-8);
 

@@ -1,7 +1,7 @@
 /** What the service tells by itself: numbers as they change, and whether we still hear it. */
 
-import { computed, signal } from "@preact/signals";
-import { api, settled, type Stats, take } from "./api/client";
+import { computed, effect, signal } from "@preact/signals";
+import { api, databaseAway, Problem, settled, type Stats, take } from "./api/client";
 import { root } from "./router";
 
 export interface Snapshot {
@@ -10,7 +10,8 @@ export interface Snapshot {
   workersAlive: number;
 }
 
-export type Connection = "connecting" | "live" | "lost" | "held";
+/** `database`: the service answers, but its database does not. */
+export type Connection = "connecting" | "live" | "lost" | "database" | "held";
 
 export const snapshot = signal<Snapshot | null>(null);
 export const connection = signal<Connection>("connecting");
@@ -21,8 +22,11 @@ export const stats = computed(() => snapshot.value?.stats ?? null);
 
 const FIRST_WAIT = 1000;
 const LONGEST_WAIT = 8000;
+/** The service sends something every 5 seconds: after so many milliseconds without, it is not there. */
+const SILENCE = 12_000;
 let source: EventSource | null = null;
 let timer: ReturnType<typeof setTimeout> | undefined;
+let silence: ReturnType<typeof setTimeout> | undefined;
 let wait = FIRST_WAIT;
 
 /** Listen for as long as somebody looks; a hidden page costs the service nothing. */
@@ -30,6 +34,11 @@ export function listen(): void {
   document.addEventListener("visibilitychange", () => (document.hidden ? stop() : restart()));
   addEventListener("online", restart);
   addEventListener("offline", lose);
+  // Without a stream any answer may tell why there is none.
+  effect(() => {
+    const state = connection.value;
+    if (databaseAway.value && (state === "connecting" || state === "lost")) connection.value = "database";
+  });
   restart();
 }
 
@@ -63,16 +72,26 @@ export function restart(): void {
   source = new EventSource(`${root}/api/events`);
   source.addEventListener("snapshot", (event) => {
     snapshot.value = JSON.parse((event as MessageEvent<string>).data) as Snapshot;
-    connection.value = "live";
-    lastHeard.value = Date.now();
-    wait = FIRST_WAIT;
+    hear("live");
     tick.value++;
   });
+  source.addEventListener("beat", () => hear("live"));
+  source.addEventListener("trouble", () => hear("database"));
   source.addEventListener("error", lose);
+  silence = setTimeout(lose, SILENCE);
+}
+
+function hear(state: "live" | "database"): void {
+  clearTimeout(silence);
+  silence = setTimeout(lose, SILENCE);
+  connection.value = state;
+  if (state === "live") lastHeard.value = Date.now();
+  wait = FIRST_WAIT;
 }
 
 function stop(): void {
   clearTimeout(timer);
+  clearTimeout(silence);
   source?.close();
   source = null;
 }
@@ -80,9 +99,11 @@ function stop(): void {
 function lose(): void {
   if (connection.value === "held" || document.hidden) return;
   stop();
-  connection.value = "lost";
+  if (connection.value !== "database") connection.value = "lost";
   timer = setTimeout(restart, wait);
   wait = Math.min(wait * 2, LONGEST_WAIT);
   // A stream does not say why it ended. If it was because the token is not good any more, this leads to the sign-in.
-  take(api.GET("/api/session")).catch(() => undefined);
+  take(api.GET("/api/session")).catch((error) => {
+    if (connection.value === "database" && !(error instanceof Problem && error.ofDatabase)) connection.value = "lost";
+  });
 }

@@ -9,6 +9,7 @@ import "./styles/dialog.css";
 import "./styles/values.css";
 import { render } from "preact";
 import { App } from "./app";
+import { showControls } from "./bidi";
 import { startClock } from "./clock";
 import { listenToKeys } from "./keys";
 import { keepSamples } from "./samples";
@@ -16,6 +17,7 @@ import { listen } from "./live";
 import { followLinks } from "./router";
 import { keepSession } from "./session";
 
+showControls();
 followLinks();
 listenToKeys();
 startClock();

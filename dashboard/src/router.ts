@@ -31,10 +31,38 @@ export function href(to: string, parameters: Record<string, string | string[] | 
 
 /** Show another page. */
 export function go(to: string, replace = false): void {
+  keepScroll();
   if (replace) history.replaceState(null, "", to);
   else history.pushState(null, "", to);
   address.value = read();
   if (!replace) scrollTo(0, 0);
+}
+
+interface Kept {
+  scroll?: number;
+}
+
+/** Note in the entry of the history how far down the page is. */
+function keepScroll(): void {
+  const kept = (history.state as Kept | null)?.scroll ?? 0;
+  if (kept !== scrollY) history.replaceState({ scroll: scrollY } satisfies Kept, "");
+}
+
+/** Milliseconds for which a page that is read again may grow until it is as high as it was. */
+const GROWING = 3000;
+
+/** Scroll to where the entry of the history was left, as soon as the page is high enough. */
+function restoreScroll(): void {
+  const wanted = (history.state as Kept | null)?.scroll ?? 0;
+  const started = performance.now();
+  let last = scrollY;
+  const step = () => {
+    if (scrollY !== last || performance.now() - started > GROWING) return;
+    scrollTo(0, wanted);
+    last = scrollY;
+    if (Math.abs(last - wanted) > 1) requestAnimationFrame(step);
+  };
+  step();
 }
 
 /** Change what the page shows, in its address; null takes a parameter away. */
@@ -52,7 +80,13 @@ export function setQuery(changes: Record<string, string | string[] | null>, repl
 
 /** Let plain clicks on our own links change the page without loading it anew. */
 export function followLinks(): void {
-  addEventListener("popstate", () => (address.value = read()));
+  history.scrollRestoration = "manual";
+  addEventListener("popstate", () => {
+    address.value = read();
+    restoreScroll();
+  });
+  addEventListener("scrollend", keepScroll);
+  restoreScroll();
   document.addEventListener("click", (event) => {
     const link = (event.target as Element).closest?.("a");
     const special = event.ctrlKey || event.metaKey || event.shiftKey || event.altKey || event.button !== 0;

@@ -62,14 +62,14 @@ class Site:
     def stop(self) -> None:
         """End the service and the worker; the data stay."""
         self.gate.set()
-        self._loop.call_soon_threadsafe(self._over.set)
+        self.loop.call_soon_threadsafe(self._over.set)
         self._thread.join(60)
         assert not self._thread.is_alive()
         self._listening.close()
 
     async def _run(self, ready: threading.Event) -> None:
         auth, prefix, works = self._options
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        self.loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         queue = TaskQueue(self.config)
         define_tasks(queue, self.gate)
         app: Any = queue.asgi(auth=auth)

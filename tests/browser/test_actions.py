@@ -30,11 +30,11 @@ def test_the_filter_is_in_the_address_and_comes_back(page: Page, site: Site, que
     page.get_by_label("Tag, as key=value").fill("batch=daily")
     page.keyboard.press("Enter")
     expect(rows).to_have_count(1)
-    page.get_by_label("Search in payload").fill("CAT")
+    page.get_by_label("Search by id").fill("CAT")
     expect(page).to_have_url(re.compile(r"status=cancelled&status=pending&tag=batch%3Ddaily&search=CAT"))
     page.reload()
     expect(rows).to_have_count(1)
-    expect(page.get_by_label("Search in payload")).to_have_value("CAT")
+    expect(page.get_by_label("Search by id")).to_have_value("CAT")
     page.go_back()
     expect(rows).to_have_count(3)
     page.get_by_label("Type", exact=True).fill("image.resize")
@@ -123,7 +123,7 @@ def test_the_keyboard_alone_finds_opens_and_selects(page: Page, site: Site, queu
     page.goto(f"{site.url}/tasks")
     expect(page.locator("tr[data-row]")).to_have_count(3)
     page.keyboard.press("/")
-    expect(page.get_by_label("Search in payload")).to_be_focused()
+    expect(page.get_by_label("Search by id")).to_be_focused()
     page.keyboard.press("Escape")
     for key in ("j", "j", "k", "x"):
         page.keyboard.press(key)
@@ -153,7 +153,7 @@ def test_a_new_task_and_the_same_again_with_edits(page: Page, site: Site, queue:
     first = queue.get(page.url.rpartition("/")[2])
     assert (first.kwargs, first.priority) == ({"to": "ada"}, 7)
 
-    page.get_by_role("button", name="Submit again").click()
+    page.get_by_role("button", name="Duplicate & edit").click()
     edited = json.dumps({"to": "grace"})
     page.get_by_label("Payload (JSON)").fill(edited)
     page.get_by_role("button", name="Submit", exact=True).click()
@@ -165,7 +165,7 @@ def test_a_new_task_and_the_same_again_with_edits(page: Page, site: Site, queue:
 def test_a_secret_left_untouched_keeps_its_stored_value(page: Page, site: Site, queue: TaskQueue) -> None:
     task_id = queue.enqueue("email.relay", {"to": "ada", "api_key": "s3cret", "login": {"password": "hunter2"}}).id
     page.goto(f"{site.url}/tasks/{task_id}")
-    page.get_by_role("button", name="Submit again").click()
+    page.get_by_role("button", name="Duplicate & edit").click()
     field = page.get_by_label("Payload (JSON)")
     shown = json.loads(field.input_value())
     assert shown == {"to": "ada", "api_key": "**********", "login": {"password": "**********"}}

@@ -76,14 +76,14 @@ def test_the_charts_move(page: Page, site: Site) -> None:
     page.get_by_role("button", name="1 h", exact=True).click()
     expect(page).to_have_url(f"{site.url}/?range=1h")
     expect(page.locator(".uplot").first).to_be_visible()
-    expect(page.get_by_role("img", name="Time run")).to_be_visible()
+    expect(page.get_by_role("img", name="Run time")).to_be_visible()
 
 
 def test_a_page_that_is_held_stands_still(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/tasks")
     page.get_by_role("button", name="Live").click()
-    expect(page.get_by_role("button", name="Held")).to_be_visible()
-    page.get_by_role("button", name="Held").click()
+    expect(page.get_by_role("button", name="Updates paused")).to_be_visible()
+    page.get_by_role("button", name="Updates paused").click()
     expect(page.get_by_role("button", name="Live")).to_be_visible()
 
 
@@ -126,7 +126,7 @@ def test_numbers_that_are_not_of_this_moment_say_so(page: Page, site: Site, monk
     monkeypatch.setattr(lists, "FEW_ROWS", -1)
     monkeypatch.setattr(cache, "QUICK_SECONDS", 0.0)
     page.goto(f"{site.url}/")
-    expect(page.get_by_text("these numbers are at most 5 s old")).to_be_visible()
+    expect(page.get_by_text("Counts up to 5 s old")).to_be_visible()
 
 
 def text_of(page: Page, selector: str) -> list[str]:

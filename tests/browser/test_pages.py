@@ -32,7 +32,7 @@ EVERY_VIEW: tuple[View, ...] = (("desktop", "light"), ("desktop", "dark"), ("pho
 TWO_VIEWS: tuple[View, ...] = (("desktop", "light"), ("phone", "dark"))
 PAGES = {
     "overview": ("/", "Last failures"),
-    "overview-hour": ("/?range=1h", "Time waited"),
+    "overview-hour": ("/?range=1h", "Queue wait"),
     "tasks": ("/tasks", "payment.charge"),
     "task-failed": ("/tasks/{failed}", "card declined"),
     "task-running": ("/tasks/{running}", "tile 4 of 10"),
@@ -52,7 +52,7 @@ EMPTY = {
     "/schedules": "No schedules yet.",
     "/types": "No types yet.",
     "/settings": "No worker is alive, so nothing is removed automatically.",
-    "/tasks/01890a5d-ac96-774b-bcce-b302099a8057": "There is no task of this id.",
+    "/tasks/01890a5d-ac96-774b-bcce-b302099a8057": "No task has this id.",
 }
 
 

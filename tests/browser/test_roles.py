@@ -57,10 +57,10 @@ def test_the_first_token_closes_the_door_and_keeps_its_maker_inside(page: Page, 
     page.goto(f"{site.url}/settings")
     expect(page.get_by_text("local with the role admin")).to_be_visible()
     page.get_by_role("button", name="New token").click()
-    page.get_by_label("Whose it is").fill("root")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_label("Name").fill("root")
+    page.get_by_role("button", name="Create").click()
     expect(page.get_by_text("shown this once")).to_be_visible()
-    page.get_by_role("button", name="I have it").click()
+    page.get_by_role("button", name="Done").click()
     expect(page.get_by_text("root with the role admin")).to_be_visible()
     page.reload()
     expect(page.get_by_role("region", name="Tokens").get_by_role("row", name="root admin")).to_be_visible()
@@ -73,14 +73,14 @@ def test_an_administrator_makes_and_revokes_tokens(page: Page, open_site: Site) 
     page.goto(f"{site.url}/settings")
     for name, role in (("root", "admin"), ("ada", "viewer")):
         page.get_by_role("button", name="New token").click()
-        page.get_by_label("Whose it is").fill(name)
+        page.get_by_label("Name").fill(name)
         page.get_by_label("Role").select_option(role)
         page.get_by_label("Expires").select_option("90")
-        page.get_by_role("button", name="Make it").click()
+        page.get_by_role("button", name="Create").click()
         page.get_by_role("button", name="Copy the token").click()
         expect(page.get_by_text("Copied.").first).to_be_visible()
         secrets[name] = str(page.evaluate("navigator.clipboard.readText()"))
-        page.get_by_role("button", name="I have it").click()
+        page.get_by_role("button", name="Done").click()
     with httpx.Client(base_url=site.url, headers={"Authorization": f"Bearer {secrets['ada']}"}, timeout=60) as ada:
         assert ada.get("/api/types").status_code == 200
         page.get_by_role("button", name="Revoke ada").click()
@@ -94,8 +94,8 @@ def test_an_administrator_makes_and_revokes_tokens(page: Page, open_site: Site) 
 CHANGES = {
     "/": ["Limits", "Pause", "Clean up …"],
     "/tasks": ["Limits", "Pause", "New task", "Cancel email.send", "Prioritize email.send"],
-    "/tasks/{waiting}": ["Submit again …", "Cancel", "Prioritize"],
-    "/tasks/{failed}": ["Submit again …", "Retry", "Delete"],
+    "/tasks/{waiting}": ["Duplicate & edit …", "Cancel", "Prioritize"],
+    "/tasks/{failed}": ["Duplicate & edit …", "Retry", "Delete"],
     "/errors": ["Run again: ValueError"],
     "/schedules": ["New schedule", "Run now: report", "Pause report", "Edit report", "Delete report"],
     "/types": ["Limits of email.send", "Pause email.send"],

@@ -169,7 +169,7 @@ def test_three_hundred_hostile_texts_in_every_field_do_nothing(page: Page, site:
 def test_dialogs_made_from_hostile_texts_do_nothing(page: Page, site: Site) -> None:
     (task,) = site.queue.list(state="completed")
     page.goto(f"{site.url}/tasks/{task.id}")
-    page.get_by_role("button", name="Submit again").click()
+    page.get_by_role("button", name="Duplicate & edit").click()
     expect(page.get_by_label("Payload (JSON)")).to_contain_text("window.hit")
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Delete").click()

@@ -66,7 +66,7 @@ def test_block_40_task_detail(page: Page, site: Site, ids: dict[str, str]) -> No
     page.goto(f"{site.url}/tasks/{ids['completed']}")
     expect(page.get_by_role("heading", name="email.send Completed")).to_be_visible()
     expect(page.get_by_text(ids["completed"]).first).to_be_visible()
-    for title in ("Payload", "Result", "Facts"):
+    for title in ("Payload", "Result", "Details"):
         expect(page.get_by_role("heading", name=title)).to_be_visible()
     expect(page.get_by_text("message for ada@example.com")).to_be_visible()
     expect(page.get_by_role("button", name="Delete")).to_be_visible()

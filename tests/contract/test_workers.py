@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tasklib import TaskState
 from tasklib.storage.operations import workers
+from tasklib.storage.operations.worker_history import list_ended_workers
 from tests.fixtures.queues import Face, Instance
 
 
@@ -160,3 +161,29 @@ def test_recoverers_at_the_same_moment_take_each_task_once(queue: Face, worker: 
     with ThreadPoolExecutor(8) as threads:
         assert sum(threads.map(recover, range(8))) == 50
     assert {(task.retry_count, task.lost_count) for task in map(queue.read, ids)} == {(1, 1)}
+
+
+def test_what_became_of_a_worker_is_kept_for_a_week(queue: Face):
+    lost = queue.worker(worker_id="w-1", timeout_seconds=5)
+    brief, stopped = queue.worker(worker_id="w-2"), queue.worker(worker_id="w-3")
+    for _ in range(3):
+        queue.enqueue("job")
+    lost.beat(release="v7")
+    lost.claim(3)
+    brief.forget()  # as for a single batch: not worth a line
+    queue.advance(20)
+    stopped.forget()
+    assert queue.recover() == 3
+
+    ended = {each.worker_id: each for each in queue.do(lambda: list_ended_workers(seconds=60))}
+    assert set(ended) == {"w-1", "w-3"}
+    assert (ended["w-1"].ending, ended["w-1"].tasks, ended["w-1"].release) == ("lost", 3, "v7")
+    assert (ended["w-3"].ending, ended["w-3"].tasks, ended["w-3"].release) == ("stopped", 0, None)
+    assert ended["w-1"].ended_at == queue.now
+
+    queue.advance(7 * 86_400)
+    assert len(queue.do(lambda: list_ended_workers(seconds=8 * 86_400))) == 2
+    last = queue.worker(worker_id="w-4")
+    queue.advance(60)
+    last.forget()
+    assert [each.worker_id for each in queue.do(lambda: list_ended_workers(seconds=8 * 86_400))] == ["w-4"]

@@ -1,7 +1,9 @@
 /** The public HTTP interface, typed from its own description. */
 
+import { signal } from "@preact/signals";
 import createClient from "openapi-fetch";
 import { root } from "../router";
+import { parseAnswer } from "./exact";
 import type { components, paths } from "./schema";
 
 type Schemas = components["schemas"];
@@ -13,6 +15,7 @@ export type Stats = Schemas["Stats"];
 export type Control = Schemas["Control"];
 export type TypeInfo = Schemas["TypeInfo"];
 export type Worker = Schemas["Worker"];
+export type EndedWorker = Schemas["EndedWorker"];
 export type Schedule = Schemas["Schedule"];
 export type Session = Schemas["Session"];
 export type Permission = Session["permissions"][number];
@@ -25,7 +28,25 @@ export type Token = Schemas["TokenInfo"];
 export type ErrorGroup = Schemas["ErrorInfo"];
 export type AuditEntry = Schemas["Entry"];
 
-export const api = createClient<paths>({ baseUrl: root, credentials: "same-origin" });
+/** Milliseconds after which a question without an answer counts as lost: a frozen service answers nothing, for ever. */
+const PATIENCE = 30_000;
+
+/** `fetch`, with an end for questions, and numbers in the answer as they were written. */
+async function exactFetch(request: Request): Promise<Response> {
+  const signal = request.method === "GET" ? AbortSignal.any([request.signal, AbortSignal.timeout(PATIENCE)]) : request.signal;
+  const response = await fetch(request, { signal });
+  const text = response.text.bind(response);
+  response.json = async () => parseAnswer(await text());
+  // Without a length, which a proxy that compresses takes away, the client would not ask for `json`.
+  if (!response.headers.has("Content-Length")) {
+    const headers = new Headers(response.headers);
+    headers.set("Content-Length", "unknown");
+    Object.defineProperty(response, "headers", { value: headers });
+  }
+  return response;
+}
+
+export const api = createClient<paths>({ baseUrl: root, credentials: "same-origin", fetch: exactFetch });
 
 /** What the service said was wrong, or that it could not be reached (status 0). */
 export class Problem extends Error {
@@ -33,8 +54,14 @@ export class Problem extends Error {
     readonly status: number,
     readonly detail: string,
     readonly field?: string,
+    readonly kind = "",
   ) {
     super(detail);
+  }
+
+  /** The service is there, but its database is not. */
+  get ofDatabase(): boolean {
+    return this.kind.includes(":database-");
   }
 }
 
@@ -45,6 +72,8 @@ interface Answer<T> {
 }
 
 let underWay = 0;
+/** The last answer was that the database is away. */
+export const databaseAway = signal(false);
 
 /** Wait until every question is answered. */
 export async function settled(): Promise<void> {
@@ -63,8 +92,13 @@ export async function take<T>(asked: Promise<Answer<T>>): Promise<T> {
   } finally {
     underWay--;
   }
-  if (answer.response.ok) return answer.data as T;
+  if (answer.response.ok) {
+    databaseAway.value = false;
+    return answer.data as T;
+  }
   if (answer.response.status === 401) location.reload();
-  const said = answer.error as { detail?: string; field?: string } | undefined;
-  throw new Problem(answer.response.status, said?.detail ?? answer.response.statusText, said?.field ?? undefined);
+  const said = answer.error as { detail?: string; field?: string; type?: string } | undefined;
+  const problem = new Problem(answer.response.status, said?.detail ?? answer.response.statusText, said?.field ?? undefined, said?.type);
+  databaseAway.value = problem.ofDatabase;
+  throw problem;
 }

@@ -96,7 +96,8 @@ export interface paths {
          * @description Live counts as server-sent events.
          *
          *     Each event is complete, so a reconnecting client misses nothing: the first event has the current counts,
-         *     and its `id` is that of the last one seen if nothing has changed.
+         *     and its `id` is that of the last one seen if nothing has changed.  Something is sent at least every 5 seconds: a
+         *     client that hears nothing for 12 has lost the service.
          */
         get: operations["listen_api_events_get"];
         put?: never;
@@ -1076,7 +1077,7 @@ export interface components {
             ids?: string[] | null;
             /**
              * Search
-             * @description Text in payload, tags or error; ignores case.
+             * @description Text in payload, tags or error, ignoring case; or a task's id, whole or its last 8 digits.
              */
             search?: string | null;
             /**
@@ -1451,6 +1452,53 @@ export interface components {
              * @description The fencing token of the attempt, as the claim gave it.
              */
             version: number;
+        };
+        /**
+         * EndedWorker
+         * @description A worker that ended within the last 24 hours.
+         */
+        EndedWorker: {
+            /**
+             * Endedat
+             * Format: date-time
+             * @description When it stopped, or was declared lost.
+             */
+            endedAt: string;
+            /**
+             * Ending
+             * @description `lost`: it was killed, or stopped answering.
+             * @enum {string}
+             */
+            ending: "stopped" | "lost";
+            /**
+             * Heartbeatat
+             * Format: date-time
+             * @description Its last heartbeat.
+             */
+            heartbeatAt: string;
+            /** Host */
+            host: string;
+            /**
+             * Instance
+             * Format: uuid
+             */
+            instance: string;
+            /** Pid */
+            pid: number;
+            /** Release */
+            release: string | null;
+            /**
+             * Startedat
+             * Format: date-time
+             */
+            startedAt: string;
+            /**
+             * Tasks
+             * @description How many tasks it held then; others run them again.
+             */
+            tasks: number;
+            /** Workerid */
+            workerId: string;
         };
         /**
          * Entries
@@ -2713,6 +2761,11 @@ export interface components {
             /** Pid */
             pid: number;
             /**
+             * Release
+             * @description The release of the code it runs; null if it was not told.
+             */
+            release: string | null;
+            /**
              * Retention
              * @description Its retention rules; null: it removes nothing.
              */
@@ -2739,6 +2792,11 @@ export interface components {
          * @description Workers known, the one with the latest heartbeat first.
          */
         Workers: {
+            /**
+             * Ended
+             * @description Those that ended in the last 24 hours, the latest first; up to 100.
+             */
+            ended: components["schemas"]["EndedWorker"][];
             /**
              * Total
              * @description How many there are.
@@ -3014,7 +3072,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Events named `snapshot`: the numbers now, and again whenever they have changed. */
+            /** @description Events named `snapshot`: the numbers now, and again whenever they have changed. `beat` after every 5 seconds without other events, `trouble` in its place while the database does not answer. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3104,7 +3162,7 @@ export interface operations {
             query?: {
                 /** @description How far back. */
                 seconds?: number;
-                /** @description Seconds in a point, whole minutes; about 60 points if left out. */
+                /** @description Seconds in a point, whole minutes; 60 to 240 points if left out. */
                 step?: number | null;
                 type?: string | null;
             };
@@ -3960,9 +4018,11 @@ export interface operations {
                 cursor?: string | null;
                 /** @description Failed for good with this fingerprint, from `/api/errors`. */
                 fingerprint?: string | null;
+                /** @description Only these; may be repeated. */
+                id?: string[];
                 limit?: number;
                 offset?: number;
-                /** @description Text in payload, tags or error; ignores case. */
+                /** @description Text in payload, tags or error, ignoring case; or a task's id, whole or its last 8 digits. */
                 search?: string | null;
                 status?: ("pending" | "delayed" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
                 /** @description `key=value`; may be repeated. */

@@ -3,9 +3,9 @@
 import { useMemo } from "preact/hooks";
 import { getSeries, type Series } from "../api/metrics";
 import { now } from "../clock";
-import { short, span } from "../format";
+import { localTime, short, span } from "../format";
 import { stats } from "../live";
-import { query, setQuery } from "../router";
+import { go, href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { LIVE_SECONDS, type Sample, samples } from "../samples";
 import { Loading, Panel, Trouble } from "../ui/basic";
@@ -52,6 +52,16 @@ function RangeBar({ range, type }: { range: string; type: string }) {
         ))}
       </div>
       {range !== "live" && (
+        <label class="choice">
+          <input
+            type="checkbox"
+            checked={query.value.get("scale") === "log"}
+            onChange={(event) => setQuery({ scale: event.currentTarget.checked ? "log" : null }, true)}
+          />
+          Log scale for durations
+        </label>
+      )}
+      {range !== "live" && (
         <label class="field">
           <span class="unseen">Type in the charts</span>
           <select value={type} onChange={(event) => setQuery({ type: event.currentTarget.value || null })}>
@@ -66,6 +76,11 @@ function RangeBar({ range, type }: { range: string; type: string }) {
       )}
     </div>
   );
+}
+
+/** The tasks that were created in a stretch of a chart. */
+function openTasks(from: number, to: number): void {
+  go(href("/tasks", { after: localTime(from * 1000), before: localTime(to * 1000), type: query.peek().get("type") ?? undefined }));
 }
 
 const rate = (value: number) => `${value < 10 ? Number(value.toFixed(value < 1 ? 2 : 1)) : Math.round(value)}/s`;
@@ -109,6 +124,7 @@ function LiveCharts() {
         least={1}
         empty="Waiting for the first seconds of data."
         atLeast={LIVE_SECONDS}
+        chosen={openTasks}
         lines={[line("completed", "completed", (each) => each.completed, true), line("failed", "failed", (each) => each.failed)]}
       />
       <Chart
@@ -119,6 +135,7 @@ function LiveCharts() {
         format={(value) => short(Math.round(value))}
         empty="Waiting for the first seconds of data."
         atLeast={LIVE_SECONDS}
+        chosen={openTasks}
         lines={[line("waiting", "waiting", (each) => each.waiting, true), line("running", "running", (each) => each.running)]}
       />
     </div>
@@ -141,7 +158,7 @@ function SeriesCharts({ range, type }: { range: string; type: string }) {
 function AwaitedCharts() {
   return (
     <div class="halves">
-      {["Throughput", "Queue depth", "Time waited", "Time run"].map((title) => (
+      {["Throughput", "Queue depth", "Queue wait", "Run time"].map((title) => (
         <Panel key={title} title={title} class="chart">
           <Loading rows={1} />
         </Panel>
@@ -150,39 +167,67 @@ function AwaitedCharts() {
   );
 }
 
+type Point = Series["points"][0];
+
+/** How many seconds of each step have passed; 0 for one that has only begun, of which nothing can be said. */
+function lengths(points: Point[], step: number): number[] {
+  return points.map((point) => {
+    const passed = Math.min(step, now.peek() / 1000 - Date.parse(point.at) / 1000);
+    return passed < step / 4 ? 0 : passed;
+  });
+}
+
+/** How many wait and run at this moment; the samples in the chart are each the most of its step. */
+function currentDepth(type: string | null) {
+  const counts = (type ? stats.value?.byType[type] : stats.value) as Record<string, number> | null | undefined;
+  if (!counts) return undefined;
+  const delayed = n(counts.delayed);
+  return { waiting: n(counts.pending) - delayed + n(counts.retrying), delayed, running: n(counts.processing) };
+}
+
 function FourCharts({ series }: { series: Series }) {
   const { points, stepSeconds } = series;
+  const current = currentDepth(series.type);
   const lines = useMemo(() => {
-    const of = (name: string, color: string, pick: (point: Series["points"][0]) => number | null, filled = false): Line => ({
+    const of = (name: string, color: string, pick: (point: Point, at: number) => number | null, filled = false): Line => ({
       name,
       color,
       filled,
       values: points.map(pick),
     });
+    const lasted = lengths(points, stepSeconds);
+    // Before the first attempt or sample nothing is known, which is not the same as nothing done.
+    const first = points.findIndex((point) => point.depth !== null || Object.values(point.ended).some(Boolean));
+    const per = (point: Point, at: number, ...ends: (keyof Point["ended"])[]) => {
+      const length = lasted[at];
+      if (!length || first < 0 || at < first) return null;
+      return ends.reduce((sum, end) => sum + n(point.ended[end]), 0) / length;
+    };
     return {
       times: points.map((point) => Date.parse(point.at) / 1000),
       ended: [
-        of("completed", "completed", ({ ended }) => n(ended.completed) / stepSeconds, true),
-        of("failed", "failed", ({ ended }) => (n(ended.failed) + n(ended.buried)) / stepSeconds),
-        of("retried", "p95", ({ ended }) => n(ended.retried) / stepSeconds),
-        of("cancelled", "other", ({ ended }) => n(ended.cancelled) / stepSeconds),
+        of("completed", "completed", (point, at) => per(point, at, "completed"), true),
+        of("failed", "failed", (point, at) => per(point, at, "failed", "buried")),
+        of("retried", "p95", (point, at) => per(point, at, "retried")),
+        of("cancelled", "other", (point, at) => per(point, at, "cancelled")),
       ],
       depth: [
-        of("waiting", "waiting", ({ depth }) => (depth ? depth.due + depth.retrying : null), true),
-        of("delayed", "other", ({ depth }) => depth?.delayed ?? null),
-        of("running", "running", ({ depth }) => depth?.running ?? null),
+        { ...of("waiting", "waiting", ({ depth }) => (depth ? depth.due + depth.retrying : null), true), now: current?.waiting },
+        { ...of("delayed", "other", ({ depth }) => depth?.delayed ?? null), now: current?.delayed },
+        { ...of("running", "running", ({ depth }) => depth?.running ?? null), now: current?.running },
       ],
       wait: (["p50", "p95", "p99"] as const).map((p) => of(p, p, ({ wait }) => wait[p])),
       run: (["p50", "p95", "p99"] as const).map((p) => of(p, p, ({ run }) => run[p])),
     };
-  }, [series]);
-  const nothing = "No task ended in this time.";
+  }, [series, current?.waiting, current?.delayed, current?.running]);
+  const nothing = "No task finished in this time.";
+  const log = query.value.get("scale") === "log";
   return (
     <div class="halves">
-      <Chart title="Throughput" times={lines.times} lines={lines.ended} format={rate} least={1} empty={nothing} />
-      <Chart title="Queue depth" times={lines.times} lines={lines.depth} format={(v) => short(Math.round(v))} least={1} whole empty="No data in this time." />
-      <Chart title="Time waited" times={lines.times} lines={lines.wait} format={span} least={0.01} empty={nothing} />
-      <Chart title="Time run" times={lines.times} lines={lines.run} format={span} least={0.01} empty={nothing} />
+      <Chart title="Throughput" times={lines.times} lines={lines.ended} format={rate} least={1} empty={nothing} chosen={openTasks} />
+      <Chart title="Queue depth" times={lines.times} lines={lines.depth} format={(v) => short(Math.round(v))} least={1} whole empty="No data: no worker was running." chosen={openTasks} />
+      <Chart title="Queue wait" times={lines.times} lines={lines.wait} format={span} least={0.01} log={log} empty={nothing} chosen={openTasks} />
+      <Chart title="Run time" times={lines.times} lines={lines.run} format={span} least={0.01} log={log} empty={nothing} chosen={openTasks} />
     </div>
   );
 }

@@ -10,6 +10,7 @@ import { can } from "../session";
 import { say } from "../toasts";
 import { Ago, Button, Empty, PageHead } from "../ui/basic";
 import { FormDialog } from "../ui/dialog";
+import { News, useCalm } from "../ui/calm";
 import { Listed, Unread } from "../ui/listed";
 import { Spark } from "../ui/spark";
 import "../styles/errors.css";
@@ -19,7 +20,9 @@ const READING = 5000;
 export function ErrorsPage() {
   const errors = useResource("errors", (signal) => take(api.GET("/api/errors", { signal })), { live: true, every: READING });
   const [chosen, setChosen] = useState<ErrorGroup | null>(null);
-  const groups = errors.data?.groups ?? [];
+  const newest = errors.data?.groups ?? [];
+  const calm = useCalm("errors", newest, (group) => group.id);
+  const groups = calm.shown;
   const sum = groups.reduce((total, group) => total + group.count, 0);
   return (
     <>
@@ -40,11 +43,16 @@ export function ErrorsPage() {
           </Empty>
         }
       >
-        <ul>
-          {groups.map((group) => (
-            <GroupCard key={group.id} group={group} redrive={() => setChosen(group)} />
-          ))}
-        </ul>
+        {calm.frame(
+          <>
+            <News calm={calm} most={1000} />
+            <ul>
+              {groups.map((group) => (
+                <GroupCard key={group.id} group={group} redrive={() => setChosen(group)} />
+              ))}
+            </ul>
+          </>,
+        )}
       </Listed>
       {chosen && (
         <RedriveDialog
@@ -59,8 +67,11 @@ export function ErrorsPage() {
   );
 }
 
+const exceptionOf = (group: ErrorGroup): string => group.fingerprint?.split(" in ")[0] || "Unknown error";
+
 function GroupCard({ group, redrive }: { group: ErrorGroup; redrive: () => void }) {
-  const [exception = "Unknown error", place] = (group.fingerprint ?? "").split(" in ");
+  const exception = exceptionOf(group);
+  const place = group.fingerprint?.split(" in ")[1];
   const tasks = {
     type: group.type,
     status: ["failed", "buried"],
@@ -73,14 +84,14 @@ function GroupCard({ group, redrive }: { group: ErrorGroup; redrive: () => void 
       </div>
       <div class="group-what">
         <a class="row-link" href={href("/tasks", tasks)}>
-          {exception || "Unknown error"}
+          {exception}
         </a>{" "}
         in <a href={href("/tasks", { type: group.type })}>{group.type}</a>
         {place && <code class="id"> {place}</code>}
         <div class="preview bad">{group.message}</div>
         <div class="hint">
           last <Ago at={group.lastSeen} /> · first <Ago at={group.firstSeen} /> ·{" "}
-          <a href={href(`/tasks/${group.exampleId}`)}>the latest</a>
+          <a href={href(`/tasks/${group.exampleId}`)}>latest task</a>
         </div>
       </div>
       <figure class="group-hours">
@@ -111,6 +122,10 @@ function RedriveDialog({ group, close }: { group: ErrorGroup; close: () => void 
   const number = dry.data?.changed;
   return (
     <FormDialog title="Run this group again?" verb="Run again" off={!number} onClose={close} send={send}>
+      <p class="redrive-what">
+        <strong>{exceptionOf(group)}</strong> in {group.type}
+      </p>
+      <div class="preview bad">{group.message}</div>
       <Unread source={dry} />
       {number === undefined ? (
         <p class="soft">Counting …</p>
@@ -121,7 +136,7 @@ function RedriveDialog({ group, close }: { group: ErrorGroup; close: () => void 
         </p>
       )}
       <label class="field stacked">
-        Tasks in a second (empty: all at once)
+        Max. tasks per second (empty: all at once)
         <input name="rate" type="number" min="0.001" step="any" placeholder="all at once" />
       </label>
     </FormDialog>

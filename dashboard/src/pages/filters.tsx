@@ -49,11 +49,11 @@ function Search({ value }: { value: string }) {
   };
   return (
     <label class="field grow">
-      <span class="unseen">Search in payload, tags and error</span>
+      <span class="unseen">Search by id, or in payload, tags and error</span>
       <input
         type="search"
         data-search
-        placeholder="Search payload, tags, error   /"
+        placeholder="Search id, payload, tags, error   /"
         value={text}
         maxLength={500}
         onInput={(event) => change(event.currentTarget.value)}
@@ -142,6 +142,7 @@ function Period({ filter }: { filter: Filter }) {
             <span class="unseen">Created {side}</span>
             <input
               type="datetime-local"
+              step="1"
               value={filter[side]}
               title={`Created ${side}`}
               onChange={(event) => setQuery({ [side]: event.currentTarget.value || null, since: null, at: null })}

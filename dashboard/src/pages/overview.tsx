@@ -1,7 +1,7 @@
 /** The overview: how the queue is doing now and was doing before, at a glance. */
 
 import { cleanUp } from "../actions";
-import { api, type Stats, take, type Task } from "../api/client";
+import { api, type Stats, take, type Task, type TypeInfo } from "../api/client";
 import { getSeries, type Series } from "../api/metrics";
 import { now } from "../clock";
 import { count, lastLine, seconds, short, shortId, span } from "../format";
@@ -63,7 +63,7 @@ function Cards({ stats }: { stats: Stats | null }) {
 /** Numbers that are not those of this moment say so. */
 function Age({ stats }: { stats: Stats | null }) {
   if (!stats || stats.maxAgeSeconds <= 1) return null;
-  return <p class="hint cards-age">So many tasks wait that they are counted in turns: these numbers are at most {stats.maxAgeSeconds} s old.</p>;
+  return <p class="hint cards-age">Counts up to {stats.maxAgeSeconds} s old.</p>;
 }
 
 function Facts({ hour }: { hour: Resource<Series> }) {
@@ -72,13 +72,14 @@ function Facts({ hour }: { hour: Resource<Series> }) {
   const recent = samples.value.slice(-60);
   const rate = recent.length > 1 ? recent.reduce((sum, each) => sum + each.completed + each.failed, 0) / recent.length : null;
   const oldest = useResource("oldest", (signal) => take(api.GET("/api/metrics/oldest", { signal })), { every: 5000 }).data;
-  const waiting = stats.value ? stats.value.pending - stats.value.delayed + stats.value.retrying : 0;
   return (
     <dl class="strip">
       <Fact name="Tasks in the last hour">{ended === undefined ? "–" : count(ended)}</Fact>
-      <Fact name="Of them failed">{ended ? `${((failed / ended) * 100).toFixed(1)} %` : "–"}</Fact>
-      <Fact name="Ending now">{rate === null ? "–" : `${rate.toFixed(1)}/s`}</Fact>
-      <Fact name="Backlog drained in">{rate && waiting ? span(waiting / rate) : waiting || !stats.value ? "–" : "nothing waits"}</Fact>
+      <Fact name="Failure rate">{ended ? `${((failed / ended) * 100).toFixed(1)} %` : "–"}</Fact>
+      <Fact name="Finishing">{rate === null ? "–" : `${rate.toFixed(1)}/s`}</Fact>
+      <Fact name="Time to clear backlog">
+        <Backlog rate={rate} />
+      </Fact>
       <Fact name="Oldest waiting" to={oldest?.id ? `/tasks/${oldest.id}` : undefined}>
         {oldest?.dueAt ? span(Math.max(seconds(oldest.dueAt, now.value), 0)) : oldest ? "nothing waits" : "–"}
       </Fact>
@@ -86,6 +87,24 @@ function Facts({ hour }: { hour: Resource<Series> }) {
         {snapshot.value ? String(snapshot.value.workersAlive) : "–"}
       </Fact>
     </dl>
+  );
+}
+
+/** How long it takes until everything that can run has run; what is paused or handled by nobody is not counted. */
+function Backlog({ rate }: { rate: number | null }) {
+  const types = useResource("types", (signal) => take(api.GET("/api/types", { signal })), { every: 5000 }).data?.types;
+  if (!types) return <>–</>;
+  const waits = (each: TypeInfo) => each.pending - each.delayed + each.retrying;
+  const [able, unable] = [true, false].map((can) =>
+    types.filter((each) => (each.workers > 0 && !each.paused) === can).reduce((sum, each) => sum + waits(each), 0),
+  ) as [number, number];
+  const left = unable > 0 && <span class="hint"> +{short(unable)} cannot run</span>;
+  if (!able) return <>{left ? <>–{left}</> : "nothing waits"}</>;
+  return (
+    <>
+      {rate ? span(able / rate) : "–"}
+      {left}
+    </>
   );
 }
 

@@ -1,7 +1,9 @@
 /** Making or changing a schedule. */
 
 import { useState } from "preact/hooks";
+import { parse } from "../api/exact";
 import type { PutSchedule, Schedule } from "../api/client";
+import { localTime } from "../format";
 import { stats } from "../live";
 import { Choice } from "../ui/basic";
 import { FormDialog } from "../ui/dialog";
@@ -115,7 +117,7 @@ function read(form: FormData, like: Schedule | null): PutSchedule {
   const text = (name: string) => ((form.get(name) as string | null) ?? "").trim();
   let payload: unknown;
   try {
-    payload = JSON.parse(text("payload") || "{}");
+    payload = parse(text("payload") || "{}");
   } catch (error) {
     throw new Error(`Payload: ${(error as Error).message}`);
   }
@@ -134,13 +136,6 @@ function read(form: FormData, like: Schedule | null): PutSchedule {
     endsAt: moment("endsAt"),
     ...(like ? { options: optionsOf(like) } : {}),
   };
-}
-
-/** A moment as a field for it takes it: in the reader's own time, to the second. */
-function localTime(moment: string | null | undefined): string {
-  if (!moment) return "";
-  const at = new Date(moment);
-  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
 function optionsOf({ options }: Schedule): NonNullable<PutSchedule["options"]> {

@@ -1,5 +1,6 @@
 /** One task: what it is, what happened to it, why it is not running, and what can be done. */
 
+import { textOf } from "../api/exact";
 import { act, ACTIONS, isPossible, VERBS } from "../actions";
 import { api, take, type TaskDetail } from "../api/client";
 import { go, href } from "../router";
@@ -26,7 +27,7 @@ export function TaskPage({ id }: { id: string }) {
     return (
       <>
         <PageHead title="Task" />
-        <Empty title="There is no task of this id.">
+        <Empty title="No task has this id.">
           <p>It may have been deleted, or cleaned up.</p>
           <a class="button" href={href("/tasks")}>
             All tasks
@@ -56,7 +57,7 @@ export function TaskPage({ id }: { id: string }) {
 function Awaited() {
   return (
     <>
-      <Panel title="What happened">
+      <Panel title="Timeline">
         <Loading rows={2} />
       </Panel>
       <div class="columns">
@@ -69,7 +70,7 @@ function Awaited() {
           <Panel title="Explanation">
             <Loading rows={2} />
           </Panel>
-          <Panel title="Facts">
+          <Panel title="Details">
             <Loading />
           </Panel>
         </div>
@@ -98,7 +99,7 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
       <Head task={task} />
       <Unread source={source} />
       <Progress task={task} />
-      <Panel title="What happened">
+      <Panel title="Timeline">
         <Timeline task={task} />
         <Attempts task={task} />
       </Panel>
@@ -125,15 +126,15 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
         </div>
         <div class="side-column">
           <Why task={task} />
-          <Panel title="Facts" class="facts-panel">
+          <Panel title="Details" class="facts-panel">
             <Facts task={task} />
           </Panel>
           {Object.keys(task.tags).length > 0 && (
             <Panel title="Tags" aside={<Copy text={JSON.stringify(task.tags, null, 2)} label="Copy the tags" />}>
               <p class="tag-list">
                 {Object.entries(task.tags).map(([key, value]) => (
-                  <a key={key} class="tag" href={href("/tasks", { tag: `${key}=${value}` })}>
-                    {key}={typeof value === "string" ? value : JSON.stringify(value)}
+                  <a key={key} class="tag" href={href("/tasks", { tag: `${key}=${textOf(value)}` })}>
+                    {key}={textOf(value)}
                   </a>
                 ))}
               </p>
@@ -168,7 +169,7 @@ function Head({ task }: { task: TaskDetail }) {
         </p>
       </div>
       <div class="page-actions">
-        {can("operate") && <Button onClick={() => openSubmit(task)}>Submit again …</Button>}
+        {can("operate") && <Button onClick={() => openSubmit(task)}>Duplicate &amp; edit …</Button>}
         {can("operate") &&
           ACTIONS.filter((action) => isPossible(action, shown)).map((action) => (
             <Button

@@ -1,12 +1,14 @@
 /** What the page of a task is made of: how far it is, its attempts, why it waits, its facts and its log. */
 
 import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { api, take, type TaskDetail } from "../api/client";
 import { now } from "../clock";
 import { plural, readable, seconds, span } from "../format";
 import { useResource } from "../resource";
-import { Ago, Badge, Bar, Copy, Loading, Panel, shownStatus } from "../ui/basic";
+import { Ago, Badge, Bar, Button, Copy, Loading, Panel, shownStatus } from "../ui/basic";
 import { Unread } from "../ui/listed";
+import { numbered } from "../ui/timeline";
 
 export function Progress({ task }: { task: TaskDetail }) {
   if (task.status !== "processing" || (task.progress === null && !task.progressMessage)) return null;
@@ -34,9 +36,12 @@ export function Attempts({ task }: { task: TaskDetail }) {
         </tr>
       </thead>
       <tbody>
-        {[...task.history].reverse().map((attempt, at) => (
-          <tr key={at}>
-            <td class="which">{attempt.number}</td>
+        {numbered(task.history).reverse().map(({ attempt, place, byHand }) => (
+          <tr key={place}>
+            <td class="which">
+              {place}
+              {byHand && <div class="hint">retried by hand</div>}
+            </td>
             <td>
               <span class={`outcome ${attempt.outcome === "completed" ? "good" : "bad"}`}>{attempt.outcome}</span>{" "}
               {attempt.error && <span class="preview">{attempt.error}</span>}
@@ -72,12 +77,28 @@ export function Why({ task }: { task: TaskDetail }) {
       <ol class="reasons">
         {found.data?.reasons.map((reason) => (
           <li key={reason.code}>
-            <p>{readable(reason.text)}</p>
+            <Clamped text={readable(reason.text)} />
             {reason.remedy && <p class="remedy">{reason.remedy}</p>}
           </li>
         ))}
       </ol>
     </Panel>
+  );
+}
+
+const LONG = 300;
+
+/** A text of a few lines; the rest of a longer one is a click away. */
+function Clamped({ text }: { text: string }) {
+  const [whole, setWhole] = useState(false);
+  if (whole || text.length <= LONG) return <p>{text}</p>;
+  return (
+    <p>
+      {text.slice(0, LONG)}…{" "}
+      <Button kind="plain" onClick={() => setWhole(true)}>
+        Show all
+      </Button>
+    </p>
   );
 }
 
@@ -118,10 +139,20 @@ export function Facts({ task }: { task: TaskDetail }) {
   );
 }
 
+/** The newest lines are seen, and those that come; whoever has scrolled up stays there. */
 export function Log({ task }: { task: TaskDetail }) {
+  const box = useRef<HTMLDivElement>(null);
+  const follows = useRef(true);
+  useLayoutEffect(() => {
+    if (follows.current) box.current?.scrollTo({ top: box.current.scrollHeight });
+  }, [task.log.length]);
+  const scrolled = () => {
+    const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = box.current ?? {};
+    follows.current = scrollHeight - scrollTop - clientHeight < 8;
+  };
   return (
     <Panel title="Log" aside={<Copy text={task.log.map((line) => line.text).join("\n")} label="Copy the log" />}>
-      <div class="log" tabIndex={0} role="log" aria-label="Log of the task">
+      <div ref={box} onScroll={scrolled} class="log" tabIndex={0} role="log" aria-label="Log of the task">
         {task.log.map((line, at) => (
           <div key={at} class={`log-line ${line.level.toLowerCase()}`}>
             <span class="soft">

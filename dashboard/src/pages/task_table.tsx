@@ -1,16 +1,21 @@
 /** Tasks in rows: what each is, how it stands, and what can be done to it. */
 
+import { useState } from "preact/hooks";
+import { textOf } from "../api/exact";
 import { act, ACTIONS, isPossible, VERBS } from "../actions";
-import type { Task } from "../api/client";
+import type { Action, Task } from "../api/client";
 import { now } from "../clock";
 import { jsonPreview, lastLine, seconds, shortId, span } from "../format";
 import { href } from "../router";
 import { can } from "../session";
-import { Ago, Badge, Bar, Button, shownStatus } from "../ui/basic";
+import { Ago, Badge, Bar, Button, type Shown, shownStatus } from "../ui/basic";
 import { ActionsHead } from "../ui/table";
 
+/** A task in a list that stands still: it may have been deleted meanwhile. */
+export type Listed = Task & { deleted?: boolean };
+
 interface TableProps {
-  tasks: Task[];
+  tasks: Listed[];
   selected: ReadonlySet<string>;
   select: (ids: ReadonlySet<string>) => void;
 }
@@ -55,7 +60,7 @@ export function TaskTable({ tasks, selected, select }: TableProps) {
 }
 
 interface RowProps {
-  task: Task;
+  task: Listed;
   selected: boolean;
   toggle: (id: string) => void;
   operates: boolean;
@@ -63,8 +68,10 @@ interface RowProps {
 
 function Row({ task, selected, toggle, operates }: RowProps) {
   const shown = shownStatus(task);
+  const [offered, hold] = useOffered(shown);
+  if (task.deleted) return <Deleted task={task} columns={operates ? 7 : 5} />;
   return (
-    <tr data-row class={selected ? "selected" : undefined}>
+    <tr data-row class={selected ? "selected" : undefined} {...hold}>
       {operates && (
         <td class="tick">
           <input
@@ -84,8 +91,8 @@ function Row({ task, selected, toggle, operates }: RowProps) {
         </code>
         {task.priority !== 0 && <span class="tag" title="Priority">P{task.priority}</span>}
         {Object.entries(task.tags).slice(0, 3).map(([key, value]) => (
-          <a key={key} class="tag" href={href("/tasks", { tag: `${key}=${value}` })}>
-            {key}={String(value)}
+          <a key={key} class="tag" href={href("/tasks", { tag: `${key}=${textOf(value)}` })}>
+            {key}={textOf(value)}
           </a>
         ))}
         {task.unreadable && <span class="badge failed" title={task.unreadable}>Unreadable</span>}
@@ -106,20 +113,41 @@ function Row({ task, selected, toggle, operates }: RowProps) {
       </td>
       {operates && (
         <td class="doing">
-          {ACTIONS.filter((action) => isPossible(action, shown) && !(action === "retry" && shown === "completed")).map(
-            (action) => (
-              <Button
-                key={action}
-                kind={action === "delete" ? "small danger" : "small"}
-                label={`${VERBS[action]} ${task.type} ${shortId(task.id)}`}
-                onClick={() => act(action, task, shown)}
-              >
-                {VERBS[action]}
-              </Button>
-            ),
-          )}
+          {ACTIONS.filter((action) => isOffered(action, offered)).map((action) => (
+            <Button
+              key={action}
+              kind={action === "delete" ? "small danger" : "small"}
+              label={`${VERBS[action]} ${task.type} ${shortId(task.id)}`}
+              off={!isOffered(action, shown)}
+              onClick={() => act(action, task, shown)}
+            >
+              {VERBS[action]}
+            </Button>
+          ))}
         </td>
       )}
+    </tr>
+  );
+}
+
+const isOffered = (action: Action, shown: Shown) => isPossible(action, shown) && !(action === "retry" && shown === "completed");
+
+/** The status whose actions a row offers: the one it had when the pointer came, so that no button turns into another. */
+function useOffered(shown: Shown) {
+  const [held, setHeld] = useState<Shown | null>(null);
+  const hold = {
+    onPointerEnter: (event: PointerEvent) => event.pointerType === "mouse" && setHeld(shown),
+    onPointerLeave: () => setHeld(null),
+  };
+  return [held ?? shown, hold] as const;
+}
+
+function Deleted({ task, columns }: { task: Task; columns: number }) {
+  return (
+    <tr class="deleted">
+      <td colSpan={columns} class="soft">
+        {task.type} <code class="id">{shortId(task.id)}</code> was deleted.
+      </td>
     </tr>
   );
 }

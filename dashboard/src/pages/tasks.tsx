@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { ACTIONS, actOnMatching, isPossibleInBulk, VERBS } from "../actions";
-import { type Action, api, take } from "../api/client";
+import { type Action, api, take, type Task } from "../api/client";
 import { count, plural } from "../format";
 import { stats } from "../live";
 import { href, query, setQuery } from "../router";
@@ -10,11 +10,12 @@ import { useResource } from "../resource";
 import { can } from "../session";
 import { Button, Empty, PageHead } from "../ui/basic";
 import { Controls } from "../ui/controls";
+import { News, useCalm } from "../ui/calm";
 import { Listed } from "../ui/listed";
 import { openSubmit } from "../ui/submit";
 import { Filters } from "./filters";
 import { countFrom, criteria, type Filter, filterOf, isEmpty, listQuery } from "./filter";
-import { TaskTable } from "./task_table";
+import { type Listed as ListedTask, TaskTable } from "./task_table";
 import "../styles/tasks.css";
 
 const SIZE = 50;
@@ -38,7 +39,9 @@ export function TasksPage() {
     { live: true, every: LOOKING },
   );
   const total = useTotal(filter);
-  const tasks = page.data?.tasks ?? [];
+  const newest = page.data?.tasks ?? [];
+  const calm = useCalm(`${wanted}@${cursor ?? ""}`, newest, idOf, selected.size > 0);
+  const tasks = useMissing(calm.shown, calm.left);
   const next = page.data?.nextCursor ?? null;
 
   return (
@@ -53,14 +56,44 @@ export function TasksPage() {
       </PageHead>
       <Filters filter={filter} />
       {can("operate") && (
-        <BulkBar filter={filter} selected={selected} clear={() => setSelected(new Set())} total={total} />
+        <BulkBar
+          filter={filter}
+          selected={selected}
+          clear={() => setSelected(new Set())}
+          total={page.data && !newest.length && !next ? 0 : total}
+        />
       )}
       <Listed framed source={page} some={tasks.length > 0} empty={<NoTasks filter={filter} trail={trail} next={next} />} rows={10}>
-        <TaskTable tasks={tasks} selected={selected} select={setSelected} />
+        {calm.frame(
+          <>
+            <News calm={calm} most={SIZE} />
+            <TaskTable tasks={tasks} selected={selected} select={setSelected} />
+          </>,
+        )}
       </Listed>
       {(tasks.length > 0 || trail.length > 0) && <Pages trail={trail} next={next} shown={tasks.length} total={total} />}
     </>
   );
+}
+
+const idOf = (task: Task) => task.id;
+
+/** Tasks of a list that stands still and that are not among the newest any more, as they are now; deleted ones say so. */
+function useMissing(tasks: Task[], left: string[]): ListedTask[] {
+  const found = useResource(
+    left.length ? `left ${left.join()}` : null,
+    async (signal) => {
+      const query = { id: left, limit: 100, total: false };
+      return new Map((await take(api.GET("/api/tasks", { params: { query }, signal }))).tasks.map((task) => [task.id, task]));
+    },
+    { live: true, every: LOOKING },
+  );
+  if (!left.length) return tasks;
+  const gone = new Set(left);
+  return tasks.map((task) => {
+    if (!gone.has(task.id)) return task;
+    return found.data ? (found.data.get(task.id) ?? { ...task, deleted: true }) : task;
+  });
 }
 
 /** How many match: from the live numbers where they know, else counted apart so that the rows need not wait. */

@@ -24,7 +24,7 @@ export function Tokens() {
   return (
     <Panel title="Tokens" aside={make}>
       <Listed source={tokens} some={known.length > 0} empty={<NoTokens />} rows={2}>
-        <Table label="Tokens" columns={["Name", "Role", "Begins", "Last used", "Expires"]} acts>
+        <Table label="Tokens" columns={["Name", "Role", "Prefix", "Last used", "Expires"]} acts>
           {known.map((token) => (
             <Row key={token.id} token={token} refresh={tokens.refresh} />
           ))}
@@ -74,7 +74,7 @@ function Row({ token, refresh }: { token: Token; refresh: () => void }) {
     <tr>
       <td class="long">{token.name}</td>
       <td data-label="Role">{token.role}</td>
-      <td data-label="Begins">
+      <td data-label="Prefix">
         <code>{token.begins}…</code>
       </td>
       <td data-label="Last used">
@@ -126,10 +126,10 @@ function TokenDialog({ first, close }: { first: boolean; close: () => void }) {
   };
   if (secret) return <Secret secret={secret} close={close} />;
   return (
-    <FormDialog title="New token" verb="Make it" onClose={close} send={send}>
+    <FormDialog title="New token" verb="Create" onClose={close} send={send}>
       {first && <p class="soft">This is the first token: from now on every request needs one. It has the role admin, and you stay signed in.</p>}
       <label class="field stacked">
-        Whose it is
+        Name
         <input name="name" required maxLength={255} autoComplete="off" />
       </label>
       <label class="field stacked">
@@ -160,7 +160,7 @@ function Secret({ secret, close }: { secret: string; close: () => void }) {
       </div>
       <footer>
         <Button kind="primary" onClick={close}>
-          I have it
+          Done
         </Button>
       </footer>
     </Dialog>

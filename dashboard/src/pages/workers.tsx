@@ -1,21 +1,19 @@
 /** Workers: who is alive, how they are, what each runs now, and who has gone silent. */
 
-import { api, take, type Task, type Worker } from "../api/client";
+import { useState } from "preact/hooks";
+import { api, type EndedWorker, take, type Task, type Worker } from "../api/client";
 import { now } from "../clock";
-import { bytes, plural, seconds, shortId, span } from "../format";
+import { bytes, count, plural, seconds, shortId, span } from "../format";
 import { href } from "../router";
 import { useResource } from "../resource";
-import { Ago, Bar, Empty, Fact, PageHead } from "../ui/basic";
+import { Ago, Bar, Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
+import { Table } from "../ui/table";
 import "../styles/workers.css";
 
 export function WorkersPage() {
   const workers = useResource("workers", (signal) => take(api.GET("/api/workers", { signal })), { live: true, every: 2000 });
-  const running = useResource(
-    "running",
-    (signal) => take(api.GET("/api/tasks", { params: { query: { status: ["processing"], limit: 100, total: false } }, signal })),
-    { live: true, every: 2000 },
-  );
+  const running = useResource("running", allRunning, { live: true, every: 2000 });
   const known = workers.data?.workers ?? [];
   const alive = known.filter((worker) => worker.alive);
   const slots = alive.reduce((sum, worker) => sum + worker.concurrency, 0);
@@ -44,11 +42,59 @@ export function WorkersPage() {
           <WorkerCard
             key={worker.instance}
             worker={worker}
-            tasks={running.data?.tasks.filter((task) => task.workerId === worker.workerId) ?? []}
+            tasks={running.data?.filter((task) => task.workerId === worker.workerId) ?? []}
           />
         ))}
       </Listed>
+      <Ended ended={workers.data?.ended ?? []} />
     </>
+  );
+}
+
+/** Pages of running tasks that are read at most; what is left out is counted. */
+const PAGES = 10;
+
+async function allRunning(signal: AbortSignal): Promise<Task[]> {
+  const found: Task[] = [];
+  let cursor: string | null = null;
+  for (let page = 0; page < PAGES; page++) {
+    const query = { status: ["processing" as const], limit: 100, total: false, ...(cursor ? { cursor } : {}) };
+    const part: { tasks: Task[]; nextCursor: string | null } = await take(api.GET("/api/tasks", { params: { query }, signal }));
+    found.push(...part.tasks);
+    cursor = part.nextCursor;
+    if (!cursor) break;
+  }
+  return found;
+}
+
+function Ended({ ended }: { ended: EndedWorker[] }) {
+  if (!ended.length) return null;
+  return (
+    <Panel title="Ended in the last 24 hours">
+      <Table label="Workers that ended" columns={["Worker", "How", "When", { name: "Tasks taken back", number: true }, "Release", "Was up"]}>
+        {ended.map((worker) => (
+          <tr key={worker.instance}>
+            <td class="long">
+              {worker.workerId}
+              <div class="hint">
+                {worker.host} · pid {worker.pid}
+              </div>
+            </td>
+            <td data-label="How">
+              <span class={worker.ending === "lost" ? "badge failed" : "badge cancelled"}>{worker.ending === "lost" ? "Lost" : "Stopped"}</span>
+            </td>
+            <td data-label="When">
+              <Ago at={worker.endedAt} />
+            </td>
+            <td class="number" data-label="Tasks taken back">
+              {worker.tasks ? count(worker.tasks) : <span class="soft">0</span>}
+            </td>
+            <td data-label="Release">{worker.release ?? <span class="soft">–</span>}</td>
+            <td data-label="Was up">{span(Math.max(seconds(worker.startedAt, worker.heartbeatAt), 0))}</td>
+          </tr>
+        ))}
+      </Table>
+    </Panel>
   );
 }
 
@@ -64,10 +110,11 @@ function WorkerCard({ worker, tasks }: { worker: Worker; tasks: Task[] }) {
         </h2>
         <div class="aside">
           {worker.host} · pid {worker.pid}
+          {worker.release && ` · release ${worker.release}`}
         </div>
       </header>
       <Vitals worker={worker} />
-      {tasks.length > 0 && <Running tasks={tasks} />}
+      {tasks.length > 0 && <Running tasks={tasks} all={worker.running} />}
       <p class="tag-list">
         {worker.types.slice(0, 30).map((type) => (
           <a key={type} class="tag" href={href("/tasks", { type })}>
@@ -105,10 +152,15 @@ function Vitals({ worker }: { worker: Worker }) {
   );
 }
 
-function Running({ tasks }: { tasks: Task[] }) {
+const FEW = 12;
+
+function Running({ tasks, all }: { tasks: Task[]; all: number }) {
+  const [open, setOpen] = useState(false);
+  const shown = open ? tasks : tasks.slice(0, FEW);
+  const more = Math.max(all, tasks.length) - shown.length;
   return (
     <ul class="running">
-      {tasks.map((task) => (
+      {shown.map((task) => (
         <li key={task.id}>
           <a href={href(`/tasks/${task.id}`)}>
             {task.type} <code class="id">{shortId(task.id)}</code>
@@ -120,6 +172,17 @@ function Running({ tasks }: { tasks: Task[] }) {
           </span>
         </li>
       ))}
+      {more > 0 && (
+        <li>
+          {shown.length < tasks.length ? (
+            <Button kind="plain" onClick={() => setOpen(true)}>
+              Show {plural(tasks.length - shown.length, "more task")}
+            </Button>
+          ) : (
+            <span class="soft">and {count(more)} more</span>
+          )}
+        </li>
+      )}
     </ul>
   );
 }

@@ -1,8 +1,10 @@
 /** What holds tasks up and a person should know on every page: a pause, or types that nobody works on. */
 
+import { signal } from "@preact/signals";
 import { resume } from "../actions";
 import { api, take } from "../api/client";
-import { plural, verb } from "../format";
+import { now } from "../clock";
+import { count, plural, verb } from "../format";
 import { snapshot } from "../live";
 import { href } from "../router";
 import { useResource } from "../resource";
@@ -10,6 +12,40 @@ import { can } from "../session";
 import { Ago, Button } from "./basic";
 
 const LOOKING = 5000;
+
+/** Milliseconds for which a lost worker is worth a banner; the list of workers keeps it for a day. */
+const NEWS = 3_600_000;
+const dismissed = signal<string[]>(JSON.parse(sessionStorage.getItem("dismissed") ?? "[]") as string[]);
+
+function dismiss(instances: string[]): void {
+  dismissed.value = [...dismissed.value, ...instances].slice(-200);
+  sessionStorage.setItem("dismissed", JSON.stringify(dismissed.value));
+}
+
+/** Workers that were killed or fell silent a moment ago, and what they had in hand. */
+function LostWorkers() {
+  const workers = useResource("lost workers", (signal) => take(api.GET("/api/workers", { params: { query: { limit: 1 } }, signal })), { live: true, every: LOOKING });
+  const lost = (workers.data?.ended ?? []).filter(
+    (each) => each.ending === "lost" && now.value - Date.parse(each.endedAt) < NEWS && !dismissed.value.includes(each.instance),
+  );
+  const [latest] = lost;
+  if (!latest) return null;
+  const tasks = lost.reduce((sum, each) => sum + each.tasks, 0);
+  return (
+    <div class="banner warn" role="status">
+      <span>
+        <strong>{lost.length > 1 ? `${plural(lost.length, "worker")} were lost` : `Worker ${latest.workerId} was lost`}</strong>{" "}
+        <Ago at={latest.endedAt} />: {tasks ? `${plural(tasks, "task")} ${verb(tasks, "was", "were")} taken back and ${verb(tasks, "runs", "run")} again.` : "it held no tasks."}
+      </span>
+      <span class="banner-acts">
+        <a href={href("/workers")}>Workers</a>
+        <Button kind="plain" onClick={() => dismiss(lost.map((each) => each.instance))} label="Dismiss">
+          ×
+        </Button>
+      </span>
+    </div>
+  );
+}
 
 export function Banners() {
   const control = useResource("control", (signal) => take(api.GET("/api/control", { signal })), {
@@ -22,6 +58,7 @@ export function Banners() {
   const waiting = unhandled.reduce((sum, each) => sum + each.pending + each.retrying, 0);
   return (
     <>
+      <LostWorkers />
       {control.data?.pauses.map((pause) => (
         <div key={pause.type ?? ""} class="banner warn" role="status">
           <span>
@@ -47,9 +84,8 @@ export function Banners() {
         unhandled.length > 0 && (
           <div class="banner warn" role="status">
             <span>
-              <strong>Nobody handles {unhandled.slice(0, 3).map((each) => each.type).join(", ")}</strong>
-              {unhandled.length > 3 && ` and ${unhandled.length - 3} more`}: {plural(waiting, "task")}{" "}
-              {verb(waiting, "waits", "wait")} for a worker that knows {unhandled.length > 1 ? "them" : "it"}.
+              <strong>No running worker handles {unhandled.slice(0, 3).map((each) => each.type).join(", ")}</strong>
+              {unhandled.length > 3 && ` and ${unhandled.length - 3} more`}: {count(waiting)} waiting.
             </span>
             <a href={href("/types")}>Types</a>
           </div>

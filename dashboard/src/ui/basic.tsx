@@ -46,14 +46,24 @@ interface ButtonProps {
   children: ComponentChildren;
   kind?: "primary" | "danger" | "plain" | "small" | "small danger";
   disabled?: boolean | undefined;
+  /** It cannot be pressed now, and keeps its place and the focus. */
+  off?: boolean;
   title?: string;
   label?: string;
   type?: "button" | "submit";
 }
 
-export function Button({ onClick, children, kind, disabled, title, label, type = "button" }: ButtonProps) {
+export function Button({ onClick, children, kind, disabled, off, title, label, type = "button" }: ButtonProps) {
   return (
-    <button type={type} class={kind} onClick={onClick} disabled={disabled} title={title} aria-label={label}>
+    <button
+      type={type}
+      class={kind}
+      onClick={off ? undefined : onClick}
+      disabled={disabled}
+      aria-disabled={off || undefined}
+      title={title}
+      aria-label={label}
+    >
       {children}
     </button>
   );
@@ -129,7 +139,7 @@ export function Trouble({ problem, retry }: { problem: Problem; retry?: () => vo
   return (
     <div class="trouble" role="alert">
       <p>
-        <strong>{problem.status === 403 ? "Your role may not see this." : "This could not be read."}</strong>{" "}
+        <strong>{problem.status === 403 ? "Your role may not see this." : "Could not load."}</strong>{" "}
         {problem.detail}
       </p>
       {retry && <Button onClick={retry}>Try again</Button>}

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { absolute, mark, utc } from "../format";
 import { Panel } from "./basic";
 
 export interface Line {
@@ -12,6 +13,8 @@ export interface Line {
   values: (number | null)[];
   /** Filled down to the axis. */
   filled?: boolean;
+  /** What holds at this moment, where that is known better than from the last value. */
+  now?: number | null | undefined;
 }
 
 interface ChartProps {
@@ -26,8 +29,12 @@ interface ChartProps {
   atLeast?: number;
   /** What the height stands for at least, so that nothing at all is no mountain. */
   least: number;
-  /** There are no halves of what is counted. */
+  /** There are no halves of what is counted: it stays until it changes. */
   whole?: boolean;
+  /** Ten times as much is as high as ten times as much again. */
+  log?: boolean;
+  /** A stretch of time was chosen, in seconds since 1970. */
+  chosen?: (from: number, to: number) => void;
 }
 
 const HEIGHT = 170;
@@ -35,11 +42,12 @@ const HEIGHT = 170;
 const WHOLE = Array.from({ length: 30 }, (_, at) => [1, 2, 5][at % 3]! * 10 ** Math.floor(at / 3));
 
 export function Chart({ empty, ...drawn }: ChartProps) {
-  const { title, lines, format } = drawn;
+  const { title, lines, format, times } = drawn;
   const [at, setAt] = useState<number | null>(null);
+  const shownAt = at === null ? undefined : times[at];
   const some = lines.some((line) => line.values.some((value) => value !== null));
   return (
-    <Panel title={title} class="chart" aside={<Legend lines={lines} at={at} format={format} />}>
+    <Panel title={title} class="chart" aside={<Legend lines={lines} at={at} time={shownAt} format={format} />}>
       {some ? (
         <Plot {...drawn} point={setAt} />
       ) : (
@@ -52,14 +60,17 @@ export function Chart({ empty, ...drawn }: ChartProps) {
 interface LegendProps {
   lines: Line[];
   at: number | null;
+  /** The moment under the pointer. */
+  time: number | undefined;
   format: (value: number) => string;
 }
 
-function Legend({ lines, at, format }: LegendProps) {
+function Legend({ lines, at, time, format }: LegendProps) {
   return (
     <>
+      {time !== undefined && <time class="chart-time">{absolute(time * 1000)}</time>}
       {lines.map((line) => {
-        const value = at === null ? lastOf(line.values) : (line.values[at] ?? null);
+        const value = at === null ? newest(line) : (line.values[at] ?? null);
         return (
           <span key={line.name} class="key">
             <i class={`dot c-${line.color}`} />
@@ -73,11 +84,10 @@ function Legend({ lines, at, format }: LegendProps) {
 
 /** As much of a moment as its neighbours leave open: the day where the marks are days apart, seconds where they are close. */
 function moment(at: number, marks: number[]): string {
-  const step = marks.length > 1 ? (marks[1] ?? 0) - (marks[0] ?? 0) : 60;
-  const time = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } as const;
-  const form = step >= 86_400 ? { month: "short", day: "numeric" } as const : step < 60 ? { ...time, second: "2-digit" } as const : time;
-  return new Intl.DateTimeFormat(undefined, form).format(at * 1000);
+  return mark(at * 1000, marks.length > 1 ? (marks[1] ?? 0) - (marks[0] ?? 0) : 60);
 }
+
+const newest = (line: Line): number | null => (line.now === undefined ? lastOf(line.values) : line.now);
 
 function lastOf(values: (number | null)[]): number | null {
   for (let at = values.length - 1; at >= 0; at--) if (values[at] !== null) return values[at] ?? null;
@@ -90,7 +100,7 @@ function Plot(drawn: PlotProps) {
   const { times, lines, format, title } = drawn;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const shape = lines.map((line) => line.name).join();
+  const shape = `${lines.map((line) => line.name).join()} ${drawn.log ?? false} ${utc.value}`;
   const data = [times, ...lines.map((line) => line.values)] as uPlot.AlignedData;
 
   useEffect(() => {
@@ -121,28 +131,37 @@ function told(lines: Line[], format: (value: number) => string): string {
   const parts = lines.map((line) => {
     const known = line.values.filter((value): value is number => value !== null);
     if (!known.length) return `${line.name} nothing`;
-    return `${line.name} now ${format(known[known.length - 1]!)}, at most ${format(Math.max(...known))}`;
+    return `${line.name} now ${format(newest(line) ?? 0)}, at most ${format(Math.max(...known))}`;
   });
   return parts.join("; ");
 }
 
-function options(element: HTMLElement, { lines, format, point, least, whole, atLeast = 0 }: PlotProps): uPlot.Options {
+/** Pixels of a digit on an axis, and of the space beside it. */
+const DIGIT = 6.6;
+const BESIDE = 14;
+
+function options(element: HTMLElement, drawn: PlotProps): uPlot.Options {
+  const { lines, format, point, least, whole, log, chosen, atLeast = 0 } = drawn;
   const style = getComputedStyle(document.documentElement);
   const color = (name: string) => style.getPropertyValue(`--${name}`).trim();
   const axis = { stroke: color("soft"), font: "11px system-ui", grid: { stroke: color("line"), width: 1 }, ticks: { show: false } };
   return {
     width: element.clientWidth,
     height: HEIGHT,
+    // The marks of days and hours stand at those of the zone that is shown.
+    tzDate: (at) => (utc.peek() ? uPlot.tzDate(new Date(at * 1000), "Etc/UTC") : new Date(at * 1000)),
     legend: { show: false },
     padding: [10, 24, 0, 0],
-    cursor: { y: false, sync: { key: "charts" }, points: { size: 6 } },
+    cursor: { y: false, sync: { key: "charts" }, points: { size: 6 }, drag: { x: Boolean(chosen), y: false, setScale: false } },
     scales: {
       x: { range: (_, first, last) => [Math.min(first, last - atLeast), last] },
-      y: { range: (_, __, most) => [0, Math.max(most * 1.1, least)] },
+      y: log
+        ? { distr: 3, range: (_, low, most) => [Math.max(Math.min(low, most / 10) * 0.8, 1e-4), Math.max(most * 1.3, least)] }
+        : { range: (_, __, most) => [0, Math.max(most * 1.1, least)] },
     },
     axes: [
       { ...axis, size: 26, space: 70, values: (_, marks) => marks.map((mark) => moment(mark, marks)) },
-      { ...axis, size: 58, ...(whole ? { incrs: WHOLE } : {}), values: (_, values) => values.map((value) => (value ? format(value) : value === null ? "" : "0")) },
+      { ...axis, size: (_, texts) => Math.max(30, BESIDE + DIGIT * Math.max(0, ...(texts ?? []).map((text) => text.length))), ...(whole ? { incrs: WHOLE } : {}), values: (_, values) => values.map((value) => (value ? format(value) : value === null ? "" : "0")) },
     ],
     series: [
       {},
@@ -151,11 +170,22 @@ function options(element: HTMLElement, { lines, format, point, least, whole, atL
         stroke: color(`c-${line.color}`),
         width: 1.5,
         ...(line.filled ? { fill: `${color(`c-${line.color}`)}22` } : {}),
+        ...(whole ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {}),
         points: { show: true, size: 6, filter: lonely },
         spanGaps: false,
       })),
     ],
-    hooks: { setCursor: [(shown) => point(shown.cursor.idx ?? null)] },
+    hooks: {
+      setCursor: [(shown) => point(shown.cursor.idx ?? null)],
+      setSelect: [
+        (plot) => {
+          const { left, width } = plot.select;
+          if (width < 4) return;
+          chosen?.(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        },
+      ],
+    },
   };
 }
 

@@ -67,17 +67,17 @@ export function LimitDialog({ type, close }: AboutType) {
       {control.loading && <Loading rows={3} />}
       {control.data && (
         <>
-          <p class="soft">They apply across all workers, immediately. 0 is unlimited.</p>
+          <p class="soft">Applies to all workers immediately. 0 means unlimited.</p>
           <label class="field stacked">
-            Tasks that may start in a second
+            Max. starts per second
             <input name="rate" type="number" min="0" step="any" required defaultValue={String(limit?.tasksPerSecond ?? 0)} />
           </label>
           <label class="field stacked">
-            Tasks that may run at once
+            Max. running
             <input name="running" type="number" min="0" step="1" required defaultValue={String(limit?.maxRunning ?? 0)} />
           </label>
           <label class="field stacked">
-            Tasks of one concurrency key that may run at once
+            Max. running per concurrency key
             <input name="key" type="number" min="0" step="1" placeholder="not set: one" defaultValue={ofKey ?? ""} />
           </label>
         </>

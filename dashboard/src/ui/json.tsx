@@ -1,6 +1,7 @@
 /** JSON that can be read and folded. Everything from a task is text here, never markup. */
 
 import { useState } from "preact/hooks";
+import { isExact } from "../api/exact";
 import { Button } from "./basic";
 
 const LONG = 2000;
@@ -17,6 +18,7 @@ export function Json({ value, label }: { value: unknown; label: string }) {
 function Value({ value, depth }: { value: unknown; depth: number }) {
   if (value === null || typeof value === "boolean") return <span class="j-word">{String(value)}</span>;
   if (typeof value === "number") return <span class="j-number">{String(value)}</span>;
+  if (isExact(value)) return <span class="j-number">{value.rawJSON}</span>;
   if (typeof value === "string") return <Text text={value} />;
   if (Array.isArray(value)) {
     return <Group open="[" close="]" depth={depth} entries={value.map((each) => [null, each])} />;

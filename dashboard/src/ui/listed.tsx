@@ -27,9 +27,10 @@ export function Listed({ source, some, empty, children, rows, framed }: Props) {
   );
 }
 
-/** Why it could not be read; while the banner above says that nothing is heard, what was read before stands without it. */
+/** Why it could not be read; while the banner above says why, what was read before stands without it. */
 export function Unread({ source }: { source: Resource<unknown> }) {
   const { problem, data, refresh } = source;
-  if (!problem || (problem.status === 0 && data !== null && connection.value === "lost")) return null;
+  const said = (problem?.status === 0 && connection.value === "lost") || (problem?.ofDatabase && connection.value === "database");
+  if (!problem || (said && data !== null)) return null;
   return <Trouble problem={problem} retry={refresh} />;
 }

@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { resubmit, submit } from "../actions";
+import { parse } from "../api/exact";
 import type { CreateTask, TaskDetail } from "../api/client";
 import { stats } from "../live";
 import { go, href } from "../router";
@@ -25,7 +26,7 @@ function Form({ like }: { like: TaskDetail | undefined }) {
     go(href(`/tasks/${id}`));
   };
   return (
-    <FormDialog title={like ? `Submit ${like.type} again` : "New task"} verb="Submit" onClose={close} send={send} wide>
+    <FormDialog title={like ? `Duplicate ${like.type}` : "New task"} verb="Submit" onClose={close} send={send} wide>
       {like ? <Again like={like} /> : <Fresh />}
     </FormDialog>
   );
@@ -68,7 +69,7 @@ function Fresh() {
           <input name="priority" type="number" step="1" defaultValue="0" />
         </label>
         <label class="field stacked">
-          Attempts at most
+          Max. attempts
           <input name="maxAttempts" type="number" min="1" step="1" placeholder="the type’s default" />
         </label>
         <label class="field stacked">
@@ -128,7 +129,7 @@ function read(form: FormData): CreateTask {
 
 function json(text: string, what: string): unknown {
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch (error) {
     throw new Error(`${what}: ${(error as Error).message}`);
   }

@@ -6,7 +6,7 @@ import { now } from "../clock";
 import { absolute, span, timeOfDay } from "../format";
 
 interface Piece {
-  kind: "delayed" | "waited" | "completed" | "failed" | "running" | "retry" | "cancelled" | "lost";
+  kind: "delayed" | "waited" | "completed" | "failed" | "running" | "retry" | "cancelled" | "lost" | "ended";
   from: number;
   to: number;
   text: string;
@@ -22,6 +22,7 @@ const NAMES: Record<Piece["kind"], string> = {
   retry: "waits for its retry",
   cancelled: "ran and was stopped",
   lost: "its worker was lost",
+  ended: "had ended, then retried by hand",
 };
 
 /** Pixels that a letter in the picture takes at most. */
@@ -41,7 +42,7 @@ function Picture({ first, rest }: { first: Piece; rest: Piece[] }) {
   const told = pieces.map((piece) => `${piece.text} ${span((piece.to - piece.from) / 1000)}`).join(", then ");
   return (
     <figure class="timeline" ref={figure}>
-      <svg role="img" aria-label={`What happened: ${told}`} height="44" width="100%">
+      <svg role="img" aria-label={`Timeline: ${told}`} height="44" width="100%">
         {placed.map(({ piece, x, width }, at) => (
           <g key={at}>
             <rect class={`t-${piece.kind}`} x={`${x}%`} y="4" width={`${width}%`} height="26" rx="3">
@@ -102,21 +103,46 @@ function piecesOf(task: TaskDetail, now: number): Piece[] {
     if (to > at || kind !== "waited") pieces.push({ kind, from: at, to: Math.max(to, at), text, attempt });
     at = Math.max(at, to);
   };
-  const wait = (to: number, retrying: boolean) => {
+  const wait = (to: number, why: "first" | "retry" | "by hand") => {
     const due = task.runAfter && !pieces.length ? Date.parse(task.runAfter) : 0;
     if (due > at) add("delayed", Math.min(due, to), "waited for its time");
-    if (to > at) add(retrying ? "retry" : "waited", to, retrying ? "waited for its retry" : "waited");
+    if (to <= at) return;
+    if (why === "by hand") add("ended", to, "had ended, then was retried by hand and waited");
+    else add(why === "retry" ? "retry" : "waited", to, why === "retry" ? "waited for its retry" : "waited");
   };
-  for (const attempt of task.history) {
+  for (const each of numbered(task.history)) {
+    const { attempt, place } = each;
     if (!attempt.startedAt || !attempt.endedAt) continue;
-    wait(Date.parse(attempt.startedAt), pieces.some((piece) => piece.kind === "failed"));
-    add(kindOf(attempt), Date.parse(attempt.endedAt), `attempt ${attempt.number} ${attempt.outcome} after`, attempt.number);
+    wait(Date.parse(attempt.startedAt), each.byHand ? "by hand" : place > 1 ? "retry" : "first");
+    add(kindOf(attempt), Date.parse(attempt.endedAt), `attempt ${place} ${attempt.outcome} after`, place);
   }
+  // Fewer attempts than were made: somebody has let it start again from zero.
+  const before = task.history.length;
+  const byHand = before > 0 && task.attempts <= (task.status === "processing" ? 1 : 0) && !task.completedAt;
   if (task.status === "processing" && task.lastAttemptAt) {
-    wait(Date.parse(task.lastAttemptAt), pieces.length > 0 && task.attempts > 1);
-    add("running", now, `attempt ${task.attempts} has been running for`, task.attempts);
-  } else if (!task.completedAt) wait(now, task.status === "failed");
+    wait(Date.parse(task.lastAttemptAt), byHand ? "by hand" : before ? "retry" : "first");
+    add("running", now, `attempt ${before + 1} has been running for`, before + 1);
+  } else if (!task.completedAt) {
+    if (byHand) wait(Math.min(Date.parse(task.updatedAt), now), "by hand");
+    wait(now, task.status === "failed" ? "retry" : "first");
+  }
   return pieces;
+}
+
+interface Numbered {
+  attempt: Attempt;
+  /** Which one it is of all that are remembered, counted on over retries by hand. */
+  place: number;
+  /** Somebody let the task start again from zero before it. */
+  byHand: boolean;
+}
+
+export function numbered(history: Attempt[]): Numbered[] {
+  return history.map((attempt, at) => ({
+    attempt,
+    place: at + 1,
+    byHand: at > 0 && attempt.number <= (history[at - 1]?.number ?? 0),
+  }));
 }
 
 const sameDay = (a: number, b: number) => new Date(a).toDateString() === new Date(b).toDateString();

@@ -250,6 +250,20 @@ CREATE SEQUENCE {schema}.tasklib_versions
     NO MAXVALUE
     CACHE 1;
 
+CREATE TABLE {schema}.tasklib_worker_history (
+    instance uuid NOT NULL,
+    worker_id text NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    release text,
+    started_at timestamp with time zone NOT NULL,
+    heartbeat_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    ending text NOT NULL COLLATE pg_catalog."C",
+    tasks integer DEFAULT 0 NOT NULL,
+    CONSTRAINT tasklib_worker_history_ending_check CHECK ((ending = ANY (ARRAY['stopped'::text, 'lost'::text])))
+);
+
 CREATE TABLE {schema}.tasklib_workers (
     instance uuid NOT NULL,
     worker_id text NOT NULL,
@@ -392,6 +406,9 @@ ALTER TABLE ONLY {schema}.tasklib_tokens
 
 ALTER TABLE ONLY {schema}.tasklib_tokens
     ADD CONSTRAINT tasklib_tokens_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY {schema}.tasklib_worker_history
+    ADD CONSTRAINT tasklib_worker_history_pkey PRIMARY KEY (instance);
 
 ALTER TABLE ONLY {schema}.tasklib_workers
     ADD CONSTRAINT tasklib_workers_pkey PRIMARY KEY (instance);

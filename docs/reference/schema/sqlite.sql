@@ -159,6 +159,21 @@ CREATE TABLE tasklib_versions (
     last     INTEGER NOT NULL DEFAULT 0
 );
 
+CREATE TABLE tasklib_worker_history (
+    -- Worker instances that have ended, for a week.
+    instance     TEXT    NOT NULL PRIMARY KEY,
+    worker_id    TEXT    NOT NULL,
+    host         TEXT    NOT NULL,
+    pid          INTEGER NOT NULL,
+    release      TEXT,  -- the release of the code that it ran, if it was told one
+    started_at   TEXT    NOT NULL,
+    heartbeat_at TEXT    NOT NULL,
+    ended_at     TEXT    NOT NULL,
+    -- stopped: in order; lost: it was killed or stopped answering
+    ending       TEXT    NOT NULL CHECK (ending IN ('stopped', 'lost')),
+    tasks        INTEGER NOT NULL DEFAULT 0  -- how many tasks it held then, which others run again
+) WITHOUT ROWID;
+
 CREATE TABLE tasklib_workers (
     -- Worker instances and their heartbeats.
     instance        TEXT    NOT NULL PRIMARY KEY,  -- one run of one worker; a worker_id may be used again, this is not

@@ -14,6 +14,11 @@ from tasklib.core.retention import is_retention
 from tasklib.core.retry import RETRY_CAP_SECONDS, Backoff
 from tasklib.errors import ConfigurationError
 
+DEPLOYMENTS = (
+    *("SENTRY_RELEASE", "HEROKU_SLUG_COMMIT", "RENDER_GIT_COMMIT", "RAILWAY_GIT_COMMIT_SHA", "K_REVISION"),
+    *("SOURCE_VERSION", "GIT_COMMIT"),
+)
+"""Variables in which platforms give the release that is deployed, where `release` is not set."""
 _KINDS = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite"}
 
 
@@ -95,6 +100,11 @@ class Config:
         "", is_retention, "how long to keep finished tasks, such as completed=7d, failed=30d, report:completed=forever"
     )
     redact_keys: str = _setting(DEFAULT_KEYS, lambda v: isinstance(v, str), "patterns of keys, separated by commas")
+    release: str | None = _setting(
+        None,
+        lambda v: isinstance(v, str) and 0 < len(v) <= 200 and v.isprintable(),
+        "a short name of a release, or None",
+    )
     submit_rate_limit: float = _setting(0.0, lambda v: _number(v) and v >= 0, "a number of tasks a second, or 0")
 
     def __post_init__(self) -> None:
@@ -103,6 +113,8 @@ class Config:
             if isinstance(getattr(self, entry.name), _Unset):
                 _set(self, entry.name, _from_environment(entry))
             _check(entry, getattr(self, entry.name))
+        if self.release is None:
+            _set(self, "release", (_first_set(*DEPLOYMENTS) or "").strip()[:200] or None)
         if self.listen_url is not None:
             _set(self, "listen_url", _plain_url(self.listen_url)[0])
         if self.heartbeat_interval_seconds > self.worker_timeout_seconds / 2:

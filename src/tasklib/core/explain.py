@@ -16,6 +16,11 @@ MAX_AHEAD = 10_000
 """Tasks ahead are counted up to this; beyond it the text says `more than`."""
 
 
+MAX_NAMES = 5
+MAX_NAME = 60
+"""How many names a text lists, and how many characters of each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One thing that keeps a task from running, or says why it will not."""
@@ -140,7 +145,7 @@ def _nobody(seen: Evidence) -> Reason:
     name = seen.task.name
     alive = [worker for worker in seen.workers if worker.alive]
     silent = [worker for worker in seen.workers if not worker.alive and name in worker.names]
-    known = ", ".join(f"{worker.worker_id} ({', '.join(worker.names) or 'no tasks'})" for worker in alive[:5])
+    known = ", ".join(f"{worker.worker_id} ({_listed(worker.names) or 'no tasks'})" for worker in alive[:5])
     text = f"no live worker knows tasks named {name!r} (workers seen: {known or 'none'})"
     if silent:
         text += f"; {silent[0].worker_id} knew them and stopped answering {_ago(seen, silent[0])} ago"
@@ -216,6 +221,13 @@ def _own_rate(seen: Evidence, worker: WorkerInfo) -> Reason | None:
     return Reason("worker_rate_limit", text, evidence, remedy)
 
 
+def _listed(names: Sequence[str]) -> str:
+    """A few of the names, shortened: there may be hundreds, each as long as a line."""
+    shown = [name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…" for name in names[:MAX_NAMES]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
 def _some(holders: Sequence[str]) -> str:
     return ", ".join(holders[:3]) + (" …" if len(holders) > 3 else "")
 
@@ -232,7 +244,7 @@ def _queued(seen: Evidence, able: Sequence[WorkerInfo], *, ready: bool) -> Itera
         more = "more than " if seen.ahead > MAX_AHEAD else ""
         count = min(seen.ahead, MAX_AHEAD)
         within = f" within key {seen.key.key!r}" if seen.key else ""
-        text = f"{more}{count:,} tasks ahead by priority and due time{within}"
+        text = f"{more}{count:,} {'task' if count == 1 else 'tasks'} ahead by priority and due time{within}"
         evidence = {"ahead": count, "capped": seen.ahead > MAX_AHEAD, "key": seen.key.key if seen.key else None}
         yield Reason("behind", text, evidence, "wait, or submit it with a higher priority")
     if ready and taken < slots and not seen.ahead:
@@ -264,12 +276,18 @@ def _finished(seen: Evidence, phase: Phase) -> Reason:
     texts = {
         Phase.COMPLETED: f"it completed at {moment}",
         Phase.CANCELLED: f"it was cancelled at {moment}",
-        Phase.BURIED: f"it was buried at {moment}: {task.lost_count} workers were lost while they ran it",
+        Phase.BURIED: f"it was buried at {moment}{_losses(task.lost_count)}",
         Phase.FAILED: f"it failed for good at {moment}, in attempt {task.attempts}",
     }
     text = texts[phase] + (f" ({last[0]})" if last and phase is not Phase.COMPLETED else "")
     remedy = None if phase is Phase.COMPLETED else "retry it by hand"
     return Reason(phase.value, text, {"completed_at": task.completed_at, "attempts": task.attempts}, remedy)
+
+
+def _losses(count: int) -> str:
+    if not count:
+        return ""
+    return f": {count} workers were lost while they ran it" if count > 1 else ": a worker was lost while it ran it"
 
 
 def _ago(seen: Evidence, worker: WorkerInfo) -> str:

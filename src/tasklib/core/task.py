@@ -422,6 +422,26 @@ class WorkerInfo:
     """Its retention rules; empty: it removes nothing."""
     limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     """Its own limits by task name, as of its last heartbeat: `max_running`, `rate`, `tokens`."""
+    release: str | None = None
+    """The release of the code it runs; None if it was not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedWorker:
+    """A worker instance that has ended."""
+
+    instance: UUID
+    worker_id: str
+    host: str
+    pid: int
+    release: str | None
+    started_at: datetime
+    heartbeat_at: datetime
+    ended_at: datetime
+    ending: str
+    """`stopped` in order, or `lost`: killed, or silent for too long."""
+    tasks: int
+    """How many tasks it held, which others run again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from tasklib.service.http_workers.workers import NotYours
 
 logger = logging.getLogger("tasklib.http")
 
+TROUBLE_EVERY_SECONDS: Final = 30.0
 METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
@@ -79,7 +81,7 @@ async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
         if isinstance(error, kinds):
             headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else None
             field = next((field for kind, field in _FIELDS.items() if isinstance(error, kind)), None)
-            return problem(status, name, _in_statuses(error), field=field, headers=headers)
+            return problem(status, name, _detail(error), field=field, headers=headers)
     return await _on_unexpected(request, error)
 
 
@@ -109,6 +111,29 @@ _TABLE: Final[Sequence[tuple[type[Exception] | tuple[type[Exception], ...], int,
 )
 
 
+_FOR_THE_LOG: Final[Mapping[type[Exception], str]] = {
+    errors.DatabaseUnavailable: "the database does not answer; the service's log says why",
+    errors.DatabaseBusy: "the database is busy; try again in a moment",
+    errors.DatabaseFull: "the database has no space left; the service's log says more",
+    errors.PermissionDenied: "the database does not allow this; the service's log says what is missing",
+}
+"""What a caller is told of errors whose message names the database's address, user or file."""
+
+
+class _TroubleLog:
+    """Logs what is wrong with the database once in a while: open pages ask again and again."""
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+
+    def say(self, error: Exception) -> None:
+        """Log the error, unless one was logged a moment ago."""
+        if time.monotonic() >= self._next_at:
+            self._next_at = time.monotonic() + TROUBLE_EVERY_SECONDS
+            logger.warning("requests are answered with 503: %s", error)
+
+
+_log = _TroubleLog()
 _FIELDS: Final[Mapping[type[Exception], str]] = {errors.InvalidArguments: "payload", KeyTaken: "options.uniqueKey"}
 """The field at fault, where the error names it."""
 
@@ -136,8 +161,15 @@ def _got(error: Mapping[str, Any]) -> str:
     return f", got {str(value)[:100]}" if is_number or is_asked else ""
 
 
-def _in_statuses(error: Exception) -> str:
-    """The message of an error with the statuses of HTTP: a running task is `processing` here."""
+def _detail(error: Exception) -> str:
+    """The message of an error, with the statuses of HTTP: a running task is `processing` here.
+
+    What is wrong with the database is for the log: its address and user are nothing for callers, who may be anybody.
+    """
+    for kind, told in _FOR_THE_LOG.items():
+        if isinstance(error, kind):
+            _log.say(error)
+            return told
     said = str(error)
     return said.replace("running", "processing") if isinstance(error, errors.InvalidTransition) else said
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from fastapi import Depends, FastAPI, Request, Response
 from pydantic import BaseModel
 
-from tasklib.http.live.cache import ErrorCache, GapCache, StatsCache
+from tasklib.http.live.cache import ErrorCache, GapCache, IdCache, StatsCache
 from tasklib.http.live.live_stats import LiveStats
 from tasklib.http.security.auth import Auth, Identify, identifier
 from tasklib.http.security.refusals import Refusals
@@ -39,6 +39,7 @@ class Parts:
     refusals: Refusals
     counts: StatsCache
     gaps: GapCache
+    ids: IdCache
     failures: ErrorCache
     live_stats: LiveStats
     stopping: threading.Event
@@ -60,6 +61,7 @@ class Parts:
             refusals=Refusals(service.audit_log),
             counts=counts,
             gaps=GapCache(service),
+            ids=IdCache(service),
             failures=ErrorCache(service.error_groups),
             live_stats=LiveStats(service.statistics, counts, stopping),
             stopping=stopping,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ from tasklib.storage.statement import Operation
 
 __all__ = ["Gap", "Listing", "Page", "Start", "TaskPages"]
 
+SEARCHED_ID: Final = re.compile(r"[0-9a-f-]*(\.\.[0-9a-f-]*)?(?<=[0-9a-f.-]{8})")
+"""A text that may be an id: whole, its last digits, or both ends as the command line prints them."""
 FEW_JUDGED: Final = 5000
 """Up to this many tasks, those that match by what is shown of them are counted one by one."""
 FEW_FAILURES: Final = 200_000
@@ -77,6 +80,21 @@ class TaskPages(ServicePart):
             if found:
                 return found[0]
         raise TaskNotFound(text)
+
+    @operation
+    def find_ids(self, text: str) -> Operation[tuple[UUID, ...]]:
+        """The tasks whose id is this text, or ends with it, if it has at least the eight digits that lists show."""
+        text = text.strip().lower()
+        if not SEARCHED_ID.fullmatch(text):
+            return ()
+        for reading in readings(text):
+            found = yield from tasks.find_ids(reading)
+            # Ids made within the same minute begin alike: a beginning that several have is no id.
+            if found and (reading.end or len(found) == 1):
+                return tuple(found)
+        return ()
+
+    afind_ids = find_ids.as_async
 
     @operation
     def listing(

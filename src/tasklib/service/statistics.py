@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from tasklib.core.limits import Pause
 from tasklib.core.scale import OBJECTIVE_SECONDS, Fleet, Load, Scale, TypeScale, scale
-from tasklib.core.task import QueueStats
+from tasklib.core.task import EndedWorker, QueueStats
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import statistics, workers
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.reading import lists
 from tasklib.storage.operations.statistics import Depth, Due, Durations, Oldest, Work
+from tasklib.storage.operations.worker_history import list_ended_workers
 from tasklib.storage.statement import Operation
 
 __all__ = [
@@ -176,6 +177,13 @@ class Statistics(ServicePart):
         return (yield from statistics.find_oldest_waiting())
 
     aoldest_waiting = oldest_waiting.as_async
+
+    @operation
+    def ended_workers(self, *, seconds: float, limit: int = 1000) -> Operation[Sequence[EndedWorker]]:
+        """Workers that ended in the last seconds, the latest first; a week is remembered."""
+        return (yield from list_ended_workers(seconds=seconds, limit=limit))
+
+    aended_workers = ended_workers.as_async
 
     @operation
     def keep(self, *, fold_every: timedelta = statistics.FOLD_EVERY) -> Operation[None]:

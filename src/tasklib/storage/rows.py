@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tasklib.core.codec import dumps, loads, loads_start, number
-from tasklib.core.task import DEFAULT_RETRIES, Attempt, LogLine, Task, TaskState, WorkerInfo
+from tasklib.core.task import DEFAULT_RETRIES, Attempt, EndedWorker, LogLine, Task, TaskState, WorkerInfo
 from tasklib.storage.statement import Row, UndecodedText
 
 NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -274,6 +274,23 @@ def worker_from_row(row: Row) -> WorkerInfo:
         stuck_threads=info.get("stuck_threads", 0),
         retention=info.get("retention", ""),
         limits=info.get("limits", {}),
+        release=info.get("release"),
+    )
+
+
+def ended_worker_from_row(row: Row) -> EndedWorker:
+    """The ended worker instance of a row."""
+    return EndedWorker(
+        instance=uuid(row["instance"]),
+        worker_id=row["worker_id"],
+        host=row["host"],
+        pid=row["pid"],
+        release=row["release"],
+        started_at=required_moment(row["started_at"]),
+        heartbeat_at=required_moment(row["heartbeat_at"]),
+        ended_at=required_moment(row["ended_at"]),
+        ending=row["ending"],
+        tasks=row["tasks"],
     )
 
 

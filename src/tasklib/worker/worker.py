@@ -138,6 +138,7 @@ class Worker:
             "memory_bytes": _resident_bytes(),
             "stuck_threads": len(self._runner.stuck),
             "retention": self._queue.config.retention,
+            "release": self._queue.config.release,
             **self._selection.worker_info(),
         }
         # Handlers may be added while it runs, as tq(...) does.

@@ -44,6 +44,12 @@ def test_a_change_is_told_to_everybody_who_listens(database_url: str, tmp_path: 
     assert server.code == 0
 
 
+def test_something_is_sent_while_nothing_changes(database_url: str, tmp_path: Path) -> None:
+    with Server(database_url, tmp_path) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+        with client.stream("GET", "/api/events") as stream:
+            assert any(line == "event: beat" for line in stream.iter_lines())
+
+
 def test_who_listens_or_waits_is_let_go_when_the_service_stops(database_url: str, tmp_path: Path) -> None:
     server = Server(database_url, tmp_path)
     with ThreadPoolExecutor() as threads, server, httpx.Client(base_url=server.url, timeout=60) as client:

@@ -30,7 +30,7 @@ class AuditedRoute(APIRoute):
         async def audited(request: Request) -> Response:
             response = await handle(request)
             if not getattr(request.state, "is_in_log", False):
-                entry = make_entry(request, self.name, getattr(request.state, "audit_detail", {}))
+                entry = make_entry(request, self.name, {})
                 await parts_of(request).service.audit_log.awrite(entry)
             return response
 
@@ -44,8 +44,6 @@ def audit_of(request: Request, **detail: Any) -> AuditEntry:
 
 
 def audit_unless(dry_run: bool, request: Request, **detail: Any) -> AuditEntry | None:
-    """The entry for the change of this request; None for a dry run, which is logged when it is answered."""
-    if not dry_run:
-        return audit_of(request, **detail)
-    request.state.audit_detail = detail
-    return None
+    """The entry for the change of this request; None for a dry run, which changes nothing and is not logged."""
+    entry = audit_of(request, **detail)
+    return None if dry_run else entry

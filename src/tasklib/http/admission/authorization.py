@@ -15,7 +15,7 @@ from tasklib.http.schemas.inputs import CreateOptions, CreateTask
 from tasklib.http.security.auth import Permission, permission_of, principal_of
 from tasklib.http.security.local import sign_of_proxy
 
-REPEATABLE: Final = frozenset({"status", "tag"})
+REPEATABLE: Final = frozenset({"id", "status", "tag"})
 """Parameters of a query that may be given more than once."""
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
+from uuid import UUID
 
 from tasklib.core.task import ErrorGroup, QueueStats, TaskFilter
 from tasklib.errors import TaskLibError
@@ -26,10 +29,17 @@ INTEREST_SECONDS: Final = 600.0
 
 LONGEST_PAGE: Final = 101
 MANY_NAMES: Final = 1000
+MANY_IDS: Final = 1000
 
 T = TypeVar("T")
 Groups = tuple[Sequence[ErrorGroup], Mapping[str, list[int]]]
 """Groups of errors, and how often each happened in each of the last hours."""
+
+
+def noted(task: asyncio.Task[Any]) -> None:
+    """Look at how a shared reading ended: if everybody who waited has left, asyncio would log its error."""
+    if not task.cancelled():
+        task.exception()
 
 
 class CachedValue(Generic[T]):
@@ -76,6 +86,7 @@ class CachedValue(Generic[T]):
         """Read now; requests that come meanwhile share the reading."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._fill())
+            self._reading.add_done_callback(noted)
         return await asyncio.shield(self._reading)
 
     async def _fill(self) -> T:
@@ -151,6 +162,27 @@ class GapCache:
         """The gap, if there is one: a value that is None counts as not read yet."""
         gap = await self._pages.alongest_gap(states, limit=LONGEST_PAGE)
         return [] if gap is None else [gap]
+
+
+class IdCache:
+    """Which tasks a searched text names by their ids: pages ask twice a second, and the end of an id has no index."""
+
+    def __init__(self, pages: TaskPages) -> None:
+        self._pages = pages
+        self._found: OrderedDict[str, tuple[float, tuple[UUID, ...]]] = OrderedDict()
+
+    async def read(self, which: TaskFilter) -> TaskFilter:
+        """The filter, by ids where its search is the id of a task, whole or its end."""
+        text = which.search
+        if text is None or which.ids is not None:
+            return which
+        read_at, ids = self._found.get(text, (-1e9, ()))
+        if not ids and time.monotonic() - read_at > OLDEST_SECONDS:
+            ids = await self._pages.afind_ids(text)
+            self._found[text] = time.monotonic(), ids
+            if len(self._found) > MANY_IDS:
+                self._found.popitem(last=False)
+        return replace(which, search=None, ids=ids) if ids else which
 
 
 class ErrorCache:

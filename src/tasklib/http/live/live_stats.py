@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from tasklib.errors import TaskLibError
 from tasklib.http.live.cache import StatsCache
@@ -14,10 +17,15 @@ from tasklib.http.schemas.fields import Answer
 from tasklib.http.schemas.tasks import Stats
 from tasklib.service.statistics import Statistics
 
+logger = logging.getLogger("tasklib.http")
+
 INTERVAL_SECONDS: Final = 0.5
 """Half of the second in which a page shows what has changed: the other half is for reading and drawing it."""
-QUIET_SECONDS: Final = 10.0
-"""After this long without news a comment is sent, and the caller's permission is checked again."""
+BEAT_SECONDS: Final = 5.0
+"""After this long without news a beat is sent, and the caller's permission is checked again: a reader that hears
+nothing for more than twice as long has lost the service."""
+SLOW_SECONDS: Final = 10.0
+"""A reading that takes longer counts as a database that does not answer."""
 MAX_LISTENERS: Final = 100
 """In all; the caller with the most streams loses one to a caller with fewer."""
 
@@ -30,14 +38,28 @@ class Snapshot(Answer):
     workers_alive: int
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """One event of a stream."""
+
+    event: Literal["snapshot", "beat", "trouble"]
+    data: str = "{}"
+
+
+BEAT: Final = News("beat")
+"""Nothing has changed, and the database answers."""
+TROUBLE: Final = News("trouble", '{"database": "unavailable"}')
+"""The database does not answer: the counts sent before may be out of date."""
+
+
 class Listener:
     """One stream: whose it is, and the latest news for it."""
 
     def __init__(self, caller: str) -> None:
         self.caller = caller
-        self._news: asyncio.Queue[str | None] = asyncio.Queue(1)
+        self._news: asyncio.Queue[News | None] = asyncio.Queue(1)
 
-    def send(self, news: str | None) -> None:
+    def send(self, news: News | None) -> None:
         """Queue the latest news, in place of older news that was not taken; None ends the stream."""
         if self._news.full():
             self._news.get_nowait()
@@ -46,9 +68,9 @@ class Listener:
     def wake(self) -> None:
         """Wake it without news, unless some is queued."""
         if not self._news.full():
-            self._news.put_nowait("")
+            self._news.put_nowait(BEAT)
 
-    async def next(self) -> str | None:
+    async def next(self) -> News | None:
         """The next news."""
         return await self._news.get()
 
@@ -62,6 +84,8 @@ class LiveStats:
         self._stopping = stopping
         self._listeners: dict[Listener, None] = {}  # in the order in which they came
         self._reader: asyncio.Task[None] | None = None
+        self._trouble = False
+        self._asked_at: float | None = None
 
     def admit(self, caller: str) -> Listener | None:
         """A new listener; None if there are too many and no caller has two more than this one."""
@@ -77,23 +101,27 @@ class LiveStats:
         self._listeners[listener] = None
         return listener
 
-    async def listen(self, listener: Listener) -> AsyncIterator[str | None]:
-        """The counts now, and whenever they have changed; None when nothing has changed for a while.
+    async def listen(self, listener: Listener) -> AsyncIterator[News]:
+        """The counts now and whenever they have changed; a beat when nothing has, and trouble while they are unknown.
 
         Ends when the service stops, or when the listener had to make room for another.
         """
-        yield await self._read()
+        yield await self._first()
         if self._reader is None:
             self._reader = asyncio.create_task(self._watch())
         while True:
             try:
-                news = await asyncio.wait_for(listener.next(), QUIET_SECONDS)
+                news = await asyncio.wait_for(listener.next(), BEAT_SECONDS)
             except TimeoutError:
-                yield None
-            else:
-                if news is None:
-                    return
-                yield news or None
+                news = BEAT
+            if news is None:
+                return
+            yield TROUBLE if news is BEAT and self.is_troubled else news
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether the database does not answer."""
+        return self._trouble or (self._asked_at is not None and time.monotonic() - self._asked_at > SLOW_SECONDS)
 
     def dismiss(self, listener: Listener) -> None:
         """Remove a listener; without any, reading stops."""
@@ -108,21 +136,41 @@ class LiveStats:
         for listener in self._listeners:
             listener.wake()
 
+    async def _first(self) -> News:
+        """What a new listener is sent at once, however the database is."""
+        try:
+            return News("snapshot", await asyncio.wait_for(self._read(), BEAT_SECONDS))
+        except (TaskLibError, TimeoutError) as error:
+            self._note_trouble(error if str(error) else "timed out")
+            return TROUBLE
+
     async def _watch(self) -> None:
         last = ""
         while not self._stopping.is_set():
             await asyncio.sleep(INTERVAL_SECONDS)
+            self._asked_at = time.monotonic()
             try:
                 now = await self._read()
-            except TaskLibError:
-                continue  # the database is unavailable; read again at the next interval
+            except TaskLibError as error:
+                self._note_trouble(error)
+                last = ""  # what is read next is news, even if it is what was read before
+                continue
+            finally:
+                self._asked_at = None
+            self._trouble = False
             if now != last:
                 last = now
-                self._send(now)
+                self._send(News("snapshot", now))
         self._reader = None
         self._send(None)
 
-    def _send(self, news: str | None) -> None:
+    def _note_trouble(self, error: Exception | str) -> None:
+        if not self._trouble:
+            logger.warning("the database does not answer, which every open page is told: %s", error)
+            self._trouble = True
+            self._send(TROUBLE)
+
+    def _send(self, news: News | None) -> None:
         for listener in self._listeners:
             listener.send(news)
 

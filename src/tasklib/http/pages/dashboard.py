@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import mimetypes
 from collections.abc import Callable, Coroutine
@@ -13,6 +14,7 @@ from urllib.parse import parse_qs, quote
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from tasklib.errors import TaskLibError
 from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import Refused
 from tasklib.http.pages import sign_in
@@ -25,10 +27,16 @@ BUILT: Final = files("tasklib.http") / "static"
 FOREVER: Final = "private, max-age=31536000, immutable"
 """For files that have a digest of their content in their name."""
 MAX_FORM_BYTES: Final = 4096
+PATIENCE_SECONDS: Final = 1.0
+"""After this long a database that was asked who the caller is counts as away."""
 
 
 class PageRoute(AuditedRoute):
-    """A route for browsers: a refused caller gets the sign-in page, and a form's token counts like a header's."""
+    """A route for browsers: a refused caller gets the sign-in page, and a form's token counts like a header's.
+
+    While the database does not answer nobody can be identified: then everybody gets the dashboard's own files, which
+    hold nothing of the queue, and the page itself says what is wrong and recovers.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with refusals as pages where the caller is a browser."""
@@ -37,8 +45,16 @@ class PageRoute(AuditedRoute):
         async def shown(request: Request) -> Response:
             if request.method == "POST":
                 request = await _with_token_of_form(request)
+            if request.method == "GET":
+                handled = asyncio.wait_for(handle(request), PATIENCE_SECONDS)
+            else:
+                handled = handle(request)
             try:
-                return await handle(request)
+                return await handled
+            except (TaskLibError, TimeoutError):
+                if request.method != "GET":
+                    raise
+                return await _without_database(request)
             except Refused as refused:
                 if "text/html" not in request.headers.get("accept", "") or refused.status_code not in (401, 403):
                     raise
@@ -80,6 +96,14 @@ async def sign_in_by_form(request: Request) -> Response:
     response = RedirectResponse(sign_in.target(request), 303)
     await log_in(request, response)
     return response
+
+
+async def _without_database(request: Request) -> Response:
+    """The page or file that was asked for; both are the same for everybody."""
+    if request.url.path.endswith("/icon.svg"):
+        return await get_icon(request)
+    name = request.path_params.get("name")
+    return await (show_page(request) if name is None else get_asset(name, request))
 
 
 def _brings_a_token(request: Request) -> bool:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from tasklib.core.lifecycle import Action
 from tasklib.http.admission.audit import AuditedRoute, audit_unless
 from tasklib.http.create import create_tasks
-from tasklib.http.parts import Service
+from tasklib.http.parts import Service, parts_of
 from tasklib.http.routes.tasks import IdempotencyKey
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.schemas.inputs import BulkAction, CreateTasks
@@ -39,7 +39,7 @@ async def create_many(
 @router.post("/bulk", **needs(Permission.OPERATE, 400, 413))
 async def act_on_matching(body: BulkAction, request: Request, service: Service) -> BulkDone:
     """Retry, cancel, prioritize or delete every task that matches; with `dryRun` only count them."""
-    which = body.filter.filter(tags=body.filter.tags, ids=body.filter.ids)
+    which = await parts_of(request).ids.read(body.filter.filter(tags=body.filter.tags, ids=body.filter.ids))
     asked = body.model_dump(mode="json", by_alias=True, exclude_unset=True)
     audit = audit_unless(body.dry_run, request, **asked)
     changed = await service.aact_on_matching(

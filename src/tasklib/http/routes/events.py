@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from functools import partial
@@ -15,14 +16,15 @@ from starlette.types import Receive, Scope, Send
 from tasklib.errors import TaskLibError
 from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused
-from tasklib.http.live.live_stats import Listener, LiveStats
+from tasklib.http.live.live_stats import BEAT_SECONDS, TROUBLE, Listener, LiveStats, News
 from tasklib.http.parts import parts_of
 from tasklib.http.security.auth import Bearer, Permission, needs, principal_of
 
 router = APIRouter(prefix="/api/events", tags=["events"], route_class=AuditedRoute)
 
 EXAMPLE: dict[str, Any] = {
-    "description": "Events named `snapshot`: the numbers now, and again whenever they have changed.",
+    "description": "Events named `snapshot`: the numbers now, and again whenever they have changed. `beat` after every "
+    "5 seconds without other events, `trouble` in its place while the database does not answer.",
     "content": {"text/event-stream": {"schema": {"type": "string"}}},
 }
 
@@ -32,7 +34,8 @@ async def listen(request: Request) -> StreamingResponse:
     """Live counts as server-sent events.
 
     Each event is complete, so a reconnecting client misses nothing: the first event has the current counts,
-    and its `id` is that of the last one seen if nothing has changed.
+    and its `id` is that of the last one seen if nothing has changed.  Something is sent at least every 5 seconds: a
+    client that hears nothing for 12 has lost the service.
     """
     live = parts_of(request).live_stats
     listener = live.admit(principal_of(request).identity)
@@ -59,25 +62,32 @@ class _Stream(StreamingResponse):
 
 async def _stream(request: Request, live: LiveStats, listener: Listener) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
-    async for snapshot in live.listen(listener):
-        # Checked between reading the news and sending it: a caller that was shut out before gets none of it.
-        if not await _may_still_listen(request):
-            return
-        if snapshot is None:
-            yield ": nothing new\n\n"
-        else:
-            yield f"event: snapshot\nid: {_id(snapshot)}\ndata: {snapshot}\n\n"
+    async for news in live.listen(listener):
+        if news is not TROUBLE:
+            # Checked between reading the news and sending it: a caller that was shut out before gets none of it.
+            allowed = await _may_still_listen(request)
+            if allowed is None:
+                news = TROUBLE
+            elif not allowed:
+                return
+        yield _event(news)
 
 
-def _id(snapshot: str) -> str:
-    return hashlib.sha256(snapshot.encode()).hexdigest()[:16]
+def _event(news: News) -> str:
+    if news.event != "snapshot":
+        # Without a space, which means the same: programs that read lines beginning with `data: ` find snapshots only.
+        return f"event: {news.event}\ndata:{news.data}\n\n"
+    return f"event: snapshot\nid: {hashlib.sha256(news.data.encode()).hexdigest()[:16]}\ndata: {news.data}\n\n"
 
 
-async def _may_still_listen(request: Request) -> bool:
-    """Whether the token it began with is still valid as stored now; if that cannot be read, it is not."""
+async def _may_still_listen(request: Request) -> bool | None:
+    """Whether the token it began with is still valid as stored now; None if that cannot be read."""
     identify = parts_of(request).identify
+    asked = (identify.identify_uncached if isinstance(identify, Bearer) else identify)(request)
     try:
-        principal = await (identify.identify_uncached if isinstance(identify, Bearer) else identify)(request)
-    except (HTTPException, TaskLibError):
+        principal = await asyncio.wait_for(asked, BEAT_SECONDS)
+    except HTTPException:
         return False
+    except (TaskLibError, TimeoutError):
+        return None
     return principal is not None and principal.may(Permission.READ)

@@ -19,6 +19,7 @@ from tasklib.service import statistics
 router = APIRouter(prefix="/api/metrics", tags=["metrics"], route_class=AuditedRoute)
 
 MAX_POINTS = 1500
+MOST_CHOSEN = 240
 NOTHING = statistics.Durations(None, None, None)
 
 
@@ -32,7 +33,7 @@ class SeriesQuery(TypesQuery):
     """Which time, in which steps, and of which type."""
 
     step: Annotated[int, Field(ge=60, le=86_400, multiple_of=60)] | None = Field(
-        None, description="Seconds in a point, whole minutes; about 60 points if left out."
+        None, description="Seconds in a point, whole minutes; 60 to 240 points if left out."
     )
     type: Name | None = None
 
@@ -44,8 +45,8 @@ class SeriesQuery(TypesQuery):
 
     @property
     def chosen_step(self) -> int:
-        """The step asked for, or one that gives about 60 points."""
-        return self.step or next(each for each in _STEPS if each * 75 >= self.seconds)
+        """The step asked for, or one that gives 60 to 240 points."""
+        return self.step or next(each for each in _STEPS if each * MOST_CHOSEN >= self.seconds)
 
 
 class Durations(Answer):

@@ -90,7 +90,7 @@ async def list_tasks(
 
     In a large queue a page may be short, or empty: if `nextCursor` is set, there is more to scan.
     """
-    which = query.wanted()
+    which = await parts_of(request).ids.read(query.wanted())
     start = replace(query.start(), gap=await parts_of(request).gaps.gap_for(which))
     stats = await counts.stats() if query.total or which.name is not None else None
     found = await service.alisting(which, limit=query.limit, start=start, stats=stats, counted=query.total)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
@@ -14,6 +14,9 @@ from tasklib.http.parts import Counts, Service
 from tasklib.http.schemas.bounds import MOST_ROWS, Part
 from tasklib.http.schemas.fields import Answer, TypeName
 from tasklib.http.security.auth import Permission, needs
+
+DAY_SECONDS: Final = 86_400.0
+MOST_ENDED: Final = 100
 
 router = APIRouter(prefix="/api", tags=["types and workers"], route_class=AuditedRoute)
 
@@ -60,6 +63,22 @@ class Worker(Answer):
     retention: Annotated[str | None, BeforeValidator(lambda rules: rules or None)] = Field(
         description="Its retention rules; null: it removes nothing."
     )
+    release: str | None = Field(description="The release of the code it runs; null if it was not told.")
+
+
+class EndedWorker(Answer):
+    """A worker that ended within the last 24 hours."""
+
+    instance: UUID
+    worker_id: str
+    host: str
+    pid: int
+    release: str | None
+    started_at: datetime
+    heartbeat_at: datetime = Field(description="Its last heartbeat.")
+    ended_at: datetime = Field(description="When it stopped, or was declared lost.")
+    ending: Literal["stopped", "lost"] = Field(description="`lost`: it was killed, or stopped answering.")
+    tasks: int = Field(description="How many tasks it held then; others run them again.")
 
 
 class Workers(Answer):
@@ -67,6 +86,7 @@ class Workers(Answer):
 
     workers: list[Worker]
     total: int = Field(description="How many there are.")
+    ended: list[EndedWorker] = Field(description="Those that ended in the last 24 hours, the latest first; up to 100.")
 
 
 @router.get("/types", **needs(Permission.READ, 400))
@@ -80,4 +100,9 @@ async def list_types(query: Annotated[Part, Query()], service: Service, counts: 
 async def list_workers(query: Annotated[Part, Query()], service: Service) -> Workers:
     """Every worker instance known, up to 1000 at once; of the types of each the first 1000."""
     found = await service.queue.aworkers()
-    return Workers(workers=[Worker.of(each) for each in query.of(found)], total=len(found))
+    ended = await service.statistics.aended_workers(seconds=DAY_SECONDS, limit=MOST_ENDED)
+    return Workers(
+        workers=[Worker.of(each) for each in query.of(found)],
+        total=len(found),
+        ended=[EndedWorker.of(each) for each in ended],
+    )

@@ -120,7 +120,10 @@ class Criteria(Input):
 
     type: Name | None = None
     status: Annotated[Sequence[StatusFilter], Field(max_length=20)] = ()
-    search: Text | None = Field(None, description="Text in payload, tags or error; ignores case.")
+    search: Text | None = Field(
+        None,
+        description="Text in payload, tags or error, ignoring case; or a task's id, whole or its last 8 digits.",
+    )
     unique_key: Text | None = None
     concurrency_key: Text | None = None
     fingerprint: Text | None = Field(None, description="Failed for good with this fingerprint, from `/api/errors`.")
@@ -140,6 +143,7 @@ class Criteria(Input):
 class ListQuery(Criteria):
     """Which tasks, and which part of them."""
 
+    id: Annotated[Sequence[UUID], Field(max_length=MAX_PAGE)] = Field((), description="Only these; may be repeated.")
     tag: Annotated[Sequence[Annotated[Text, Field(pattern="^[^=]+=")]], Field(max_length=20)] = Field(
         (), description="`key=value`; may be repeated."
     )
@@ -159,7 +163,7 @@ class ListQuery(Criteria):
 
     def wanted(self) -> TaskFilter:
         """The filter, with the tags."""
-        return self.filter(tags=dict(each.split("=", 1) for each in self.tag))
+        return self.filter(tags=dict(each.split("=", 1) for each in self.tag), ids=self.id or None)
 
 
 def cursor_of(start: Start) -> str:

@@ -6,8 +6,10 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
+from tasklib.errors import DatabaseUnavailable
 from tasklib.service.tokens import Token, Tokens
 
 REMEMBER_SECONDS: Final = 1.0
@@ -15,6 +17,17 @@ REMEMBER_SECONDS: Final = 1.0
 REMEMBER_NONE_SECONDS: Final = 0.25
 """The first token closes an open service after this at the latest."""
 REMEMBER_TOKENS: Final = 1000
+PATIENCE_SECONDS: Final = 3.0
+
+T = TypeVar("T")
+
+
+async def _within(asked: Awaitable[T]) -> T:
+    """The answer; a database that gives none soon counts as away, so that callers are not kept for its timeouts."""
+    try:
+        return await asyncio.wait_for(asked, PATIENCE_SECONDS)
+    except TimeoutError:
+        raise DatabaseUnavailable(f"the database did not answer for {PATIENCE_SECONDS:g} s; see that it runs") from None
 
 
 class TokenCheck:
@@ -36,7 +49,7 @@ class TokenCheck:
         known = self._good.get(hashed)
         if known is not None and known[1] > time.monotonic() and not uncached:
             return known[0]
-        token = await self._tokens.ause(secret)
+        token = await _within(self._tokens.ause(secret))
         self._good.pop(hashed, None)
         if token is not None:
             self._good[hashed] = (token, time.monotonic() + REMEMBER_SECONDS)
@@ -54,7 +67,9 @@ class TokenCheck:
             return self._seen_any
         if self._next_answer is None:
             self._next_answer = asyncio.create_task(self._ask())
-        return await asyncio.shield(self._next_answer)
+            # If everybody who waits for it leaves, asyncio would log its error.
+            self._next_answer.add_done_callback(lambda asked: asked.cancelled() or asked.exception())
+        return await _within(asyncio.shield(self._next_answer))
 
     async def _ask(self) -> bool:
         async with self._asking:

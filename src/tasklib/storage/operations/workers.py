@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -15,6 +16,7 @@ from tasklib.core.outcome import Lost, decide
 from tasklib.core.retry import Backoff
 from tasklib.core.task import DEFAULT_RETRIES, WorkerInfo
 from tasklib.storage.operations.attempts import end_attempts
+from tasklib.storage.operations.worker_history import note_ended
 from tasklib.storage.rows import worker_from_row
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
@@ -70,6 +72,7 @@ def beat(instance: UUID, info: Mapping[str, Any] | None) -> Operation[bool]:
 def forget_worker(instance: UUID) -> Operation[None]:
     """Remove an instance that stopped in order."""
     yield BEGIN
+    yield from note_ended([str(instance)], "stopped")
     yield Statement("forget_worker", {"instance": str(instance)})
 
 
@@ -176,7 +179,7 @@ def recover_silent(silent: Sequence[Sighting], backoff: Backoff) -> Operation[Re
     if dead:
         stale += yield Statement("find_held_by", {"dead": dumps(dead)})
     recovered = yield from _take_back(stale, backoff, leases=[each for each in silent if each.version is not None])
-    yield from _remove(dead)
+    yield from _remove(dead, stale)
     return Recovery(recovered)
 
 
@@ -188,9 +191,10 @@ def recover_stale(backoff: Backoff) -> Operation[Recovery]:
     yield BEGIN
     seen = yield from look_for_silent()
     dead = yield from _lock_dead([each for each in seen if each.is_overdue])
+    held = (yield Statement("find_held_by", {"dead": dumps(dead)})) if dead else []
     stale = yield Statement("find_stale_any", {"dead": dumps(dead)})
     recovered = yield from _take_back(stale, backoff)
-    yield from _remove(dead)
+    yield from _remove(dead, held)
     return Recovery(recovered)
 
 
@@ -208,7 +212,7 @@ def recover_from(instance: UUID, backoff: Backoff, *, suspects: Collection[int] 
         yield from end_attempts([Ending.release(str(row["id"]), row["version"]) for row in others])
         yield Statement("wake_workers")
     yield from _take_back(lost, backoff)
-    yield Statement("remove_workers", dead)
+    yield from _remove([str(instance)], held)
     return len(held)
 
 
@@ -221,6 +225,7 @@ def release_held(instance: UUID) -> Operation[int]:
     if held:
         yield from end_attempts([Ending.release(task_id, version) for task_id, version in held])
         yield Statement("wake_workers")
+    yield from note_ended([str(instance)], "stopped")
     yield Statement("remove_workers", dead)
     return len(held)
 
@@ -254,8 +259,10 @@ def _lock_dead(silent: Iterable[Sighting]) -> Operation[list[str]]:
     return dead
 
 
-def _remove(dead: Sequence[str]) -> Operation[None]:
+def _remove(dead: Sequence[str], held: Iterable[Row]) -> Operation[None]:
+    """Forget dead instances, and note what became of them."""
     if dead:
+        yield from note_ended(dead, "lost", Counter(str(row["instance"]) for row in held))
         yield Statement("remove_workers", {"dead": dumps(dead)})
 
 

@@ -30,7 +30,7 @@ _STATISTICS: Final = {
 }
 _READABLE: Final = (
     *("tasks", "tasklib_workers", "tasklib_claims", "tasklib_idle", "tasklib_hints", "tasklib_controls"),
-    "tasklib_key_limits",
+    *("tasklib_key_limits", "tasklib_worker_history"),
     *("tasklib_schedules", *_STATISTICS, "tasklib_migrations"),
 )
 _SUBMITTED: Final = (
@@ -49,6 +49,7 @@ RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
     Duty.WORKER: {
         "tasks": ALL,
         "tasklib_workers": ALL,
+        "tasklib_worker_history": ALL,
         "tasklib_claims": ALL,
         "tasklib_idle": ALL,
         "tasklib_hints": ALL,

@@ -131,6 +131,20 @@ CREATE TABLE {schema}.tasklib_workers (
     owner           text             COLLATE "C"
 ) WITH (fillfactor = 50);
 
+-- Instances that have ended, for a week: what became of a worker that is not there any more.
+CREATE TABLE {schema}.tasklib_worker_history (
+    instance     uuid        NOT NULL PRIMARY KEY,
+    worker_id    text        NOT NULL,
+    host         text        NOT NULL,
+    pid          integer     NOT NULL,
+    release      text,
+    started_at   timestamptz NOT NULL,
+    heartbeat_at timestamptz NOT NULL,
+    ended_at     timestamptz NOT NULL,
+    ending       text        COLLATE "C" NOT NULL CHECK (ending IN ('stopped', 'lost')),
+    tasks        integer     NOT NULL DEFAULT 0
+);
+
 -- What each instance holds.  A claim replaces the row of its worker in the same statement, and so finds every task of a
 -- dead worker without an index on anything a finish writes.  An entry that has ended since is stale and harmless:
 -- a task counts as held only while it is running under the noted version.
@@ -430,6 +444,10 @@ COMMENT ON COLUMN {schema}.tasklib_workers.timeout_seconds IS 'after this long w
 COMMENT ON COLUMN {schema}.tasklib_workers.names IS 'the task names it runs';
 COMMENT ON COLUMN {schema}.tasklib_workers.info IS 'what it reports with its heartbeat: memory, limits of its own, stuck threads';
 COMMENT ON COLUMN {schema}.tasklib_workers.owner IS 'the token that registered it over HTTP; NULL for a worker on the database itself';
+COMMENT ON TABLE {schema}.tasklib_worker_history IS 'Worker instances that have ended, for a week.';
+COMMENT ON COLUMN {schema}.tasklib_worker_history.release IS 'the release of the code that it ran, if it was told one';
+COMMENT ON COLUMN {schema}.tasklib_worker_history.ending IS 'stopped: in order; lost: it was killed or stopped answering';
+COMMENT ON COLUMN {schema}.tasklib_worker_history.tasks IS 'how many tasks it held then, which others run again';
 COMMENT ON TABLE {schema}.tasklib_claims IS 'Which tasks each worker instance holds, as of its last claim.';
 COMMENT ON COLUMN {schema}.tasklib_claims.seqs IS 'tasks.seq of the tasks held';
 COMMENT ON COLUMN {schema}.tasklib_claims.versions IS 'tasks.version of each: the entry is stale once the task has another or has ended';

@@ -185,7 +185,7 @@ FOR UPDATE;
 
 -- name: find_held_by
 -- The running tasks of dead instances.
-SELECT t.id, t.version, t.seq
+SELECT t.id, t.version, t.seq, h.instance
 FROM {schema}.tasklib_claims AS h
 CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)
 CROSS JOIN LATERAL ({held_task}) AS t
@@ -264,3 +264,34 @@ claims AS (
 DELETE FROM {schema}.tasklib_workers AS w
 WHERE w.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:dead::jsonb)::uuid))
 RETURNING w.instance;
+
+-- name: note_ended_workers
+-- Record instances that stopped in order or were lost, with how many tasks each held; forget those of a week ago.
+-- One that stopped within ten seconds, as for a single batch, is not worth a line.
+WITH old AS (
+    DELETE FROM {schema}.tasklib_worker_history AS o WHERE o.instance IN (
+        SELECT p.instance FROM {schema}.tasklib_worker_history AS p
+        WHERE p.ended_at < coalesce(:now::timestamptz, now()) - interval '7 days'
+        FOR UPDATE SKIP LOCKED
+    )
+)
+INSERT INTO {schema}.tasklib_worker_history (
+    instance, worker_id, host, pid, release, started_at, heartbeat_at, ended_at, ending, tasks
+)
+SELECT
+    w.instance, w.worker_id, w.host, w.pid, w.info ->> 'release', w.started_at, w.heartbeat_at, c.now, :ending::text,
+    coalesce((:held::jsonb ->> w.instance::text)::integer, 0)
+FROM {schema}.tasklib_workers AS w CROSS JOIN (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
+WHERE w.instance = ANY (ARRAY(SELECT jsonb_array_elements_text(:ended::jsonb)::uuid))
+    AND (:ending::text = 'lost' OR c.now - w.started_at > interval '10 seconds')
+ORDER BY w.instance
+ON CONFLICT (instance) DO NOTHING
+RETURNING instance;
+
+-- name: list_ended_workers
+-- Instances that ended in the last so many seconds, the latest first.
+SELECT e.instance, e.worker_id, e.host, e.pid, e.release, e.started_at, e.heartbeat_at, e.ended_at, e.ending, e.tasks
+FROM {schema}.tasklib_worker_history AS e
+WHERE e.ended_at > coalesce(:now::timestamptz, now()) - make_interval(secs => :seconds::float8)
+ORDER BY e.ended_at DESC, e.instance
+LIMIT :limit::integer;

@@ -164,6 +164,21 @@ CREATE TABLE tasklib_workers (
     owner           TEXT  -- the token that registered it over HTTP; NULL for a worker on the database itself
 ) WITHOUT ROWID;
 
+CREATE TABLE tasklib_worker_history (
+    -- Worker instances that have ended, for a week.
+    instance     TEXT    NOT NULL PRIMARY KEY,
+    worker_id    TEXT    NOT NULL,
+    host         TEXT    NOT NULL,
+    pid          INTEGER NOT NULL,
+    release      TEXT,  -- the release of the code that it ran, if it was told one
+    started_at   TEXT    NOT NULL,
+    heartbeat_at TEXT    NOT NULL,
+    ended_at     TEXT    NOT NULL,
+    -- stopped: in order; lost: it was killed or stopped answering
+    ending       TEXT    NOT NULL CHECK (ending IN ('stopped', 'lost')),
+    tasks        INTEGER NOT NULL DEFAULT 0  -- how many tasks it held then, which others run again
+) WITHOUT ROWID;
+
 CREATE TABLE tasklib_claims (
     -- Which tasks each worker instance holds, as of its last claim.
     instance   TEXT    NOT NULL PRIMARY KEY,

@@ -137,7 +137,7 @@ WHERE h.instance IN (SELECT d.value FROM json_each(:dead) AS d);
 
 -- name: find_held_by
 -- The running tasks of dead instances.
-SELECT t.id, t.version, t.seq
+SELECT t.id, t.version, t.seq, h.instance
 FROM tasklib_claims AS h
 CROSS JOIN json_each(h.seqs) AS held
 JOIN tasks AS t ON t.seq = held.value AND t.version = h.versions ->> held.key AND t.state = 'running'
@@ -197,3 +197,27 @@ ORDER BY t.id;
 -- Forget instances that were found dead; an instance that wakes up again finds itself unknown and claims nothing.
 DELETE FROM tasklib_claims WHERE instance IN (SELECT d.value FROM json_each(:dead) AS d);
 DELETE FROM tasklib_workers WHERE instance IN (SELECT d.value FROM json_each(:dead) AS d) RETURNING instance;
+
+-- name: note_ended_workers
+-- Record instances that stopped in order or were lost, with how many tasks each held; forget those of a week ago.
+-- One that stopped within ten seconds, as for a single batch, is not worth a line.
+DELETE FROM tasklib_worker_history WHERE julianday(:now) - julianday(ended_at) > 7;
+INSERT INTO tasklib_worker_history (
+    instance, worker_id, host, pid, release, started_at, heartbeat_at, ended_at, ending, tasks
+)
+SELECT
+    w.instance, w.worker_id, w.host, w.pid, w.info ->> 'release', w.started_at, w.heartbeat_at, :now, :ending,
+    coalesce((SELECT h.value FROM json_each(:held) AS h WHERE h.key = w.instance), 0)
+FROM tasklib_workers AS w
+WHERE w.instance IN (SELECT d.value FROM json_each(:ended) AS d)
+    AND (:ending = 'lost' OR (julianday(:now) - julianday(w.started_at)) * 86400.0 > 10)
+ON CONFLICT (instance) DO NOTHING
+RETURNING instance;
+
+-- name: list_ended_workers
+-- Instances that ended in the last so many seconds, the latest first.
+SELECT e.instance, e.worker_id, e.host, e.pid, e.release, e.started_at, e.heartbeat_at, e.ended_at, e.ending, e.tasks
+FROM tasklib_worker_history AS e
+WHERE (julianday(:now) - julianday(e.ended_at)) * 86400.0 < :seconds
+ORDER BY e.ended_at DESC, e.instance
+LIMIT :limit;
