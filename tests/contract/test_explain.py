@@ -238,7 +238,7 @@ def test_tasks_that_failed_or_were_buried(bench: Bench) -> None:
             START,
             "it failed for good at 2026-11-15T12:00:00+00:00, in attempt 1 (IOError: no route)",
         ),
-        (buried, "buried", bench.clock.now(), "it was buried at 2026-11-15T12:00:31+00:00: 1 workers were lost"),
+        (buried, "buried", bench.clock.now(), "it was buried at 2026-11-15T12:00:31+00:00: 1 worker was lost"),
     ]:
         [reason] = bench.queue.explain(task_id).reasons
         assert (reason.code, reason.evidence["completed_at"], reason.evidence["attempts"]) == (code, moment, 1)

@@ -287,7 +287,7 @@ def _finished(seen: Evidence, phase: Phase) -> Reason:
 def _losses(count: int) -> str:
     if not count:
         return ""
-    return f": {count} workers were lost while they ran it" if count > 1 else ": a worker was lost while it ran it"
+    return f": {count} workers were lost while they ran it" if count > 1 else ": 1 worker was lost while it ran it"
 
 
 def _ago(seen: Evidence, worker: WorkerInfo) -> str:
