@@ -19,14 +19,18 @@ from tests.fixtures.reverse_proxy import PUBLIC_NAME, ReverseProxy, Setting, gui
 from tests.integration.http.serving import Server
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
+CHART = "helm/tasklib/templates/serve.yaml"
 CLIENT = "127.0.0.5"
 """From where the client speaks to the proxy: not the address from which the proxy speaks to the service."""
+RELEASE = "tried"
+"""What Helm would call the release, and what stands here for every value of a chart."""
 ROUTES = [("GET", "/api/tasks"), ("POST", "/api/tasks"), ("GET", "/api/audit"), ("POST", "/api/tokens"), ("GET", "/")]
 
 
 def words_of(path: Path) -> list[list[str]]:
-    """The words of every call of the program in a file of deploy/."""
-    text = path.read_text()
+    """The words of every call of the program in a file of deploy/; of a chart, without what is empty by default."""
+    text = re.sub(r"[ ]*\{\{- range .*?\{\{- end \}\}\n", "", path.read_text(), flags=re.DOTALL)
+    text = re.sub(r"\{\{.*?\}\}", RELEASE, re.sub(r"^\s*\{\{-.*\}\}\n", "", text, flags=re.MULTILINE))
     match path.suffix:
         case ".service":
             return [shlex.split(line)[1:] for line in re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)]
@@ -54,7 +58,13 @@ SERVED = {
 
 
 def test_every_file_that_serves_is_tried() -> None:
-    assert set(SERVED) == {"Dockerfile", "compose.yaml", "kubernetes/serve.yaml", "systemd/tasklib-serve.service"}
+    assert set(SERVED) == {
+        "Dockerfile",
+        "compose.yaml",
+        CHART,
+        "kubernetes/serve.yaml",
+        "systemd/tasklib-serve.service",
+    }
 
 
 def options_of(file: str) -> list[str]:
@@ -100,7 +110,7 @@ def test_nothing_is_served_before_there_is_a_token(
 @pytest.mark.parametrize("file", SERVED)
 def test_behind_nginx_only_a_token_gets_in(sqlite_url: str, admin: dict[str, str], tmp_path: Path, file: str) -> None:
     forged = {"X-Forwarded-For": "203.0.113.9", "Forwarded": "for=203.0.113.9", "X-Real-Ip": "203.0.113.9"}
-    name = {"compose.yaml": "localhost"}.get(file, PUBLIC_NAME)
+    name = {"compose.yaml": "localhost", CHART: f"{RELEASE}-serve"}.get(file, PUBLIC_NAME)
 
     def setting(*given: Any) -> dict[str, str]:
         return {**guide(*given), "host": name}
