@@ -1,6 +1,8 @@
 """Tries seeds: `make simulate SEEDS=200`, or one of them with its whole history: `make simulate SEED=17`.
 
-python -m tests.simulation [--seeds N] [--from N] [--seed N] [--processes N]
+python -m tests.simulation [--seeds N] [--from N] [--processes N]
+python -m tests.simulation --seed N [--keep NAME --what TEXT]
+python -m tests.simulation --kept NAME
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import os
 import sys
 import time
 
-from tests.simulation.scenario import scenario_of
+from tests.simulation import corpus
+from tests.simulation.scenario import Scenario, scenario_of
 from tests.simulation.shrink import shrink
 from tests.simulation.world import run
 
@@ -22,19 +25,40 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many seeds to try")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="show the history of this one")
+    parser.add_argument("--kept", help="show the history of this scenario of the corpus")
+    parser.add_argument("--keep", help="put the seed, made small, into the corpus under this name")
+    parser.add_argument("--what", default="", help="what was wrong, for the corpus")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
-    return _show(asked.seed) if asked.seed is not None else _try(asked.first, asked.seeds, asked.processes)
+    if asked.keep is not None:
+        return _keep(asked.seed, asked.keep, asked.what)
+    if asked.kept is not None:
+        return _show(corpus.load_all()[asked.kept].scenario)
+    if asked.seed is not None:
+        return _show(scenario_of(asked.seed))
+    return _try(asked.first, asked.seeds, asked.processes)
 
 
-def _show(seed: int) -> int:
-    outcome = run(scenario_of(seed))
-    print(outcome.scenario.describe(), "\n".join(outcome.history.lines), sep="\n\n")
-    print(f"\nseed {seed}: {outcome.steps} steps in {outcome.seconds:.0f} virtual seconds, {outcome.history.digest}")
+def _show(scenario: Scenario) -> int:
+    outcome = run(scenario)
+    print(scenario.describe(), "\n".join(outcome.history.lines), sep="\n\n")
+    print(
+        f"\nseed {scenario.seed}: {outcome.steps} steps in {outcome.seconds:.0f} virtual seconds, "
+        f"{outcome.history.digest}"
+    )
     if not outcome.violations:
         return 0
-    _report(seed)
+    _report(scenario)
     return 1
+
+
+def _keep(seed: int, name: str, what: str) -> int:
+    outcome = shrink(scenario_of(seed))
+    if not outcome.violations:
+        print(f"seed {seed} breaks no promise: what should be kept of it?", file=sys.stderr)
+        return 1
+    print(corpus.keep(name, corpus.Kept(what or outcome.violations[0], outcome.scenario)))
+    return 0
 
 
 def _try(first: int, count: int, processes: int) -> int:
@@ -46,7 +70,7 @@ def _try(first: int, count: int, processes: int) -> int:
                 failed += 1
                 print(f"seed {seed}: {violation}", flush=True)
                 if failed == 1:
-                    _report(seed)
+                    _report(scenario_of(seed))
     took = time.perf_counter() - began
     print(f"{count} seeds, {virtual / 3600:.1f} virtual hours in {took:.0f} s: {failed} failed")
     return 1 if failed else 0
@@ -57,9 +81,9 @@ def _one(seed: int) -> tuple[int, float, str | None]:
     return seed, outcome.seconds, outcome.violations[0] if outcome.violations else None
 
 
-def _report(seed: int) -> None:
-    """The smallest history found that fails in the same way."""
-    print(shrink(scenario_of(seed)).report, f"\nReplay: make simulate SEED={seed}", sep="\n", flush=True)
+def _report(scenario: Scenario) -> None:
+    """The smallest history found that fails too."""
+    print(shrink(scenario).report, f"\nReplay: make simulate SEED={scenario.seed}", sep="\n", flush=True)
 
 
 if __name__ == "__main__":

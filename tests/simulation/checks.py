@@ -56,6 +56,8 @@ class Checker:
     """Attempts of each task since it was submitted or retried by hand, by what was seen."""
     changed_by: Counter[Process] = field(default_factory=Counter)
     """How many rows each process has changed."""
+    counted: dict[Process, Counter[str]] = field(default_factory=dict)
+    """How many rows there were in each state when a process had them counted last."""
     bucket: tuple[float, float, int] = (BURST, 0.0, 0)
     """Tokens of the rate limit, when they were counted, and how often the clock had stepped."""
     ticks: set[tuple[str, str]] = field(default_factory=set)
@@ -74,6 +76,8 @@ class Checker:
         for change in self.changes.take():
             self.changed_by[process] += 1
             self._check(process, statements, change)
+        if _has(statements, "count_by_state"):
+            self.counted[process] = Counter(row.state for row in self.rows.values())
 
     def broken(self, text: str) -> None:
         """A promise does not hold."""
@@ -84,8 +88,10 @@ class Checker:
         now = self.truth.loop.now
         for statement in statements:
             match statement.name:
-                case "beat" | "register_worker":
+                case "beat":
                     self.beats[str(statement.params["instance"])] = now
+                case "register_worker":  # said again, it changes nothing
+                    self.beats.setdefault(str(statement.params["instance"]), now)
                 case "renew_leases":
                     for held in json.loads(statement.params["held"]):
                         claim = self.claims.get((held["id"], held["version"]))
@@ -147,7 +153,7 @@ class Checker:
         if (new.attempts, new.retry_count, new.lost_count) != (old.attempts + 1, old.retry_count, old.lost_count):
             self.broken(f"{what}: a claim changed counters from {_counters(old)} to {_counters(new)}")
         assert self.server is not None
-        if old.due_at is not None and old.due_at > moment_text(self.server.now() + timedelta(milliseconds=2)):
+        if old.due_at is not None and old.due_at > moment_text(self.server.latest_now() + timedelta(milliseconds=2)):
             self.broken(f"{what} was claimed before {old.due_at}, when it is due")
         self.spent[new.id] += 1
         claim = next((each for each in statements if each.name in CLAIMS), None)
@@ -203,17 +209,33 @@ class Checker:
             self.broken(f"{what} ended as {seen}, which is no end of an attempt")
         self.spent[new.id] -= refund
         executions = self.truth.by_claim.get((old.id, old.version), [])
+        self._check_meant(statements, old, what)
+        if refund and any(each.has_an_outcome for each in executions):
+            self.broken(f"{what} v{old.version} is given back, and its body {executions[-1].how}")
         if new.phase == "completed":
             self._check_completion(old, new, what)
         elif lost:
             self._check_loss(old, what)
-        elif failures and not executions and new.phase != "cancelled" and not _has(statements, "list_timed"):
-            # But the service ends attempts of workers over HTTP that never got the answer to their claim.
+        elif failures and not executions and new.phase != "cancelled" and not self._may_end_unstarted(statements, new):
             self.broken(f"{what} v{old.version} failed and has never run")
         if new.phase == "buried" and not lost:
             self.broken(f"{what} was buried, and its worker was not lost")
         if new.retry_count > new.max_retries or new.attempts > new.max_retries + 1:
             self.broken(f"{what} was tried too often: {_counters(new)} of {new.max_retries} retries")
+
+    @staticmethod
+    def _may_end_unstarted(statements: Sequence[Statement], row: Row) -> bool:
+        """The service ends attempts of workers over HTTP that never got the answer to their claim, and a transactional
+        task can run out of time while it waits for the only writer."""
+        return _has(statements, "list_timed") or row.name == "effect"
+
+    def _check_meant(self, statements: Sequence[Statement], old: Row, what: str) -> None:
+        """An end that was written for one claim ends no other."""
+        for statement in statements:
+            if statement.name == "end_attempts":
+                meant = {end["version"] for end in json.loads(statement.params["batch"]) if end["id"] == old.id}
+                if meant and old.version not in meant:
+                    self.broken(f"{what} v{old.version} was ended by what was meant for {sorted(meant)}")
 
     def _check_completion(self, old: Row, new: Row, what: str) -> None:
         self.completions[new.id] += 1
@@ -306,9 +328,9 @@ class Checker:
             if abs((after - before).total_seconds() - every) > 0.01:
                 self.broken(f"{schedule} made no task between {before} and {after}")
 
-    def check_counts(self, counted: Mapping[str, int]) -> None:
+    def check_counts(self, reader: Process, counted: Mapping[str, int]) -> None:
         """What the queue counts are the rows."""
-        rows = Counter(row.state for row in self.rows.values())
+        rows = self.counted[reader]
         if {state: count for state, count in counted.items() if count} != dict(rows):
             self.broken(f"the queue counts {counted}, there are {dict(rows)}")
 

@@ -55,6 +55,8 @@ QUIET = frozenset(
     ]
 )
 """Statements that write without giving anybody work, and send no notification."""
+BUSY_SECONDS = 4.0
+"""How long to wait for the only writer."""
 LOAN_SECONDS = 2.0
 """How long a transaction may keep everybody else waiting, as on SQLite."""
 
@@ -225,7 +227,11 @@ class Link:
             await asyncio.sleep(self.delay())
             raise _gone("no transaction")
         self.server.when_free(take)
-        return await turn
+        try:
+            async with asyncio.timeout(BUSY_SECONDS):
+                return await turn
+        except TimeoutError:
+            raise DatabaseBusy("another transaction is open") from None
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Be notified of changes."""
@@ -351,27 +357,43 @@ class _SkewedClock:
         return self._server.now() + self._difference
 
 
+class _LentConnection:
+    """The connection as a function sees it: once its transaction was cut off, it is of no use."""
+
+    def __init__(self, loan: _Loan) -> None:
+        self._loan = loan
+
+    def execute(self, statement: str, params: Sequence[Any] = ()) -> Any:
+        """Run a statement in the transaction."""
+        return self._loan.execute(statement, params)
+
+
 class _Loan:
     """A transaction lent to a function."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._server = link.server
-        self.connection = link.server.connection
         self._number = link.server.begin_transaction(link, LOAN_SECONDS)
+        self.connection = _LentConnection(self)
 
     def run(self, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside it."""
-        self._require_open()
-        return enlist(self.connection, SqliteDialect(), self._link.clock).run(make())
+        self.require_open()
+        return enlist(self._server.connection, SqliteDialect(), self._link.clock).run(make())
 
     async def arun(self, make: Callable[[], Operation[T]]) -> T:
         """Run an operation inside it."""
         return self.run(make)
 
+    def execute(self, statement: str, params: Sequence[Any]) -> Any:
+        """Run a statement of the function's own inside it."""
+        self.require_open()
+        return self._server.connection.execute(statement, params)
+
     def commit(self, fault: str) -> None:
         """Commit; the connection may break before it or after it."""
-        self._require_open()
+        self.require_open()
         if fault and fault != "lost reply":
             self.close()
             raise _gone("cut before COMMIT")
@@ -389,7 +411,8 @@ class _Loan:
         if self._server.transaction == self._number:
             self._server.end_transaction("ROLLBACK")
 
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
+        """Refuse what comes too late."""
         if self._server.transaction != self._number:
             raise _gone("the transaction was cut off")
 

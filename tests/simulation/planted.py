@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from typing import Any
 from unittest import mock
 
+from tasklib.core.clock import Clock
 from tasklib.core.liveness import Sighting, Watch
+from tasklib.service.http_workers.timeouts import TimeoutService
+from tasklib.service.http_workers.upkeep import Upkeep
 from tasklib.storage.dialects import sqlite
-from tasklib.storage.operations import actions, attempts
+from tasklib.storage.operations import actions, attempts, workers
 from tasklib.storage.operations.limits.names import HeldLimits
+from tasklib.storage.run import steps
 from tasklib.storage.statement import Operation
 from tasklib.worker.execution.call import Caller
 from tasklib.worker.execution.coroutines import Coroutines
@@ -26,6 +31,7 @@ from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tasklib.worker.upkeep.recovery import Recovery
 from tasklib.worker.upkeep.self_fence import SelfFence
 from tasklib.worker.upkeep.watch import LeaseRenewal
+from tests.simulation import link
 from tests.simulation.link import Link
 from tests.simulation.server import Server
 
@@ -35,13 +41,14 @@ FENCE = "tasks.version = e.value ->> 'version'"
 
 def sql(name: str, old: str, new: str) -> Bug:
     """The statement with another text in place of a part of it."""
-    original = sqlite.parts
-
-    def parts(asked: str) -> Sequence[str]:
-        found = original(asked)
-        return [part.replace(old, new) for part in found] if asked == name else found
 
     def bug() -> AbstractContextManager[Any]:
+        original = sqlite.parts
+
+        def parts(asked: str) -> Sequence[str]:
+            found = original(asked)
+            return [part.replace(old, new) for part in found] if asked == name else found
+
         if not any(old in part for part in original(name)):
             raise AssertionError(f"{name} has no {old!r} any more: the planted bug must follow the code")
         return mock.patch.object(sqlite, "parts", parts)
@@ -94,16 +101,11 @@ def _recovery_right_after_outages() -> Generator[None]:
 def _clock_of_client() -> AbstractContextManager[Any]:
     made = Link.__init__
 
-    def make(link: Link, *args: Any) -> None:
-        made(link, *args)
-        link.clock = link.skewed_clock()
+    def make(new: Link, *args: Any) -> None:
+        made(new, *args)
+        new.clock = new.skewed_clock()
 
     return mock.patch.object(Link, "__init__", make)
-
-
-def _never_again(again: bool) -> Operation[bool]:
-    return again
-    yield
 
 
 def _forgetful() -> Operation[dict[str, Any]]:
@@ -127,6 +129,35 @@ def _completion_not_checked(caller: Caller, task: Any, result: Any, started: flo
     text = attempts.dumps({"value": result})
     now = caller._queue.timing.monotonic()
     yield from attempts.complete_tasks([attempts.Completion(task.id, task.version, text, started, now)])
+
+
+class _Stopped:
+    """A clock that shows one time."""
+
+    def __init__(self, time: datetime | None) -> None:
+        self._time = time
+
+    def now(self) -> datetime | None:
+        """That time."""
+        return self._time
+
+
+def _steps_at_once(operation: Operation[Any], translate: Any, clock: Clock, memory: dict[str, Any]) -> Any:
+    return steps(operation, translate, _Stopped(clock.now()), memory)
+
+
+_care = Upkeep.care
+
+
+async def _care_and_recover(upkeep: Upkeep) -> None:
+    """Whoever is overdue by the database's clock is dead."""
+    await _care(upkeep)
+    await upkeep.database.arun(lambda: workers.recover_stale(upkeep.queue.config.backoff))
+
+
+def _renew_nothing(instance: Any, lease_seconds: float) -> Operation[int]:
+    return 0
+    yield
 
 
 NO_SELF_FENCE = replaced(SelfFence, "step", _nothing)
@@ -159,19 +190,24 @@ BUGS: dict[str, Bug] = {
     "nobody ends its own work in time": NO_SELF_FENCE,
     "nobody recovers": replaced(Recovery, "step", _nothing),
     "retention does not look at the age": sql("sweep_tasks", "> coalesce(", "> -1e9 + 0 * coalesce("),
+    "a transaction goes by the time at which it began to wait": replaced(link, "steps", _steps_at_once),
     "a full slot keeps the loop busy": replaced(Runner, "has_next", lambda self, executor: True),
     "a batch ends without a successor": replaced(Coroutines, "start", lambda self, runner: None),
-}
-
-SYMPTOMS = {"a completion needs no version": "which it no longer is"}
-"""What must be noticed, where another promise is broken by the same bug."""
-
-NOT_FOUND_YET: dict[str, Bug] = {
     "leases are not renewed": replaced(LeaseRenewal, "step", _nothing),
     "an ending needs no version": both(sql("end_attempts", f"AND {FENCE}", ""), NO_SELF_FENCE),
     "a claim under way is not refused": sql("claim_tasks", "AND me.generation = :generation", ""),
     "an outcome is tried to be written once": replaced(Finisher, "_persist", _persist_once),
     "a free key is told to nobody who is not due": sql("spread_hints", "OR NOT EXISTS", "OR 0 * EXISTS"),
-    "effects of a lost attempt stay": replaced(Caller, "_complete", _completion_not_checked),
+    "effects of a lost attempt stay": both(replaced(Caller, "_complete", _completion_not_checked), NO_SELF_FENCE),
+    "a lost answer to COMMIT is a failure": sql("end_attempts", "AND tasks.state = 'running'", ""),
+    "the HTTP service recovers by one look": replaced(Upkeep, "care", _care_and_recover),
+    "a heartbeat over HTTP renews nothing": replaced(workers, "renew_held", _renew_nothing),
+    "no timeout of a task over HTTP is watched": replaced(TimeoutService, "watch", lambda self: None),
 }
-"""Bugs that 200 seeds did not notice when this was written: the simulator must become better at their circumstances."""
+
+SYMPTOMS = {
+    "a completion needs no version": "which it no longer is",
+    "an ending needs no version": "was ended by what was meant for",
+    "effects of a lost attempt stay": "effects and was completed",
+}
+"""What must be noticed, where another promise is broken by the same bug."""

@@ -16,6 +16,8 @@ from tests.simulation.loop import Process, VirtualLoop
 
 EPOCH = datetime(2030, 1, 7, tzinfo=UTC)
 """What the database's clock shows when a run starts: a Monday at midnight."""
+LONGEST_OPERATION_SECONDS = 3.0
+"""From the first statement of an operation, whose time all of its statements have, to the last."""
 
 
 class Client(Protocol):
@@ -52,6 +54,8 @@ class Server:
         self.connection = self.real._opened()
         self.clock_offset = self._latest_offset = 0.0
         self.clock_steps = 0
+        self._before_step = (0.0, 0.0)
+        """When its clock was set last, and by how much it had differed until then."""
         self.is_away = False
         self.outages: list[tuple[float, float]] = []
         """When it was away, and when it came back."""
@@ -67,6 +71,12 @@ class Server:
         """What its clock shows."""
         return EPOCH + timedelta(seconds=round(self.loop.now - START + self.clock_offset, 3))
 
+    def latest_now(self) -> datetime:
+        """The latest time that an operation may have read which ends now: its clock may have been set meanwhile."""
+        stepped, offset = self._before_step
+        recent = self.loop.now - stepped < LONGEST_OPERATION_SECONDS
+        return self.now() + timedelta(seconds=max(0.0, offset - self.clock_offset) if recent else 0.0)
+
     def go_away(self) -> None:
         """Answer nobody; every connection is cut."""
         if not self.is_away:
@@ -80,6 +90,7 @@ class Server:
 
     def step_clock(self, seconds: float) -> None:
         """Its clock shows another time from now on."""
+        self._before_step = self.loop.now, self.clock_offset
         self.clock_offset += seconds
         self.clock_steps += 1
         self._latest_offset = max(self._latest_offset, self.clock_offset)

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.corpus import load_all
 from tests.simulation.scenario import scenario_of
 from tests.simulation.shrink import shrink
 from tests.simulation.world import run
 
-CORPUS = [
-    int(line.split()[0])
-    for line in (Path(__file__).parent / "corpus.txt").read_text("utf-8").splitlines()
-    if not line.startswith("#")
-]
+CORPUS = load_all()
 SEEDS = 200
 GROUP = 20
 
@@ -28,9 +25,11 @@ def test_no_seed_breaks_a_promise(first):
         _require_kept(seed)
 
 
-@pytest.mark.parametrize("seed", CORPUS)
-def test_what_failed_once_does_not_fail_again(seed):
-    _require_kept(seed)
+@pytest.mark.parametrize("name", CORPUS)
+def test_what_failed_once_does_not_fail_again(name):
+    outcome = run(CORPUS[name].scenario)
+    if outcome.violations:
+        pytest.fail(f"{CORPUS[name].what}, again?\n\n{outcome.report}", pytrace=False)
 
 
 def test_a_seed_has_one_history():

@@ -33,6 +33,11 @@ class Execution:
         """Whether it has not ended, and still can."""
         return self.ended is None and self.process.is_alive
 
+    @property
+    def has_an_outcome(self) -> bool:
+        """Whether it ended by itself in a way that is to be recorded."""
+        return self.can_be_stopped and self.name != "effect" and self.how in ("returned", "ValueError")
+
 
 @dataclass(slots=True)
 class Truth:

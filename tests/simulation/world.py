@@ -21,7 +21,7 @@ from tests.simulation.checks import KEPT_SECONDS, Checker
 from tests.simulation.control import LoopTiming, controlled
 from tests.simulation.faults import Faults
 from tests.simulation.history import START, History
-from tests.simulation.link import CALM, Link, Weather
+from tests.simulation.link import BUSY_SECONDS, CALM, Link, Weather
 from tests.simulation.loop import CURRENT, Process, Spinning, Stalled, VirtualLoop
 from tests.simulation.remote import HttpService, HttpWorker
 from tests.simulation.scenario import HORIZON, Act, Scenario, Submission
@@ -42,11 +42,10 @@ CONFIG = Config(
     database_url="sqlite:///:memory:",
     worker_timeout_seconds=6.0,
     heartbeat_interval_seconds=1.5,
-    lock_timeout_seconds=20.0,
     base_retry_delay_seconds=1.0,
     max_retry_delay_seconds=4.0,
     poll_interval_seconds=2.0,
-    busy_timeout_seconds=4.0,
+    busy_timeout_seconds=BUSY_SECONDS,
 )
 
 
@@ -130,7 +129,11 @@ class World:
         self.loop = loop
         self.history = History(loop)
         self.truth = Truth(loop, self.history)
-        self.checker = Checker(CONFIG, self.truth, self.history)
+        self.config = CONFIG.with_(
+            lock_timeout_seconds=scenario.lease_seconds,
+            retention=f"completed={KEPT_SECONDS:g}s" if scenario.has_retention else "",
+        )
+        self.checker = Checker(self.config, self.truth, self.history)
         self.server: Server
         self.links: list[Link] = []
         self.workers: dict[int, tuple[Process, Worker, Link]] = {}
@@ -142,6 +145,8 @@ class World:
         """Every worker that has not ended: while one drains, another may have taken its place."""
         self._starts = 0
         self._is_over = False
+        self._unconfirmed = 0
+        """Submissions that were begun, and whose producers have no answer yet."""
         self._tasks: list[asyncio.Task[object]] = []
 
     def begin(self) -> None:
@@ -178,9 +183,8 @@ class World:
         link = Link(self.server, process, self.scenario.random(f"link {name}"))
         link.weather = BAD_LINE if name.startswith("person") else self.usual_weather
         self.links.append(link)
-        retention = f"completed={KEPT_SECONDS:g}s" if self.scenario.has_retention else ""
         queue = TaskQueue(
-            CONFIG.with_(worker_id=name.split(".")[0], retention=retention),
+            self.config.with_(worker_id=name.split(".")[0]),
             registry=BODIES if self.scenario.has_limits else UNLIMITED_BODIES,
             timing=LoopTiming(self.loop),
         )
@@ -248,7 +252,9 @@ class World:
 
     async def _submit(self, number: int, submission: Submission) -> None:
         process, _, queue = self.connect(f"p{number}")
+        self._unconfirmed += 1
         await process.spawn(self._submit_until_confirmed(queue, process, submission))
+        self._unconfirmed -= 1
 
     async def _submit_until_confirmed(self, queue: TaskQueue, process: Process, submission: Submission) -> None:
         """As a careful producer does: under an id of its own, again and again until it is confirmed."""
@@ -331,7 +337,10 @@ class World:
     async def _settle(self) -> None:
         """Wait until nothing is left to do, or it has taken too long."""
         deadline = self.loop.now + SETTLE_SECONDS
-        while not self.checker.violations and (left := [row for row in self.checker.rows.values() if row.is_live]):
+        while not self.checker.violations:
+            left = [row for row in self.checker.rows.values() if row.is_live]
+            if not left and not self._unconfirmed:
+                return
             if self.loop.now > deadline:
                 for row in left:
                     self.checker.broken(f"{row.name} {row.id[-6:]} is still {row.phase} long after all faults")
@@ -354,7 +363,7 @@ class World:
                 self.checker.check_ticks(schedule["name"], schedule["every"])
         process, _, queue = self.connect("reader")
         stats = await process.spawn(_awaited(queue.astats()))
-        self.checker.check_counts({state: getattr(stats, state) for state in STATES})
+        self.checker.check_counts(process, {state: getattr(stats, state) for state in STATES})
 
     async def _stop_all(self) -> None:
         self._is_over = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -49,6 +49,20 @@ def test_all_statements_of_an_operation_have_the_same_now() -> None:
 
     driver.run(moving(), clock)
     assert [each.params["now"] for each in driver.sent] == [NOON, NOON]
+
+
+def test_a_transaction_goes_by_the_time_at_which_it_began_however_long_it_waited_for_that() -> None:
+    clock = ManualClock(NOON)
+
+    class Waiting(Driver):
+        def execute(self, statement: Statement) -> Sequence[Row]:
+            if statement is BEGIN:
+                clock.advance(5)
+            return super().execute(statement)
+
+    driver = Waiting()
+    driver.run(transfer(), clock)
+    assert {each.params["now"] for each in driver.sent if each.params} == {NOON + timedelta(seconds=5)}
 
 
 def test_without_a_clock_of_its_own_the_database_decides_what_time_it_is() -> None:

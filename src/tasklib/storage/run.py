@@ -22,7 +22,8 @@ def steps(
     """The statements to send for an operation, with BEGIN, COMMIT and ROLLBACK where they belong.
 
     The operation runs up to its first statement at once, so that wrong arguments are refused before a connection is
-    taken.  Every statement gets the same `now` from the clock; None stands for the time when the database runs it.
+    taken.  Every statement gets the same `now` from the clock, inside a transaction that of its beginning: it may have
+    waited long for others.  None stands for the time when the database runs it.
     The `memory` is that of all tries of one call; None where there is one try.
     """
     now = clock.now()
@@ -30,7 +31,7 @@ def steps(
         first = next(operation)
     except StopIteration as stop:
         return _no_steps(stop.value)
-    return _steps(operation, first, translate, now, {} if memory is None else memory)
+    return _steps(operation, first, translate, clock, now, {} if memory is None else memory)
 
 
 def _no_steps(result: T) -> Steps[T]:
@@ -42,6 +43,7 @@ def _steps(
     operation: Operation[T],
     statement: Statement,
     translate: Callable[[Exception], Exception],
+    clock: Clock,
     now: datetime | None,
     memory: dict[str, Any],
 ) -> Steps[T]:
@@ -58,6 +60,7 @@ def _steps(
                 elif opened is not (statement is BEGIN):
                     yield statement
                     opened = statement is BEGIN
+                    now = clock.now()
             except Exception as error:  # noqa: BLE001 the operation decides what it means
                 statement = operation.throw(translate(error))
             else:
