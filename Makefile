@@ -2,7 +2,7 @@
 # ARGS goes to the command behind the target:  make test ARGS="-k claim -x"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos simulate docs snapshot pin clean
+.PHONY: help setup demo test check format bench chaos simulate docs package snapshot pin clean
 
 VENV := .venv/bin/python
 ARGS ?=
@@ -84,6 +84,9 @@ simulate: setup  ## try SEEDS=200 random histories of faults on virtual time; SE
 
 docs: setup  ## build the documentation as a site that needs no network, in site/
 	@$(VENV) -m tools.docs_site $(ARGS)
+
+package: setup  ## build wheel and sdist, compare a second build, install them with pip, uv and pipx
+	@$(VENV) -m tools.package $(ARGS)
 
 snapshot: setup  ## regenerate the files made from others (schema snapshots)
 	@$(VENV) -m tools.check_generated --write

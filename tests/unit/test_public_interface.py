@@ -96,6 +96,7 @@ def test_an_installation_brings_few_packages_and_works(tmp_path: Path) -> None:
     listed = json.loads(_run(*pip, "list", "--format=json"))
     loaded = _run(python, "-I", "-c", "import sys, tasklib; print(tasklib.__file__, *sys.modules)").split()
     ran = _run(python, "-I", "-W", "error", "-c", ON_SQLITE)
+    version = _run(python, "-I", "-m", "tasklib", "--version")
     refused = subprocess.run(
         [python, "-I", "-m", "tasklib", "stats", "--dsn", A_SERVER], capture_output=True, text=True
     )
@@ -106,6 +107,7 @@ def test_an_installation_brings_few_packages_and_works(tmp_path: Path) -> None:
     assert loaded[0].startswith(str(environment))
     assert not {"psycopg", "pydantic"} & set(loaded)
     assert ran.split() == ["42", "False"]
+    assert "psycopg not installed" in version
     assert (refused.returncode, "needs the PostgreSQL driver psycopg" in refused.stderr) == (2, True)
     assert "pip install 'tasklib-queue[postgres]'" in refused.stderr
     assert "secret" not in refused.stderr

@@ -54,15 +54,20 @@ def say_version(*, as_json: bool) -> None:
     """Print which versions are in use."""
     import platform
     import sqlite3
+    from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
 
     import tasklib
 
+    try:
+        driver = installed("psycopg")
+    except PackageNotFoundError:
+        driver = "not installed"
     versions = {
         "tasklib": tasklib.__version__,
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
-        "psycopg": installed("psycopg"),
+        "psycopg": driver,
     }
     out = Output(as_json=as_json)
     rest = ", ".join(f"{name} {number}" for name, number in versions.items() if name != "tasklib")
