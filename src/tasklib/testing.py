@@ -177,7 +177,7 @@ class TestTasks:
 @contextmanager
 def _inline(queue: TaskQueue, tasks: TestTasks) -> Generator[None]:
     """Drain after every submission, unless it is part of a transaction or of a drain."""
-    submit, asubmit = queue.submit_new, queue.asubmit_new
+    submit, asubmit = queue.submit_new, queue._store  # noqa: SLF001  through which every awaiting form goes
 
     def submit_and_run(new: Any, connection: Any = None) -> Any:
         ids = submit(new, connection)
@@ -192,12 +192,12 @@ def _inline(queue: TaskQueue, tasks: TestTasks) -> Generator[None]:
         return ids
 
     # On the object, before the methods of its class.
-    vars(queue).update(submit_new=submit_and_run, asubmit_new=asubmit_and_run)
+    vars(queue).update(submit_new=submit_and_run, _store=asubmit_and_run)
     vars(queue).pop("_merger", None)
     try:
         yield
     finally:
-        for name in ("submit_new", "asubmit_new", "_merger"):
+        for name in ("submit_new", "_store", "_merger"):
             vars(queue).pop(name, None)
 
 

@@ -23,6 +23,13 @@ def bucket_of(seconds: float) -> int:
     return min(LAST, int(PER_DOUBLING * math.log2(seconds / SMALLEST)) + 1)
 
 
+def bounds_of(bucket: int) -> tuple[float, float]:
+    """The shortest and the longest duration that fall into a bucket, in seconds."""
+    if bucket == 0:
+        return 0.0, SMALLEST
+    return SMALLEST * 2 ** ((bucket - 1) / PER_DOUBLING), SMALLEST * 2 ** (bucket / PER_DOUBLING)
+
+
 def percentile(histogram: Mapping[int, int], part: float) -> float | None:
     """The percentile in seconds, `part` from 0 to 1; None of an empty histogram."""
     wanted = part * sum(histogram.values())

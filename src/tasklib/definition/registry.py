@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from tasklib.definition.functions import REMEDY
 from tasklib.definition.tasks import Definition
 from tasklib.errors import TaskDefinitionError, TaskNotRegistered
+
+log = logging.getLogger("tasklib.queue")
 
 
 class Registry:
@@ -28,6 +31,8 @@ class Registry:
                 if other is not None and not definition.replaces(other):
                     raise TaskDefinitionError(_taken(name, other, definition))
             self._replace({**self._definitions, definition.name: definition})
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("task %s registered: %s", definition.name, definition.place, extra={"task_name": definition.name})
         return definition
 
     def remove(self, name: str) -> Definition | None:

@@ -12,6 +12,7 @@ from tasklib.core.config import Config
 from tasklib.core.schedule import Plan
 from tasklib.core.timing import SystemTiming, Timing
 from tasklib.definition import Registry
+from tasklib.queue.instrumentation import Sender, note_queue
 from tasklib.queue.secret_places import SecretPlaces
 from tasklib.queue.test_guard import guarded
 from tasklib.storage import connect
@@ -41,9 +42,11 @@ class QueueBase:
         self.middleware: list[Middleware] = []
         self.error_hooks: list[ErrorHook] = []
         self.header_sources: list[HeaderSource] = []
+        self.senders: list[Sender] = []
         self.declared_schedules: list[Plan] = []
         self._before_close: list[Callable[[], Awaitable[None]]] = []
         self._database = guarded(connect(self.config, clock), self.config, given=database is not None)
+        note_queue(self)
 
     @property
     def database(self) -> Database:

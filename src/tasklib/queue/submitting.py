@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, Final, Unpack, overload
+from typing import Any, Final, Unpack, cast, overload
 
 from tasklib.core.calls.context import TaskContext, current_context
 from tasklib.core.calls.import_guard import refuse_while_loading
@@ -15,12 +17,15 @@ from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch, TaskId, Task
 from tasklib.definition import Definition, TaskOptions, check_name, shows_options
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
+from tasklib.queue.instrumentation import send_through
 from tasklib.queue.results import TaskResults
 from tasklib.queue.sync_async import require_asyncio
 from tasklib.storage.operations import tasks
 from tasklib.storage.statement import Operation
 from tasklib.submission import NO_OPTIONS, Merger, SubmitKeywords, SubmitOptions, mark_secrets, new_task
 from tasklib.submission.stream import Chunk, Stored
+
+log = logging.getLogger("tasklib.queue")
 
 ENQUEUE_MAX_RETRIES = 2
 """Tasks submitted by name get three attempts unless the options say otherwise."""
@@ -103,9 +108,12 @@ class SubmitsTasks(QueueBase):
         """Store rows made by `new_task`: on the caller's connection, or in a transactional task, in its transaction."""
         refuse_while_loading("a task is submitted")
         connection = self._joined(connection)
-        submit = partial(_submission, new)
-        stored = self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
-        return self._signed(stored)
+        with ExitStack() as stack:
+            if self.senders:
+                new = send_through(self.senders, new, stack)
+            submit = partial(_submission, new)
+            stored = self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
+        return self._signed(new, stored)
 
     @overload
     async def asubmit_new(self, new: TaskBatch, connection: Any = None) -> TaskIds: ...
@@ -115,27 +123,39 @@ class SubmitsTasks(QueueBase):
     async def asubmit_new(self, new: Chunk, connection: Any = None) -> Stored: ...
     async def asubmit_new(self, new: Chunk, connection: Any = None) -> Stored:
         """The awaiting form of `submit_new`."""
+        if not self.senders:
+            return await self._store(new, connection)
+        with ExitStack() as stack:
+            return await self._store(send_through(self.senders, new, stack), connection)
+
+    async def _store(self, new: Chunk, connection: Any = None) -> Stored:
         refuse_while_loading("a task is submitted")
         require_asyncio()
         connection = self._joined(connection)
         submit = partial(_submission, new)
         if connection is None:
-            return self._signed(await self.database.arun(submit))
-        return self._signed(await self.database.arun_on(connection, submit))
+            return self._signed(new, await self.database.arun(submit))
+        return self._signed(new, await self.database.arun_on(connection, submit))
 
     async def asubmit_one(self, new: NewTask, connection: Any = None) -> TaskId:
         """Store one row, merged with others of the same moment."""
         require_asyncio()
-        if self._joined(connection) is None:
+        if self._joined(connection) is not None:
+            return (await self.asubmit_new([new], connection))[0]
+        if not self.senders:
             return await self._merger.submit(new)
-        return (await self.asubmit_new([new], connection))[0]
+        with ExitStack() as stack:
+            (carrying,) = cast("Sequence[NewTask]", send_through(self.senders, [new], stack))
+            return await self._merger.submit(carrying)
 
     def is_joined(self, connection: Any) -> bool:
         """Whether what is submitted here joins a transaction that is open already."""
         return self._joined(connection) is not None
 
-    def _signed(self, stored: Stored) -> Stored:
+    def _signed(self, new: Chunk, stored: Stored) -> Stored:
         """The ids, each knowing whom to ask for its result; those of a bulk submission are plain UUIDs."""
+        if log.isEnabledFor(logging.DEBUG):
+            _log_stored(new, stored)
         if not isinstance(stored, TaskIds):
             for each in stored:
                 each.made_by(self._results)
@@ -147,7 +167,7 @@ class SubmitsTasks(QueueBase):
 
     @cached_property
     def _merger(self) -> Merger:
-        return Merger(self.asubmit_new)
+        return Merger(cast("Callable[[Sequence[NewTask]], Awaitable[Sequence[TaskId]]]", self._store))
 
     def _joined(self, connection: Any) -> Any:
         """The connection to submit on: the one given, or that of the transactional task of this queue running here."""
@@ -172,6 +192,15 @@ def _submission(new: Chunk) -> Operation[Stored]:
     if isinstance(new, TaskBatch):
         return tasks.submit_batch(new)
     return tasks.submit_tasks(new)
+
+
+def _log_stored(new: Chunk, stored: Stored) -> None:
+    """One line for each task, or for a batch; asked for at DEBUG only, because there are so many."""
+    if isinstance(new, TaskBatch):
+        log.debug("%d tasks %s enqueued", new.count, new.like.name, extra={"task_name": new.like.name})
+        return
+    for each, task_id in zip(new, stored, strict=False):
+        log.debug("task %s %s enqueued", each.name, task_id, extra={"task_name": each.name, "task_id": str(task_id)})
 
 
 def _attempts(value: Any) -> int:

@@ -174,7 +174,8 @@ class Statistics(ServicePart):
     @operation
     def oldest_waiting(self) -> Operation[Oldest | None]:
         """The task that has been due the longest, paused and limited ones included; None if none is due."""
-        return (yield from statistics.find_oldest_waiting())
+        found = yield from statistics.find_oldest_waiting()
+        return found[0] if found else None
 
     aoldest_waiting = oldest_waiting.as_async
 
@@ -184,6 +185,13 @@ class Statistics(ServicePart):
         return (yield from list_ended_workers(seconds=seconds, limit=limit))
 
     aended_workers = ended_workers.as_async
+
+    @operation
+    def oldest_by_type(self) -> Operation[dict[str, Oldest]]:
+        """The same of each type that has a task which is due."""
+        return {each.name: each for each in (yield from statistics.find_oldest_waiting())}
+
+    aoldest_by_type = oldest_by_type.as_async
 
     @operation
     def keep(self, *, fold_every: timedelta = statistics.FOLD_EVERY) -> Operation[None]:

@@ -22,7 +22,7 @@ from tasklib.core.timing import Timing
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
-from tasklib.storage.operations import workers
+from tasklib.storage.operations import statistics, workers
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.workers import Registration
 from tasklib.worker.control import WorkerControl
@@ -145,6 +145,14 @@ class Worker:
         names = self._selection.names()
         return info if names == self._registered_names else {**info, "names": names}
 
+    def report(self) -> dict[str, Any]:
+        """What it has done since it began, and how busy it is, for its supervisor; called on the event loop."""
+        return {
+            "counted": self._runner.metrics.totals(),
+            "slots": self._settings.concurrency,
+            "slots_used": len(self._runner.held.running),
+        }
+
     def declared_dead(self) -> None:
         """Others run what it held; called in the heartbeat's thread."""
         if self._loop is not None and not self._loop.is_closed():
@@ -190,6 +198,7 @@ class Worker:
             while not self._control.is_stopping:
                 heartbeat = await self._until_available(self._register)
                 if heartbeat is not None:
+                    await self._or_log(self._log_skipped)
                     await self._as_instance(heartbeat, Claimer.run)
         finally:
             self._wakeups.ignore()
@@ -255,6 +264,17 @@ class Worker:
                 await self._timing.sleep(OUTAGE_PAUSE(failures))
                 failures += 1
         return None
+
+    async def _log_skipped(self) -> None:
+        """Warn of types that wait while no live worker defines them: they are skipped by all."""
+        waiting = await self._database.arun(statistics.find_oldest_waiting)
+        known = set(self._queue.registry.names())
+        if unknown := {each.name for each in waiting} - known:
+            alive = [each for each in await self._database.arun(workers.list_workers) if each.alive]
+            unknown -= {name for each in alive for name in each.names}
+        if unknown:
+            shown = ", ".join(sorted(unknown)[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
+            log.warning("tasks are skipped that no live worker defines: %s; start one that does", shown)
 
     async def _batch(self, claimer: Claimer, limit: int | None) -> None:
         """Claim and run until nothing is due that has not run here already."""

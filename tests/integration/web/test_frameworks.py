@@ -76,9 +76,11 @@ def test_an_asynchronous_session_too(queue: TaskQueue, newest_postgres_url: str)
 
     async def get_session() -> AsyncIterator[AsyncSession]:
         engine = create_async_engine(url)
-        async with AsyncSession(engine) as session, session.begin():
-            yield session
-        await engine.dispose()
+        try:
+            async with AsyncSession(engine) as session, session.begin():
+                yield session
+        finally:
+            await engine.dispose()
 
     @queue.task
     async def greet(name: str) -> None: ...

@@ -1,4 +1,4 @@
-"""Middleware, error reporters, headers, log lines and tracing around executions."""
+"""Middleware, error reporters, headers and log lines around executions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tasklib import Middleware, TaskContext, TaskQueue
-from tasklib.contrib.opentelemetry import instrument
 
 pytestmark = pytest.mark.backends("sqlite-memory", "postgres-newest")
 
@@ -166,23 +161,3 @@ def test_only_the_latest_lines_are_kept(queue: TaskQueue) -> None:
     task = queue.get(task_id)
     assert task is not None
     assert (len(task.log), task.log[0].text, task.log[-1].text) == (200, "line 250", "line 449")
-
-
-def test_a_trace_joins_submission_and_execution(queue: TaskQueue) -> None:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    instrument(queue, provider)
-    define(queue, "async def")
-
-    with trace.get_tracer("test", tracer_provider=provider).start_as_current_span("request") as request:
-        queue.enqueue("work", 1)
-        queue.enqueue("work", 13, max_attempts=1)
-    queue.process_batch()
-
-    attempts = [span for span in exporter.get_finished_spans() if span.name == "process work"]
-    assert [span.links[0].context.span_id for span in attempts] == [request.get_span_context().span_id] * 2
-    assert sorted(span.status.is_ok or span.status.is_unset for span in attempts) == [False, True]
-    failed = next(span for span in attempts if not (span.status.is_ok or span.status.is_unset))
-    assert failed.attributes is not None
-    assert failed.attributes["error.type"] == "ValueError"

@@ -63,7 +63,9 @@ class Work:
             parser=values.mebibytes,
         ),
     ] = None
-    probe_port: Annotated[int | None, option("PORT", "Answer GET /livez and /readyz there.", min=1, max=65535)] = None
+    probe_port: Annotated[
+        int | None, option("PORT", "Answer GET /livez, /readyz and /metrics there.", min=1, max=65535)
+    ] = None
     probe_host: Annotated[str, option("HOST", "Address of the probes.", show_default=True)] = "127.0.0.1"
     log_level: Annotated[
         str | None,

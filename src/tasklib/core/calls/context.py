@@ -298,6 +298,10 @@ class TaskLogger(logging.LoggerAdapter[logging.Logger]):
         self._record = record
         self._secrets = secrets
 
+    def add_details(self, **details: object) -> None:
+        """Let every later record carry these too, such as the ids of a trace."""
+        self.extra = {**(self.extra or {}), **details}
+
     def __call__(self, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a line at the level INFO."""
         self.log(logging.INFO, msg, *args, **_naming_the_caller(kwargs))

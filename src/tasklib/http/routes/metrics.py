@@ -41,9 +41,16 @@ async def get_metrics(service: Service, counts: Counts) -> Response:
     types, others = [each for each in known if each.name in chosen], [each for each in known if each.name not in chosen]
     overview = await service.statistics.aoverview(stats)
     limits = await service.queue.alimits()
+    oldest = await service.statistics.aoldest_by_type()
     families = _Families(
         _gauge("tasks", "Tasks by type and status; without a type, of all others.", _tasks(types, others), _STATUS),
         _gauge("types", "Types that are stored or that a worker defines.", [((), len(known))]),
+        _gauge(
+            "oldest_due_seconds",
+            "For how long the oldest task has been due; 0 if none is.",
+            [([t.name], oldest[t.name].seconds if t.name in oldest else 0.0) for t in types],
+            _TYPE,
+        ),
         _gauge("workers", "Workers that are alive.", [((), overview.workers_alive)]),
         _gauge("type_workers", "Live workers that define the type.", [([t.name], t.workers) for t in types], _TYPE),
         _gauge("paused", "1 while tasks of the type may not start.", [([t.name], t.paused) for t in types], _TYPE),

@@ -251,16 +251,18 @@ def _of_name(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """The task that has been due the longest."""
+    """The task, of a name or of all, that has been due the longest."""
 
     id: UUID
     name: str
     due_at: datetime
+    seconds: float
+    """For how long it has been due."""
 
 
-def find_oldest_waiting() -> Operation[Oldest | None]:
-    """The task that has been due the longest, or None; costs as much as there are names, not as there are tasks."""
-    rows = yield Statement("find_oldest_waiting")
-    if not rows:
-        return None
-    return Oldest(uuid(rows[0]["id"]), rows[0]["name"], required_moment(rows[0]["due_at"]))
+def find_oldest_waiting() -> Operation[list[Oldest]]:
+    """Of each name the task that has been due the longest, that one first; costs as much as there are names."""
+    return [
+        Oldest(uuid(row["id"]), row["name"], required_moment(row["due_at"]), max(0.0, row["seconds"]))
+        for row in (yield Statement("find_oldest_waiting"))
+    ]

@@ -126,6 +126,8 @@ class Runner:
         attempt = None if self._control.is_stopping else self.held.take(executor)
         if attempt is not None:
             attempt.begin()
+            if log.isEnabledFor(logging.DEBUG):
+                self._end_log.started(attempt.task)
         return attempt
 
     def hold_slot(self, attempt: Attempt) -> None:

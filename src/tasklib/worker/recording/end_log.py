@@ -1,4 +1,4 @@
-"""The log line of each attempt that has ended: failures always, successes at DEBUG."""
+"""The log lines of each attempt: its start and its success at DEBUG, its failure always."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ class EndLog:
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id
 
+    def started(self, task: ClaimedTask) -> None:
+        """An attempt that begins; not called unless DEBUG is asked for, because there are so many."""
+        self._write(logging.DEBUG, task, "started")
+
     def succeeded(self, ends: Iterable[tuple[ClaimedTask, Completion]]) -> None:
         """Attempts that have returned; usually not logged, because that costs every task."""
         if log.isEnabledFor(logging.DEBUG):
             for task, done in ends:
-                self._write(logging.DEBUG, task, f"succeeded{_took(done.started, done.ended)}")
+                self._write(logging.DEBUG, task, f"completed{_took(done.started, done.ended)}")
 
     def committed(self, task: ClaimedTask) -> None:
         """An attempt that has ended in a transaction of its own, or lost it."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from tasklib.core.histogram import Histogram, bucket_of
 from tasklib.core.lifecycle import Ending, Event
@@ -21,11 +22,31 @@ OUTCOMES: Final = {
 """What an ending counts as; one that spent no attempt counts as nothing."""
 
 
+@dataclass(slots=True)
+class Counted:
+    """What ended in one way, of one name, since the worker began."""
+
+    count: int = 0
+    waits: Histogram = field(default_factory=Counter)
+    runs: Histogram = field(default_factory=Counter)
+    waited: float = 0.0
+    """Seconds that first attempts had waited, in all."""
+    ran: float = 0.0
+    """Seconds that attempts ran, in all."""
+
+
+Totals: TypeAlias = list[tuple[str, str, int, dict[int, int], dict[int, int], float, float]]
+"""Name, outcome, count, waits, runs, seconds waited, seconds run: what a process tells its supervisor."""
+
+
 class Metrics:
     """Counts endings by name and outcome; a few dictionary entries each."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, str], tuple[list[int], Histogram, Histogram]] = {}
+        self.counted: dict[tuple[str, str], Counted] = {}
+        """Everything since the worker began, by name and outcome."""
+        self._taken: dict[tuple[str, str], Counted] = {}
+        """What of it was taken for the database's statistics."""
 
     def note(self, ends: Iterable[tuple[ClaimedTask, Completion | Ending]]) -> None:
         """Count endings that the database has accepted."""
@@ -42,28 +63,41 @@ class Metrics:
 
     def count(self, name: str, outcome: str, ran: float | None, waited: float | None) -> None:
         """Count an ending, with the seconds it ran and, for a first attempt, those it had waited."""
-        counted = self._counts.get((name, outcome))
+        counted = self.counted.get((name, outcome))
         if counted is None:
-            counted = self._counts[name, outcome] = ([0], Counter(), Counter())
-        number, waits, runs = counted
-        number[0] += 1
+            counted = self.counted[name, outcome] = Counted()
+        counted.count += 1
         if waited is not None:
-            waits[bucket_of(waited)] += 1
+            counted.waits[bucket_of(waited)] += 1
+            counted.waited += waited
         if ran is not None:
-            runs[bucket_of(ran)] += 1
+            counted.runs[bucket_of(ran)] += 1
+            counted.ran += ran
+
+    def totals(self) -> Totals:
+        """Everything since the worker began, as plain values."""
+        return [
+            (name, outcome, each.count, dict(each.waits), dict(each.runs), each.waited, each.ran)
+            for (name, outcome), each in self.counted.items()
+        ]
 
     def take(self) -> list[Done]:
         """What was counted since the last time."""
-        counts, self._counts = self._counts, {}
-        return [Done(name, outcome, n[0], waits, runs) for (name, outcome), (n, waits, runs) in counts.items()]
+        done: list[Done] = []
+        for (name, outcome), counted in self.counted.items():
+            taken = self._taken.setdefault((name, outcome), Counted())
+            if new := counted.count - taken.count:
+                done.append(Done(name, outcome, new, counted.waits - taken.waits, counted.runs - taken.runs))
+                taken.count, taken.waits, taken.runs = counted.count, counted.waits.copy(), counted.runs.copy()
+        return done
 
     def put_back(self, done: Iterable[Done]) -> None:
-        """Count again what could not be added."""
+        """Count again, for the next time, what could not be added."""
         for each in done:
-            counted = self._counts.setdefault((each.name, each.outcome), ([0], Counter(), Counter()))
-            counted[0][0] += each.count
-            counted[1].update(each.waits)
-            counted[2].update(each.runs)
+            taken = self._taken[each.name, each.outcome]
+            taken.count -= each.count
+            taken.waits = taken.waits - Counter(each.waits)
+            taken.runs = taken.runs - Counter(each.runs)
 
 
 def _seconds(ended: Ending) -> float | None:

@@ -1,4 +1,7 @@
-"""Liveness and readiness over HTTP: `/livez` answers while the supervisor runs, `/readyz` while its processes work."""
+"""Probes over HTTP: `/livez` answers while the supervisor runs, `/readyz` while its processes work.
+
+`/metrics` says what they have done.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,20 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from tasklib.core.timing import Timing
+from tasklib.worker.supervisor.exposition import MISSING
 
 REQUEST_SECONDS = 5.0
 REQUEST_BYTES = 8192
 
 Status = Callable[[], dict[str, Any]]
+Metrics = Callable[[], bytes]
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @asynccontextmanager
-async def serve_probe(host: str, port: int | None, status: Status, timing: Timing) -> AsyncGenerator[None]:
+async def serve_probe(
+    host: str, port: int | None, status: Status, metrics: Metrics, timing: Timing
+) -> AsyncGenerator[None]:
     """Answer probes while the block runs; without a port there are none."""
     if port is None:
         yield
@@ -27,7 +35,7 @@ async def serve_probe(host: str, port: int | None, status: Status, timing: Timin
         try:
             async with timing.timeout(REQUEST_SECONDS):
                 request = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_response(request.split(b"\r\n")[0].decode("latin-1"), status))
+                writer.write(_response(request.split(b"\r\n")[0].decode("latin-1"), status, metrics))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
@@ -43,19 +51,27 @@ async def serve_probe(host: str, port: int | None, status: Status, timing: Timin
         server.close()
 
 
-def _response(request: str, status: Status) -> bytes:
+def _response(request: str, status: Status, metrics: Metrics) -> bytes:
     method, _, rest = request.partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
-    if path not in ("/livez", "/readyz"):
-        line, body = "404 Not Found", {"error": "there are /livez and /readyz"}
-    elif method not in ("GET", "HEAD"):
-        line, body = "405 Method Not Allowed", {"error": "probes are asked with GET"}
-    else:
-        body = status()
-        line = "200 OK" if path == "/livez" or body["ready"] else "503 Service Unavailable"
-    text = json.dumps(body).encode()
+    if path not in ("/livez", "/readyz", "/metrics"):
+        return _answer(method, "404 Not Found", {"error": "there are /livez, /readyz and /metrics"})
+    if method not in ("GET", "HEAD"):
+        return _answer(method, "405 Method Not Allowed", {"error": "probes are asked with GET"})
+    if path == "/metrics":
+        try:
+            return _answer(method, "200 OK", metrics(), TEXT)
+        except ModuleNotFoundError:
+            return _answer(method, "501 Not Implemented", {"error": MISSING})
+    body = status()
+    line = "200 OK" if path == "/livez" or body["ready"] else "503 Service Unavailable"
+    return _answer(method, line, body)
+
+
+def _answer(method: str, line: str, body: dict[str, Any] | bytes, kind: str = "application/json") -> bytes:
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
     head = (
-        f"HTTP/1.1 {line}\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n"
+        f"HTTP/1.1 {line}\r\nContent-Type: {kind}\r\nContent-Length: {len(text)}\r\n"
         "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (b"" if method == "HEAD" else text)

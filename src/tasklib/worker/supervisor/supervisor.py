@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from tasklib.errors import ConfigurationError
 from tasklib.storage.database import Database
 from tasklib.worker.service_manager import VARIABLES, ServiceManager, informed
 from tasklib.worker.signals import STOPS
+from tasklib.worker.supervisor.exposition import add_up, expose
 from tasklib.worker.supervisor.probe import serve_probe
 from tasklib.worker.supervisor.worker_process import WorkerProcess
 
@@ -48,7 +49,7 @@ class SupervisorSettings:
     """How long running tasks may go on after the supervisor was asked to stop."""
     probe_host: str = "127.0.0.1"
     probe_port: int | None = None
-    """Where `/livez` and `/readyz` answer over HTTP; nowhere if None."""
+    """Where `/livez`, `/readyz` and `/metrics` answer over HTTP; nowhere if None."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def __post_init__(self) -> None:
@@ -104,6 +105,11 @@ class Supervisor:
             "processes": [slot.status() for slot in self._slots],
         }
 
+    def metrics(self) -> bytes:
+        """What the worker processes have done, in Prometheus' text format."""
+        counted = [each for slot in self._slots for each in slot.counted()]
+        return expose(counted, [slot.state() for slot in self._slots])
+
     def _is_ready(self) -> bool:
         return not self.stopping.is_set() and all(slot.is_ready for slot in self._slots)
 
@@ -116,7 +122,7 @@ class Supervisor:
         manager = ServiceManager.of(settings.environment)
         async with (
             informed(manager, self.timing, is_ready=self._is_ready, is_stopping=self.stopping.is_set),
-            serve_probe(settings.probe_host, settings.probe_port, self.status, self.timing),
+            serve_probe(settings.probe_host, settings.probe_port, self.status, self.metrics, self.timing),
         ):
             await asyncio.gather(*(slot.run() for slot in self._slots))
         await self.in_thread(self._close_databases, CLOSE_SECONDS)
@@ -162,6 +168,8 @@ class _ProcessSlot:
         self._short_lives = 0
         self._false_starts = 0
         self.process: WorkerProcess | None = None
+        self._counted_before: list[Sequence[Any]] = []
+        """What processes that have ended had counted."""
 
     @property
     def is_ready(self) -> bool:
@@ -172,6 +180,21 @@ class _ProcessSlot:
         """How its worker process is."""
         pid = None if self.process is None else self.process.pid
         return {"pid": pid, "ready": self.is_ready, "restarts": self._restarts}
+
+    def counted(self) -> Iterator[Sequence[Any]]:
+        """What each of its processes has counted, one after the other."""
+        yield from self._counted_before
+        if self.process is not None and self.process.is_alive:
+            yield self.process.report.get("counted", ())
+
+    def state(self) -> dict[str, Any]:
+        """What there is to measure about its worker process now."""
+        known: dict[str, Any] = {"ready": self.is_ready, "restarts": self._restarts}
+        if self.process is not None and self.process.is_alive:
+            known |= self.process.heartbeat.worker_info() or {}
+            known |= self.process.report
+            known["heartbeat_age"] = self.process.heartbeat.age_seconds
+        return known
 
     async def run(self) -> None:
         """Start a worker process, and another when it has ended."""
@@ -226,7 +249,9 @@ class _ProcessSlot:
                 killed = True
 
     async def _clean_up(self, process: WorkerProcess) -> None:
-        """Log how it ended, and let what it ran go on elsewhere."""
+        """Log how it ended, keep what it has counted, and let what it ran go on elsewhere."""
+        sums = add_up([*self._counted_before, process.report.get("counted", ())])
+        self._counted_before = [[(*key, *each.values()) for key, each in sums.items()]]
         stopping = self._supervisor.stopping.is_set()
         code = process.ended.result()
         expected = stopping or not self._supervisor.anyone_started.is_set()

@@ -67,6 +67,7 @@ async def _run(
         begun(worker.worker_id)
         await working
     finally:
+        supervisor.report()
         channel.notify("ending")
         ticking.cancel()
         asyncio.get_running_loop().remove_reader(channel)
@@ -77,6 +78,7 @@ async def _tick(supervisor: SupervisorClient, lease: float, timing: Timing) -> N
     try:
         while True:
             supervisor.tick()
+            supervisor.report()
             # Runs without the interpreter, and so even when something holds it for ever.
             faulthandler.dump_traceback_later(WATCHDOG * lease, exit=True)
             await timing.sleep(min(MAX_TICK_SECONDS, lease / TICKS_PER_LEASE))
@@ -108,6 +110,7 @@ class SupervisorClient:
         self._instance: UUID | None = None
         self._owner: HeartbeatOwner | None = None
         self._beats: dict[str, Message] = {}
+        self._reported: dict[str, Any] = {}
 
     def control(self, worker: Worker) -> None:
         """Do with the worker what the supervisor asks for, on this event loop."""
@@ -136,6 +139,14 @@ class SupervisorClient:
         instance = None if self._instance is None else str(self._instance)
         info = None if self._owner is None else self._owner.worker_info()
         self._channel.notify("tick", instance=instance, worker_info=info)
+
+    def report(self) -> None:
+        """Report what the worker has done since it began, if that is new; called on the event loop."""
+        if self._worker is not None:
+            done = self._worker.report()
+            if done != self._reported:
+                self._channel.notify("report", **done)
+                self._reported = done
 
     def last_beat(self, instance: UUID) -> Message | None:
         """The newest beat that the supervisor has sent on behalf of an instance, once."""

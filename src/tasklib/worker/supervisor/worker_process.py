@@ -68,6 +68,8 @@ class WorkerProcess:
         self.is_ending = False
         """Whether its work is done and only its exit remains."""
         self.is_paused = False
+        self.report: Message = {}
+        """What its worker has done since it began, as it last said."""
         self._started = started
         self._was_running: set[int] = set()
         asyncio.get_running_loop().add_reader(self._channel, self._listen)
@@ -147,6 +149,8 @@ class WorkerProcess:
             self.has_started = True
             self._started.set()
             self.is_ending = self.is_ending or message["kind"] == "ending"
+            if message["kind"] == "report":
+                self.report = message
             self.heartbeat.receive(message)
             self.has_worked = self.has_worked or self.heartbeat.instance is not None
         if self._channel.is_closed:
@@ -199,6 +203,11 @@ class HeartbeatProxy:
         if self._database is None:
             return self.instance is not None
         return self._heartbeat is not None and self._heartbeat.silence < 2 / 3
+
+    @property
+    def age_seconds(self) -> float | None:
+        """Seconds since a heartbeat for the process reached the database."""
+        return None if self._heartbeat is None else self._heartbeat.age_seconds
 
     def worker_info(self) -> Mapping[str, Any] | None:
         """What the process last reported of itself."""

@@ -74,6 +74,11 @@ class Heartbeat:
         return (self._timing.monotonic() - self._last) / self._timeout
 
     @property
+    def age_seconds(self) -> float:
+        """Seconds since the last beat that arrived."""
+        return self._timing.monotonic() - self._last
+
+    @property
     def is_steady(self) -> bool:
         """True once beats have held for one full timeout: only then may this instance judge others by theirs.
 

@@ -250,7 +250,8 @@ GROUP BY c.name
 ORDER BY c.name;
 
 -- name: find_oldest_waiting
--- The task that has been due the longest: the head of every name and priority, and of every key among the first 10,000.
+-- Of each name the task that has been due the longest, that one first: the head of every name and priority, and of
+-- every key among the first 10,000.
 WITH RECURSIVE
 head AS (
     SELECT t.seq, t.id, t.name, t.priority, t.due_at FROM {schema}.tasks AS t
@@ -287,10 +288,13 @@ keyed AS (
     )
     WHERE k.place < 10000
 )
-SELECT w.id, w.name, w.due_at FROM (
-    SELECT h.id, h.name, h.due_at FROM head AS h
-    UNION ALL
-    SELECT k.id, k.name, k.due_at FROM keyed AS k
-) AS w
-WHERE w.due_at <= coalesce(:now::timestamptz, now())
-ORDER BY w.due_at LIMIT 1;
+SELECT o.id, o.name, o.due_at, extract(epoch FROM coalesce(:now::timestamptz, now()) - o.due_at)::float8 AS seconds FROM (
+    SELECT DISTINCT ON (w.name) w.id, w.name, w.due_at FROM (
+        SELECT h.id, h.name, h.due_at FROM head AS h
+        UNION ALL
+        SELECT k.id, k.name, k.due_at FROM keyed AS k
+    ) AS w
+    WHERE w.due_at <= coalesce(:now::timestamptz, now())
+    ORDER BY w.name, w.due_at
+) AS o
+ORDER BY o.due_at;

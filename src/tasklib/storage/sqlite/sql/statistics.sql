@@ -201,7 +201,8 @@ GROUP BY c.name
 ORDER BY c.name;
 
 -- name: find_oldest_waiting
--- The task that has been due the longest: the head of every name and priority, and of every key among the first 10,000.
+-- Of each name the task that has been due the longest, that one first: the head of every name and priority, and of
+-- every key among the first 10,000.  SQLite takes the other columns from the row that has the minimum.
 WITH RECURSIVE
 head AS (
     SELECT t.seq, t.id, t.name, t.priority, t.due_at FROM tasks AS t
@@ -238,10 +239,11 @@ keyed AS (
     )
     WHERE k.place < 10000
 )
-SELECT w.id, w.name, w.due_at FROM (
+SELECT w.id, w.name, min(w.due_at) AS due_at, (julianday(:now) - julianday(w.due_at)) * 86400.0 AS seconds FROM (
     SELECT h.id, h.name, h.due_at FROM head AS h
     UNION ALL
     SELECT k.id, k.name, k.due_at FROM keyed AS k
 ) AS w
 WHERE w.due_at <= :now
-ORDER BY w.due_at LIMIT 1;
+GROUP BY w.name
+ORDER BY due_at;
