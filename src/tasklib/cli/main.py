@@ -20,6 +20,7 @@ from tasklib.cli.commands import (
     doctor,
     errors,
     limits,
+    mcp,
     queue,
     schedules,
     serve,
@@ -43,7 +44,7 @@ app = typer.Typer(
 )
 COMMAND_MODULES = (
     *(demo, worker, submit, tasks, actions, errors, queue, limits, doctor, schedules),
-    *(serve, token, database, copy, bench),
+    *(serve, mcp, token, database, copy, bench),
 )
 for module in COMMAND_MODULES:
     app.registered_commands += module.app.registered_commands

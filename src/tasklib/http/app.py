@@ -16,8 +16,9 @@ from tasklib.http.admission.request_guard import RequestGuard
 from tasklib.http.errors import Problem
 from tasklib.http.fast_create import FastCreate
 from tasklib.http.pages import dashboard
-from tasklib.http.parts import Parts
+from tasklib.http.parts import AgentsMay, Parts
 from tasklib.http.routes import (
+    agents,
     audit,
     bulk,
     error_groups,
@@ -56,6 +57,7 @@ ROUTERS: Final = (
     session.router,
     tokens.router,
     error_groups.router,
+    agents.router,
     dashboard.router,
     tasks.plain_router,
     workers.ending_router,
@@ -67,10 +69,13 @@ for _router in ROUTERS:
     _ROUTES.include_router(_router)
 
 
-def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = None) -> FastAPI:
+def create_app(
+    queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = None, agents: AgentsMay | None = None
+) -> FastAPI:
     """The HTTP service of a queue, for any ASGI server or for mounting in another app.
 
-    `hosts` are the names it answers for; with `auth="local"` those of this machine, and no others.
+    `hosts` are the names it answers for; with `auth="local"` those of this machine, and no others.  `agents` says what
+    agents may do at `/mcp` beside reading.
     """
     if auth == "local":
         hosts = _only_this_machine(hosts)
@@ -81,7 +86,7 @@ def create_app(queue: TaskQueue, *, auth: Auth, hosts: Iterable[str] | None = No
         openapi_url=None,  # served below, behind the same check as everything else
         dependencies=CHECKS,
     )
-    app.state.parts = Parts.of(queue, auth)
+    app.state.parts = Parts.of(queue, auth, agents)
     app.router.routes.extend(_ROUTES.routes)
     app.add_api_route(
         "/openapi.json", _serve_description, methods=["GET"], include_in_schema=False, **needs(Permission.READ)

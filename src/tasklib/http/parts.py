@@ -26,6 +26,16 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class AgentsMay:
+    """What agents may do at `/mcp` beside reading, if their role allows it too."""
+
+    write: bool = False
+    """Retry, cancel, pause and resume."""
+    submit: tuple[str, ...] = ()
+    """Patterns of the types that they may submit."""
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """The parts of one app."""
 
@@ -44,9 +54,10 @@ class Parts:
     live_stats: LiveStats
     stopping: threading.Event
     """Set when the server stops: it ends event streams and waiting claims."""
+    agents: AgentsMay
 
     @classmethod
-    def of(cls, queue: TaskQueue, auth: Auth) -> Self:
+    def of(cls, queue: TaskQueue, auth: Auth, agents: AgentsMay | None = None) -> Self:
         """The parts of an app for this queue and this way of authentication."""
         service, stopping = QueueService(queue), threading.Event()
         counts = StatsCache(service.statistics)
@@ -65,6 +76,7 @@ class Parts:
             failures=ErrorCache(service.error_groups),
             live_stats=LiveStats(service.statistics, counts, stopping),
             stopping=stopping,
+            agents=agents or AgentsMay(),
         )
 
 

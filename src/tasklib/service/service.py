@@ -87,6 +87,14 @@ class QueueService(TaskPages):
     aexplain = explain.as_async
 
     @operation
+    def submit(self, name: str, payload: Any, *, audit: AuditEntry | None = None) -> Operation[TaskId]:
+        """Store a task by name, as `TaskQueue.enqueue` does."""
+        work = tasks.submit_once(self.queue.new_by_name(name, payload))
+        return (yield from self.audited(work, audit, lambda made: {"id": str(made)}))
+
+    asubmit = submit.as_async
+
+    @operation
     def resubmit(
         self, task_id: Id, payload: Any, *, priority: int | None = None, audit: AuditEntry | None = None
     ) -> Operation[TaskId]:

@@ -36,6 +36,12 @@ def serve(
     trusted_proxy: Annotated[
         list[str] | None, option("ADDRESS", "A proxy whose X-Forwarded-For and -Proto are trusted; may be repeated.")
     ] = None,
+    mcp_write: Annotated[
+        bool, option(None, "Let agents at /mcp retry, cancel, pause and resume, if their role may.", "--mcp-write")
+    ] = False,
+    mcp_submit: Annotated[
+        list[str] | None, option("PATTERN", "A type that agents at /mcp may submit; may be repeated.")
+    ] = None,
     log_level: LogLevel = "info",
 ) -> None:
     """Serve the HTTP interface until stopped.
@@ -60,7 +66,12 @@ def serve(
         )
     log_to_stderr(log_level)
     listening = listen(host, port)
-    service = queue.asgi(auth="local" if others is None else "tokens", hosts=_answered_names(host, names))
+    service = _application(
+        queue,
+        auth="local" if others is None else "tokens",
+        hosts=_answered_names(host, names),
+        agents=(mcp_write, tuple(mcp_submit or ())),
+    )
     url = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
     def say_start() -> None:
@@ -68,6 +79,16 @@ def serve(
         sys.stdout.flush()  # Whoever started it may wait for the address.
 
     asyncio.run(_serve(queue, service, listening, say_start, log_level=log_level.lower(), trusted_proxies=proxies))
+
+
+def _application(queue: TaskQueue, *, auth: str, hosts: list[str] | None, agents: tuple[bool, tuple[str, ...]]) -> Any:
+    """The service, or the error of `queue.asgi` where something is missing for it."""
+    if agents == (False, ()):
+        return queue.asgi(auth=auth, hosts=hosts)
+    from tasklib.http.app import create_app
+    from tasklib.http.parts import AgentsMay
+
+    return create_app(queue, auth=auth, hosts=hosts, agents=AgentsMay(*agents))  # type: ignore[arg-type]
 
 
 def _who_else_gets_in(host: str, names: list[str], proxies: list[str]) -> str | None:

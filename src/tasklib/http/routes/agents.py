@@ -1,0 +1,56 @@
+"""The queue for agents, over the Model Context Protocol: `POST /mcp`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from tasklib.http.errors import Refused
+from tasklib.http.parts import parts_of
+from tasklib.http.security.audit_entry import make_entry
+from tasklib.http.security.auth import Permission, needs, principal_of
+from tasklib.service.audit import AuditEntry
+
+router = APIRouter(tags=["agents"])
+
+
+@router.api_route("/mcp", methods=["GET", "POST", "DELETE"], include_in_schema=False, **needs(Permission.READ, 501))
+async def serve_agent(request: Request) -> Response:
+    """Answer one message of an agent.  It has the tools to read; those to act only if its role and the server allow."""
+    try:
+        server = importlib.import_module("tasklib.mcp.server")
+        access = importlib.import_module("tasklib.mcp.access")
+    except ModuleNotFoundError as error:
+        raise Refused(
+            501, "not-installed", f"agents need {error.name}, which is not installed: pip install 'tasklib-queue[mcp]'"
+        ) from error
+    parts, principal = parts_of(request), principal_of(request)
+
+    def audit(action: str, target: str | None, detail: dict[str, Any]) -> AuditEntry:
+        return make_entry(request, f"mcp:{action}", {**detail, **({"target": target} if target else {})})
+
+    allowed = access.AgentAccess(
+        writes=parts.agents.write and principal.may(Permission.OPERATE),
+        submit=parts.agents.submit if principal.may(Permission.SUBMIT) else (),
+        actor=principal.name,
+        audit=audit,
+    )
+
+    async def respond(scope: Any, receive: Any, send: Any) -> None:
+        await server.serve_request(parts.service, allowed, scope, receive, send)
+
+    return _Responding(respond)
+
+
+class _Responding(Response):
+    """A response that the protocol's own library writes."""
+
+    def __init__(self, respond: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
+        super().__init__()
+        self._respond = respond
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._respond(scope, receive, send)
