@@ -106,6 +106,8 @@ else:
         isolation="auto",
         memory_limit_mb=None,
         transactional=False,
+        executor=None,
+        resources={},  # noqa: B006
         aliases=(),
         max_concurrency=None,
         concurrency_key=None,

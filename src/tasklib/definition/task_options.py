@@ -45,6 +45,8 @@ class TaskKeywords(TypedDict, total=False):
     isolation: Isolation
     memory_limit_mb: int | None
     transactional: bool
+    executor: Literal["ray", "dask"] | None
+    resources: Mapping[str, Any]
     aliases: str | Collection[str]
     max_concurrency: int | None
     concurrency_key: str | None
@@ -71,6 +73,10 @@ class TaskOptions:
     memory_limit_mb: int | None = None
     """MiB that its child process may use, with `isolation="process"`; None: the worker's setting."""
     transactional: bool = False
+    executor: Literal["ray", "dask"] | None = None
+    """The cluster engine that runs the body; None: this worker, unless it runs with `--executor`."""
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    """What the engine must give it, in the engine's own words."""
     aliases: tuple[str, ...] = ()
     """Former names under which rows may still wait."""
     max_concurrency: int | None = None
@@ -95,6 +101,20 @@ class TaskOptions:
                 raise ConfigurationError(f"{name} must be {rule}, got {shown(value)}")
         if self.burst is not None and self.rate is None:
             raise ConfigurationError(f"burst needs a rate: give rate too, got burst={self.burst}")
+        self._check_executor()
+
+    def _check_executor(self) -> None:
+        if self.resources and self.executor is None:
+            raise ConfigurationError(f"resources need an executor: give executor too, got resources={self.resources!r}")
+        if self.executor is not None and self.transactional:
+            raise ConfigurationError(
+                f"executor={self.executor!r} cannot be transactional: a connection stays in its process; write results "
+                "with ctx.fencing_token, or leave out one of the two"
+            )
+        if self.executor is not None and self.isolation != "auto":
+            raise ConfigurationError(
+                f"executor={self.executor!r} has processes of its own: leave out isolation, got {self.isolation!r}"
+            )
 
     @classmethod
     def for_task(cls, task: str, **given: Any) -> Self:
@@ -238,6 +258,8 @@ _RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "isolation": (lambda v: v in get_args(Isolation), 'one of "auto", "thread", "process"'),
     "memory_limit_mb": (lambda v: v is None or _is_whole(v, 1), "a whole number of MiB, 1 or more, or None"),
     "transactional": (lambda v: isinstance(v, bool), "True or False"),
+    "executor": (lambda v: v in (None, "ray", "dask"), '"ray", "dask", or None'),
+    "resources": (lambda v: isinstance(v, dict), "a mapping of names to what the engine accepts"),
     "aliases": (lambda v: isinstance(v, tuple), "a tuple of names"),
     "max_concurrency": (lambda v: v is None or _is_whole(v, 1), "a whole number, 1 or more, or None for no limit"),
     "concurrency_key": (lambda v: v is None or (is_key(v) and v.isprintable()), f"{KEY_RULE}, or None"),

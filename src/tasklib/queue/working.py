@@ -38,6 +38,8 @@ class WorkerKeywords(TypedDict, total=False):
     max_tasks_per_child: int
     memory_limit_mb: int | None
     modules: tuple[str, ...]
+    executor: str | None
+    scheduler: str | None
     signals: bool
 
 

@@ -37,6 +37,10 @@ class WorkerSettings:
     """MiB that a child process may use, for tasks that do not say it themselves; None: no limit."""
     modules: tuple[str, ...] = ()
     """Modules that a child process imports beside those of its tasks: where handlers and hooks are registered."""
+    executor: str | None = None
+    """The cluster engine, "dask" or "ray", that runs all tasks which can be loaded there; None: only those that ask."""
+    scheduler: str | None = None
+    """Where that engine is, in its own words, such as tcp://10.0.0.1:8786; None: as the engine's own settings say."""
     signals: bool = True
     """Whether SIGTERM and SIGINT stop the worker."""
 
@@ -45,6 +49,8 @@ class WorkerSettings:
             value = getattr(self, name)
             if not fits(value):
                 raise ConfigurationError(f"{name} must be {rule}, got {value!r}")
+        if self.scheduler is not None and self.executor is None:
+            raise ConfigurationError(f"scheduler is the address of an executor: give that too, got {self.scheduler!r}")
 
     def wants(self, name: str) -> bool:
         """Whether this worker runs tasks of the name."""
@@ -74,5 +80,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_tasks_per_child": (lambda v: _is_count(v, 1), "a whole number, 1 or more"),
     "memory_limit_mb": (lambda v: v is None or _is_count(v, 1), "a whole number of MiB, 1 or more, or None"),
     "modules": (_are_names, "a tuple of module names"),
+    "executor": (lambda v: v in (None, "dask", "ray"), '"dask", "ray", or None'),
+    "scheduler": (lambda v: v is None or (isinstance(v, str) and v != ""), "an address, or None"),
     "signals": (lambda v: isinstance(v, bool), "true or false"),
 }

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tasklib.worker import WorkerSettings
 
 MAX_CONCURRENCY = 32
+CLUSTER_CONCURRENCY = 1000
+"""On a cluster its own room is the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,13 @@ class Work:
             parser=values.mebibytes,
         ),
     ] = None
+    executor: Annotated[
+        str | None, option("ENGINE", "Run the tasks' functions on a cluster: dask or ray.", words=("dask", "ray"))
+    ] = None
+    scheduler: Annotated[
+        str | None,
+        option("ADDRESS", "Where the cluster is, as in tcp://host:8786.  [default: as its own settings say]"),
+    ] = None
     probe_port: Annotated[
         int | None, option("PORT", "Answer GET /livez, /readyz and /metrics there.", min=1, max=65535)
     ] = None
@@ -81,12 +90,14 @@ class Work:
         from tasklib.worker import WorkerSettings
 
         return WorkerSettings(
-            concurrency=self.concurrency or default_concurrency(),
+            concurrency=self.concurrency or (CLUSTER_CONCURRENCY if self.executor else default_concurrency()),
             poll_interval_seconds=self.poll_interval or queue.config.poll_interval_seconds,
             prefetch=self.prefetch,
             grace_seconds=self.grace,
             only=tuple(self.only or ()),
             memory_limit_mb=self.memory_limit,
+            executor=self.executor,
+            scheduler=self.scheduler,
             modules=tuple(module.partition(":")[0] for module in self.modules),
         )
 
@@ -101,6 +112,8 @@ class Work:
             "--poll-interval": self.poll_interval,
             "--prefetch": self.prefetch,
             "--memory-limit": self.memory_limit,
+            "--executor": self.executor,
+            "--scheduler": self.scheduler,
             "--log-level": self.log_level,
         }.items():
             if value is not None:

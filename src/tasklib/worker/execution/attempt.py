@@ -79,6 +79,9 @@ class AttemptRunner(Protocol):
     def use_free_slots(self) -> None:
         """Something else may begin now."""
 
+    def resize(self, slots: int) -> None:
+        """There is room for so many at once now."""
+
     def start_elsewhere(self, attempt: Attempt) -> None:
         """It cannot begin in this executor, and must find another."""
 

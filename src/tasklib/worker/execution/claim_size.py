@@ -28,6 +28,10 @@ class ClaimSize:
         self.has_suspects = False
         """Nor while suspects are held, tasks that may kill the worker."""
 
+    def resize(self, concurrency: int) -> None:
+        """Size claims for so many at once from now on."""
+        self._concurrency = concurrency
+
     def took(self, seconds: Sequence[float]) -> None:
         """Note how long tasks ran."""
         worst, mean = max(seconds), sum(seconds) / len(seconds)

@@ -22,6 +22,10 @@ class HeldTasks:
         self.running: dict[str, Attempt] = {}
         self._alone: Attempt | None = None
 
+    def resize(self, concurrency: int) -> None:
+        """Let so many run at once from now on."""
+        self._concurrency = concurrency
+
     def next_for(self, executor: Executor) -> Attempt | None:
         """The next attempt, if it is for this executor and may begin now."""
         if not self.waiting:

@@ -19,6 +19,7 @@ from tasklib.worker.execution.attempt import Attempt, AttemptSettings, Ended, Ex
 from tasklib.worker.execution.call import Caller, Committed
 from tasklib.worker.execution.child_processes import ChildProcesses
 from tasklib.worker.execution.claim_size import ClaimSize
+from tasklib.worker.execution.cluster import cluster_executors
 from tasklib.worker.execution.coroutines import Coroutines
 from tasklib.worker.execution.held_tasks import HeldTasks
 from tasklib.worker.execution.running_table import RunningTable
@@ -60,8 +61,10 @@ class Runner:
             max_result_bytes=config.max_result_bytes,
             timing=queue.timing,
         )
-        self.held = HeldTasks(worker.concurrency, control)
-        self.size = ClaimSize(worker.concurrency, worker.prefetch, worker.batch_size)
+        # A cluster says how much it has room for when the first task is there.
+        slots = worker.concurrency if worker.executor is None else 1
+        self.held = HeldTasks(slots, control)
+        self.size = ClaimSize(slots, worker.prefetch, worker.batch_size)
         self.notes = Notes()
         self.metrics = Metrics()
         self.finisher = Finisher(queue.database, self.metrics, control)
@@ -74,7 +77,9 @@ class Runner:
         caller = Caller(queue, max_result_bytes=config.max_result_bytes)
         self._processes = ChildProcesses(queue, worker, worker_id)
         # The first that accepts a task runs it.
+        self._clusters = cluster_executors(queue, worker, worker_id)
         self._executors: tuple[Executor, ...] = (
+            *self._clusters,
             self._processes,
             Coroutines(caller, self.settings, control),
             Threads(caller, queue.timing),
@@ -83,7 +88,10 @@ class Runner:
     def check(self, names: Iterable[str]) -> None:
         """Refuse what could never run here."""
         for name in names:
-            self._processes.check(self._registry.find(name))
+            definition = self._registry.find(name)
+            self._processes.check(definition)
+            for cluster in self._clusters:
+                cluster.check(definition)
 
     async def close(self) -> None:
         """End the threads and processes."""
@@ -138,6 +146,12 @@ class Runner:
         """If this process dies, the task is among those that may have killed it."""
         if self._table is not None:
             self._table.begin(attempt.task.seq)
+
+    def resize(self, slots: int) -> None:
+        """Hold so many at once from now on: what runs goes on, and what is free is used."""
+        self.held.resize(slots)
+        self.size.resize(slots)
+        self.use_free_slots()
 
     def start_elsewhere(self, attempt: Attempt) -> None:
         """It is the next to start again, and another executor accepts it now."""

@@ -1,0 +1,132 @@
+"""Task bodies on a Dask cluster: `@task(executor="dask", resources={"GPU": 1})`, `tasklib worker --executor dask`.
+
+Dask cannot end a thread, so each body runs in a child process of the Dask worker that it was sent to, and that process
+is ended.  Dask gives it a slot, the resources it asks for, and another machine.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+from tasklib.worker.execution.cluster import PREFIX, Body, ClusterExecutor
+from tasklib.worker.execution.processes import node
+
+__all__ = ["EXECUTOR", "DaskExecutor"]
+
+CONNECT_SECONDS: Final = 10
+WANTED: Final = ("executing", "long-running")
+"""The states of a Dask worker's task that its client still waits for."""
+
+
+class DaskExecutor(ClusterExecutor):
+    """Sends bodies to the scheduler at `--scheduler`, or where Dask's own settings say."""
+
+    engine = "dask"
+
+    def connect(self) -> None:
+        """Connect to the scheduler, and tell it not to repeat our bodies."""
+        dask = importlib.import_module("distributed")
+        self._client = dask.Client(
+            self.scheduler, name="tasklib", set_as_default=False, timeout=CONNECT_SECONDS, direct_to_workers=False
+        )
+        self._topic = f"tasklib-{uuid4().hex}"
+        self._client.subscribe_topic(self._topic, lambda event: self.report(*event[1]))
+        self._client.register_plugin(_once_only())
+
+    def send(self, body: Body) -> None:
+        """Submit it under a key of its own."""
+        body.handle = self._client.submit(
+            run_body,
+            body.key,
+            self._topic,
+            self.introduction,
+            body.message,
+            key=body.key,
+            pure=False,
+            retries=0,
+            resources=dict(body.resources) or None,
+        )
+        body.handle.add_done_callback(lambda future: self._done(body.key, future))
+
+    def ask_to_end(self, body: Body) -> None:
+        """Tell the Dask workers; the one that has it ends its process.  One that waits in the scheduler is dropped."""
+        waits = not any(body.key in keys for keys in self._client.processing().values())
+        self._client.run(node.stop, body.key, on_error="ignore")
+        if waits:
+            self._client.cancel([body.handle], force=True)
+
+    def force(self, body: Body) -> None:
+        """Forget it: the Dask worker notices that nobody waits for it, and ends its process."""
+        self._client.cancel([body.handle], force=True)
+
+    def slots(self) -> int:
+        """Threads of Dask workers, without those that others have something to do for."""
+        threads: Mapping[str, int] = self._client.nthreads()
+        others = {
+            worker: sum(not str(key).startswith(PREFIX) for key in keys)
+            for worker, keys in self._client.processing().items()
+        }
+        return sum(max(0, count - others.get(worker, 0)) for worker, count in threads.items())
+
+    def is_there(self) -> bool:
+        """Whether the client has its scheduler; while it looks for one, it has forgotten its futures."""
+        return bool(self._client.status == "running")
+
+    def disconnect(self) -> None:
+        """Close the client, which forgets whatever it still waits for."""
+        self._client.close()
+
+    def _done(self, key: str, future: Any) -> None:
+        """In a thread of Dask's: the body has ended, or nobody knows of it any more."""
+        try:
+            message: list[Any] = future.result()
+        except Exception as error:  # noqa: BLE001  Dask has many
+            if type(error).__name__ == "KilledWorker":
+                message = ["died", "was killed with the Dask worker that it ran in", 0, -9]
+            elif not self.is_there():
+                self.lost("the connection to the scheduler broke")
+                return
+            elif future.status in ("cancelled", "lost"):
+                message = ["stopped"]
+            else:
+                message = ["died", f"was lost by Dask: {error}", 0, -9]
+        self.ended(key, message)
+
+
+EXECUTOR = DaskExecutor
+
+
+def run_body(key: str, topic: str, introduction: Mapping[str, Any], job: Sequence[Any]) -> list[Any]:
+    """In a thread of a Dask worker: run one body in its child process, to its end or until nobody waits for it."""
+    worker: Any = importlib.import_module("distributed").get_worker()
+
+    def is_unwanted() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is None or task.state not in WANTED
+
+    report: Callable[[list[Any]], None] = lambda message: worker.log_event(topic, [key, message])  # noqa: E731
+    return node.run(key, introduction, job, report=report, is_unwanted=is_unwanted)
+
+
+def _once_only() -> Any:
+    """A plugin of the scheduler: a body of ours whose Dask worker dies is not sent to another one.
+
+    Dask does that whatever `retries` says, up to `allowed-failures` times.
+    """
+    dask = importlib.import_module("distributed")
+
+    class OnceOnly(dask.SchedulerPlugin):  # type: ignore[misc, name-defined]
+        name = "tasklib-once-only"
+        idempotent = True
+
+        async def start(self, scheduler: Any) -> None:
+            self._scheduler = scheduler
+
+        def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
+            if finish == "processing" and isinstance(key, str) and key.startswith(PREFIX):
+                self._scheduler.tasks[key].suspicious = self._scheduler.allowed_failures
+
+    return OnceOnly()

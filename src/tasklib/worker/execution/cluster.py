@@ -1,0 +1,389 @@
+"""Attempts on a cluster engine, such as Dask or Ray: only the function's body runs there.
+
+The worker keeps everything else: claim, lease, heartbeat, timeout, cancel, the fenced finish and retries.  The engine
+never repeats a body by itself.  An engine is one file with a subclass of `ClusterExecutor`; it says how to connect, how
+to send a body there and how to end it, and passes on what comes back, from whatever thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib
+import logging
+import random
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tasklib.core.calls.own_tasks import own_task
+from tasklib.core.lifecycle import Ending, Event
+from tasklib.core.outcome import completed
+from tasklib.core.texts.error_text import summary
+from tasklib.definition import Definition
+from tasklib.errors import ConfigurationError, ProcessDied, ProcessNotReady, Snooze, TaskDefinitionError
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Ended, Executor, StopReason
+from tasklib.worker.execution.processes.import_path import Address, address_of, is_importable, surroundings
+from tasklib.worker.execution.processes.log_forwarding import levels_here, show
+from tasklib.worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from tasklib.queue import TaskQueue
+
+ENGINES: Final = ("dask", "ray")
+PREFIX: Final = "tasklib-"
+"""Of the keys of all bodies, whichever worker they belong to."""
+PUT_OFF_SECONDS: Final = 5.0
+"""About how long a task is put off whose engine cannot be reached; no attempt is spent."""
+FORCE_SECONDS: Final = 3.0
+"""How long a body may take to end after it was asked to, before the engine ends the process around it."""
+LOOK_SECONDS: Final = 1.0
+"""How often to look how much the cluster has room for."""
+
+log = logging.getLogger("tasklib.worker")
+
+
+@dataclass(eq=False, slots=True)
+class Body:
+    """An attempt, on its way to the cluster or there."""
+
+    key: str
+    """Its task and version: no two bodies ever have the same."""
+    attempt: Attempt
+    runner: AttemptRunner
+    address: Address
+    resources: Mapping[str, Any]
+    handle: Any = None
+    """What the engine calls it; None while it was not sent."""
+    pid: int = 0
+    """Of the process that runs it, on whatever machine."""
+    runs: int = 0
+    """How often it has begun."""
+    is_ending: bool = False
+
+    @property
+    def message(self) -> list[Any]:
+        """What the node must know to run it."""
+        return [self.attempt.task.fields, self.attempt.task.claim, list(self.address)]
+
+
+class ClusterExecutor(Executor):
+    """Sends bodies to an engine; a body that must stop is ended there, and its attempt ends when that is done."""
+
+    engine: str
+    """The name that tasks and `--executor` use."""
+    name = "body on the cluster"
+    stops_surely = True
+    shares_process = False
+
+    def __init__(self, queue: TaskQueue, settings: WorkerSettings, worker_id: str) -> None:
+        self.scheduler = settings.scheduler if settings.executor == self.engine else None
+        """Where the engine is; None: where the engine's own settings say."""
+        self._queue = queue
+        self._settings = settings
+        self._worker_id = worker_id
+        self._takes_all = settings.executor == self.engine
+        self._bodies: dict[str, Body] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._is_connected = False
+        self._was_connected = False
+        self._runner: AttemptRunner | None = None
+        self.introduction: dict[str, Any] = {}
+
+    def connect(self) -> None:
+        """Reach the engine, or raise; in a thread."""
+        raise NotImplementedError
+
+    def send(self, body: Body) -> None:
+        """Hand the body to the engine and set its handle, without waiting."""
+        raise NotImplementedError
+
+    def ask_to_end(self, body: Body) -> None:
+        """Have its process ended where it runs; in a thread."""
+        raise NotImplementedError
+
+    def force(self, body: Body) -> None:
+        """End it, whatever else ends with it; in a thread."""
+        raise NotImplementedError
+
+    def slots(self) -> int:
+        """How many bodies of ours the cluster has room for, those that run there included; in a thread."""
+        raise NotImplementedError
+
+    def is_there(self) -> bool:
+        """Whether the connection still holds; without waiting."""
+        raise NotImplementedError
+
+    def disconnect(self) -> None:
+        """Leave the engine, also if it is gone; in a thread."""
+        raise NotImplementedError
+
+    def check(self, definition: Definition) -> None:
+        """Refuse a task that could never run there, with the reason and a remedy."""
+        if definition.options.executor == self.engine:
+            address_of(definition)
+
+    def accepts(self, definition: Definition, task: ClaimedTask) -> bool:
+        """Tasks that ask for this engine, and with `--executor` all that can be loaded there and ask for no other."""
+        options = definition.options
+        if options.executor is not None or not self._takes_all:
+            return options.executor == self.engine
+        return options.isolation == "auto" and not options.transactional and is_importable(definition)
+
+    def start(self, runner: AttemptRunner) -> None:
+        """Send them, one after the other; without a connection they wait for one."""
+        loop, self._runner = asyncio.get_running_loop(), runner
+        self._loop = loop
+        while (attempt := runner.take(self)) is not None:
+            runner.hold_slot(attempt)
+            attempt.work = loop.create_future()
+            task = attempt.task
+            try:
+                address = address_of(attempt.definition)
+            except TaskDefinitionError as error:
+                loop.call_soon(attempt.end, attempt.raised(ProcessNotReady(f"cannot be had: {error}", never=True)))
+                continue
+            key = f"{PREFIX}{task.id}-{task.version}"
+            body = Body(key, attempt, runner, address, attempt.definition.options.resources)
+            self._bodies[key] = body
+            if self._is_connected and not self.is_there():
+                self._lost("the connection broke")
+            if self._is_connected:
+                self._send(body)
+            elif self._connecting is None:
+                self._connecting = own_task(self._connect())
+
+    def stop(self, attempt: Attempt, reason: StopReason) -> None:
+        """Have the body ended; by force if that takes long."""
+        body = next((each for each in self._bodies.values() if each.attempt is attempt), None)
+        if body is None:
+            return
+        already, body.is_ending = body.is_ending, True
+        if body.handle is None:
+            self._over(body, ["stopped"])
+        elif not already:
+            self._in_thread(self.ask_to_end, body)
+            timing = body.runner.settings.timing
+            timing.call_later(FORCE_SECONDS, self._force, body)
+            attempt.abandon_later()
+
+    async def close(self) -> None:
+        """End what still runs, and leave the engine."""
+        for each in (self._connecting, self._looking):
+            if each is not None:
+                each.cancel()
+        for body in list(self._bodies.values()):
+            if body.handle is not None:
+                await asyncio.to_thread(self.force, body)
+        if self._is_connected:
+            self._is_connected = False
+            await asyncio.to_thread(self.disconnect)
+
+    @property
+    def running(self) -> int:
+        """How many bodies have begun and not ended."""
+        return sum(body.runs > 0 for body in list(self._bodies.values()))
+
+    def report(self, key: str, message: list[Any]) -> None:
+        """What a body says while it runs; from any thread."""
+        self._call(self._reported, key, message)
+
+    def ended(self, key: str, message: list[Any]) -> None:
+        """How a body has ended; from any thread."""
+        self._call(self._ended, key, message)
+
+    def lost(self, why: str) -> None:
+        """The engine is gone, and every body with it; from any thread."""
+        self._call(self._lost, why)
+
+    def _call(self, function: Any, *arguments: Any) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(function, *arguments)
+
+    async def _connect(self) -> None:
+        """Connect, and send what waits; or put it off."""
+        self.introduction = self._introduce()
+        try:
+            await asyncio.to_thread(self._connect_anew)
+        except Exception as error:  # noqa: BLE001  engines raise whatever they like
+            log.warning("cannot reach %s, tasks for it are put off: %s", self.engine, summary(str(error)) or error)
+            for body in self._unsent():
+                put_off = Snooze(delay=PUT_OFF_SECONDS * random.uniform(0.5, 1.5))
+                self._end(body, body.attempt.raised(put_off))
+        else:
+            self._is_connected = True
+            if self._looking is None and self._takes_all:
+                self._looking = own_task(self._look())
+            for body in self._unsent():
+                self._send(body)
+        finally:
+            self._connecting = None
+
+    def _connect_anew(self) -> None:
+        """In a thread: an engine that came back knows nothing of what was arranged with it before."""
+        if self._was_connected:
+            with suppress(Exception):
+                self.disconnect()
+        self.connect()
+        self._was_connected = True
+
+    def _unsent(self) -> list[Body]:
+        return [body for body in self._bodies.values() if body.handle is None]
+
+    def _send(self, body: Body) -> None:
+        try:
+            self.send(body)
+        except Exception as error:  # noqa: BLE001  of the engine's
+            self._end(body, body.attempt.raised(ProcessNotReady(f"was refused by {self.engine}: {error}")))
+
+    async def _look(self) -> None:
+        """Hold as many tasks as the cluster has room for."""
+        timing = self._queue.timing
+        while True:
+            if self._is_connected:
+                try:
+                    slots = await asyncio.to_thread(self.slots)
+                except Exception as error:  # noqa: BLE001  of the engine's
+                    log.debug("%s does not say how much it has room for: %s", self.engine, error)
+                else:
+                    self._resize(slots)
+            await timing.sleep(LOOK_SECONDS)
+
+    def _resize(self, slots: int) -> None:
+        if self._takes_all and self._runner is not None:
+            self._runner.resize(max(1, min(self._settings.concurrency, slots)))
+
+    def _reported(self, key: str, message: list[Any]) -> None:
+        body = self._bodies.get(key)
+        if body is None:
+            return
+        match message:
+            case ["log", record]:
+                show(record)
+            case ["at", int(pid), str()]:
+                body.pid = pid
+                body.runs += 1
+                if body.runs > 1:
+                    self._refuse_second_run(body)
+            case ["begun"]:
+                body.attempt.begin()
+                body.attempt.limit_time()
+            case ["progress", _, fraction, text]:
+                body.attempt.context.progress(fraction, text)
+            case ["line", _, level, text]:
+                body.attempt.context.keep_line(level, text)
+            case _:
+                pass
+
+    def _refuse_second_run(self, body: Body) -> None:
+        """The engine has lost the body and runs it again: that is for the retry policy to decide."""
+        log.error("%s ran task %s again by itself; it is ended there", self.engine, body.attempt.task.id)
+        self._in_thread(self.ask_to_end, body)
+
+    def _ended(self, key: str, message: list[Any]) -> None:
+        body = self._bodies.get(key)
+        if body is not None:
+            self._over(body, message)
+
+    def _lost(self, why: str) -> None:
+        if not self._is_connected:
+            return
+        self._is_connected = False
+        log.warning("lost %s: %s", self.engine, why)
+        self._resize(1)
+        for body in [each for each in self._bodies.values() if each.handle is not None]:
+            self._over(body, ["died", f"was lost with {self.engine}: {why}", body.pid, -9])
+
+    def _over(self, body: Body, message: list[Any]) -> None:
+        self._end(body, self._outcome(body, message))
+
+    def _end(self, body: Body, ended: Ended) -> None:
+        """The attempt is over: once its body is, or it never was sent."""
+        self._bodies.pop(body.key, None)
+        body.attempt.end(ended)
+        if body.attempt.work is not None and not body.attempt.work.done():
+            body.attempt.work.set_result(None)
+
+    def _outcome(self, body: Body, message: list[Any]) -> Ended:
+        attempt, task = body.attempt, body.attempt.task
+        now = body.runner.settings.timing.monotonic()
+        if attempt.stop_reason is StopReason.TIMED_OUT:
+            return attempt.stopped()
+        match message:
+            case ["done", text, started, ended]:
+                # By the clock of another machine: only how long it took means something here.
+                return completed(task, text, now - (ended - started), now, attempt.context.reported)
+            case ["ended", event, delay, error, outcome, started, ended]:
+                took = 0.0 if started is None or ended is None else ended - started
+                ending = Ending(task.id, task.version, Event(event), delay, error, outcome)
+                return ending.between(now - took, now)
+            case ["unloadable", text, never]:
+                why = f"could not load the task: {summary(text)}\n{text}"
+                return attempt.raised(ProcessNotReady(why, never=never))
+            case ["died", how, pid, code]:
+                return attempt.raised(ProcessDied(how, pid=pid, code=code))
+            case _ if attempt.stop_reason is None:
+                return attempt.raised(ProcessDied(f"was ended by {self.engine}", pid=body.pid, code=-15))
+            case _:
+                return attempt.stopped()
+
+    def _force(self, body: Body) -> None:
+        if body.key in self._bodies:
+            self._in_thread(self.force, body)
+
+    def _in_thread(self, act: Any, body: Body) -> None:
+        """Do what may take the engine a while; if it fails, the attempt is abandoned in the end, and said to be."""
+
+        def do() -> None:
+            try:
+                act(body)
+            except Exception as error:  # noqa: BLE001  of the engine's
+                log.warning("%s could not end task %s: %s", self.engine, body.attempt.task.id, error)
+
+        asyncio.get_running_loop().run_in_executor(None, do)
+
+    def _introduce(self) -> dict[str, Any]:
+        """What a child process on a node must know to look like this one to the tasks."""
+        import os
+
+        return {
+            **surroundings(self._queue, self._settings.modules),
+            "folder": os.getcwd(),
+            "config": dataclasses.asdict(self._queue.config),
+            "is_default": self._is_default(),
+            "worker_id": self._worker_id,
+            "memory_limit_mb": None,
+            "log_levels": levels_here(),
+        }
+
+    def _is_default(self) -> bool:
+        from tasklib.errors import NotInitialized
+        from tasklib.queue.default import default_queue
+
+        try:
+            return default_queue().registry is self._queue.registry
+        except NotInitialized:
+            return False
+
+
+def cluster_executors(queue: TaskQueue, settings: WorkerSettings, worker_id: str) -> tuple[ClusterExecutor, ...]:
+    """The engines that the worker's tasks, or its own settings, ask for."""
+    wanted = {settings.executor} | {definition.options.executor for _, definition in queue.registry.items()}
+    return tuple(_executor(engine)(queue, settings, worker_id) for engine in ENGINES if engine in wanted)
+
+
+def _executor(engine: str) -> type[ClusterExecutor]:
+    """The engine's executor, loaded when it is needed; an engine that is not installed is an error with the remedy."""
+    try:
+        importlib.import_module({"dask": "distributed"}.get(engine, engine))
+    except ImportError as error:
+        raise ConfigurationError(
+            f"tasks run on {engine}, which is not installed: pip install 'tasklib-queue[{engine}]' ({error})"
+        ) from error
+    found: type[ClusterExecutor] = importlib.import_module(f"tasklib.contrib.{engine}").EXECUTOR
+    return found

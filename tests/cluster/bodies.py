@@ -1,0 +1,98 @@
+"""Tasks whose bodies run on a cluster: they note each start and end, and whether an earlier attempt still runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+import tasklib
+from tasklib import TaskContext
+from tests.chaos.ledger import Ledger
+
+LEDGER = os.environ.get("CLUSTER_LEDGER", os.devnull)
+
+
+def note(what: str, ctx: TaskContext) -> None:
+    descriptor = os.open(LEDGER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    line = f"{what} {ctx.task.id} {ctx.fencing_token} {os.getpid()} {time.monotonic()}\n"
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+def begin(ctx: TaskContext) -> None:
+    """Note the start; and an overlap, if the process of an earlier attempt at this task is still there."""
+    from pathlib import Path
+
+    earlier = {entry.pid for entry in Ledger(Path(LEDGER)).starts_of(ctx.task.id)} - {os.getpid()}
+    note("start", ctx)
+    for pid in earlier:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            continue
+        note("overlap", ctx)
+
+
+@tasklib.task
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@tasklib.task
+async def add_async(a: int, b: int) -> int:
+    await asyncio.sleep(0)
+    return a + b
+
+
+@tasklib.task
+def talk(ctx: TaskContext) -> list[int]:
+    begin(ctx)
+    ctx.progress(0.5, "half")
+    ctx.log.info("halfway there")
+    note("end", ctx)
+    return [ctx.fencing_token, ctx.attempt]
+
+
+@tasklib.task(max_retries=0)
+def fail() -> None:
+    raise ValueError("no such luck")
+
+
+@tasklib.task(max_retries=1)
+def sleep(ctx: TaskContext, seconds: float) -> int:
+    """In its second attempt it does not sleep."""
+    begin(ctx)
+    if ctx.attempt == 1:
+        time.sleep(seconds)
+    note("end", ctx)
+    return ctx.attempt
+
+
+@tasklib.task(max_retries=1)
+def stubborn(ctx: TaskContext, seconds: float) -> int:
+    """Refuses to be asked."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    begin(ctx)
+    deadline = time.monotonic() + seconds
+    while ctx.attempt == 1 and time.monotonic() < deadline:
+        try:
+            time.sleep(0.1)
+        except BaseException:  # noqa: BLE001
+            continue
+    note("end", ctx)
+    return ctx.attempt
+
+
+@tasklib.task
+def nap(ctx: TaskContext, seconds: float) -> None:
+    begin(ctx)
+    time.sleep(seconds)
+    note("end", ctx)
+
+
+@tasklib.task(max_retries=0)
+def leave(ctx: TaskContext) -> None:
+    begin(ctx)
+    os._exit(3)

@@ -1,0 +1,148 @@
+"""Real local clusters, one of each engine for the whole run, and workers that send bodies there."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tasklib import Config, TaskQueue
+from tests.chaos.ledger import Ledger
+from tests.fixtures.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+SLOTS = 2
+WORKER_TIMEOUT = 4.0
+MODULES = {"dask": "distributed", "ray": "ray"}
+MARK = "CLUSTER_RUN"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A cluster that runs."""
+
+    name: str
+    address: str
+
+
+@pytest.fixture(scope="session")
+def ledger_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all bodies of a run write: the processes of a cluster have the variables with which it was started."""
+    path = tmp_path_factory.mktemp("cluster") / "ledger"
+    os.environ["CLUSTER_LEDGER"] = str(path)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    return path
+
+
+@pytest.fixture(scope="session", params=list(MODULES))
+def engine(request: pytest.FixtureRequest, ledger_path: Path) -> Iterator[Engine]:
+    """One cluster after the other, with two slots."""
+    name: str = request.param
+    if importlib.util.find_spec(MODULES[name]) is None:
+        pytest.skip(f"{name} is not installed here: make test-cluster makes an environment with it")
+    with {"dask": dask_cluster, "ray": ray_cluster}[name]() as address:
+        yield Engine(name, address)
+
+
+@contextmanager
+def dask_cluster() -> Iterator[str]:
+    dask = importlib.import_module("distributed")
+    with dask.LocalCluster(n_workers=SLOTS, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        yield cluster.scheduler_address
+
+
+@contextmanager
+def ray_cluster() -> Iterator[str]:
+    ray = importlib.import_module("ray")
+    ray.init(num_cpus=SLOTS, include_dashboard=False, log_to_driver=False)
+    try:
+        yield ray.get_runtime_context().gcs_address
+    finally:
+        ray.shutdown()
+
+
+class Fleet:
+    """Workers of one queue, and what their bodies did."""
+
+    def __init__(self, engine: Engine, queue: TaskQueue, ledger: Ledger, folder: Path) -> None:
+        self.engine = engine
+        self.queue = queue
+        self.ledger = ledger
+        self._folder = folder
+        self._services: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *options: str, scheduler: str | None = None) -> subprocess.Popen[bytes]:
+        """A `tasklib worker` whose bodies run on the cluster; returns when it works."""
+        log = self._folder / f"worker-{len(self._services)}.log"
+        words = ["worker", "tests.cluster.bodies", "--grace", "5", "--executor", self.engine.name]
+        words += ["--scheduler", scheduler or self.engine.address, *options]
+        environment = os.environ | {
+            "DATABASE_URL": self.queue.config.database_url,
+            "TASKLIB_WORKER_TIMEOUT_SECONDS": str(WORKER_TIMEOUT),
+            "TASKLIB_BASE_RETRY_DELAY_SECONDS": "0.1",
+        }
+        with open(log, "wb") as stream:
+            service = subprocess.Popen(
+                [sys.executable, "-m", "tasklib", *words], cwd=ROOT, env=environment, stdout=stream, stderr=stream
+            )
+        self._services.append(service)
+        eventually(lambda: " started, " in log.read_text(), 120)
+        return service
+
+    def log(self) -> str:
+        return "\n".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("worker-*.log")))
+
+    def kill(self, service: subprocess.Popen[bytes]) -> None:
+        """Kill the supervisor and its workers at once."""
+        processes = [psutil.Process(service.pid), *psutil.Process(service.pid).children()]
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        service.wait()
+
+    def started(self, task_id: Any) -> int:
+        """The process in which a task's body has first started."""
+        return eventually(lambda: self.ledger.starts_of(task_id), 120)[0].pid
+
+    def overlaps(self) -> list[Any]:
+        return [entry for entry in self.ledger.entries() if entry.what == "overlap"]
+
+    def close(self) -> None:
+        for service in self._services:
+            if service.poll() is None:
+                service.send_signal(signal.SIGTERM)
+        for service in self._services:
+            service.wait(60)
+
+
+@pytest.fixture
+def fleet(engine: Engine, sqlite_url: str, ledger_path: Path, tmp_path: Path) -> Iterator[Fleet]:
+    ledger_path.unlink(missing_ok=True)
+    with ExitStack() as stack:
+        queue = stack.enter_context(TaskQueue(Config(sqlite_url, worker_timeout_seconds=WORKER_TIMEOUT)))
+        queue.migrate()
+        made = Fleet(engine, queue, Ledger(ledger_path), tmp_path)
+        stack.callback(made.close)
+        yield made
+
+
+Gone = Callable[[int], bool]
+
+
+def is_gone(pid: int) -> bool:
+    """Whether nothing runs there; one that nobody has collected yet runs nothing."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -1,0 +1,169 @@
+"""Bodies on a cluster keep every promise: what they return, what they say, and that they end when they must."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+import psutil
+import pytest
+
+from tasklib import Task
+from tests.cluster.conftest import SLOTS, Fleet, is_gone
+from tests.fixtures.waiting import eventually
+from tools.postgres.starting import free_port
+
+pytestmark = pytest.mark.timeout(300)
+LONG = 120.0
+
+
+def test_results_errors_and_the_context_come_back(fleet: Fleet) -> None:
+    fleet.start()
+    added = fleet.queue.enqueue("add", {"a": 1, "b": 2})
+    awaited = fleet.queue.enqueue("add_async", {"a": 3, "b": 4})
+    talked = fleet.queue.enqueue("talk")
+    failed = fleet.queue.enqueue("fail", max_attempts=1)
+
+    assert wait(fleet, added).result == {"value": 3}
+    assert wait(fleet, awaited).result == {"value": 7}
+    task = wait(fleet, talked)
+    assert task.result == {"value": [task.version, 1]}
+    assert (task.progress, [line.text for line in task.log]) == (0.5, ["halfway there"])
+    assert fleet.ledger.starts_of(talked)[0].version == task.version
+    error = wait(fleet, failed).error or ""
+    assert "ValueError: no such luck" in error
+    assert "bodies.py" in error
+
+
+@pytest.mark.parametrize("name", ["sleep", "stubborn"])
+def test_a_timeout_ends_the_body_before_the_next_attempt_begins(fleet: Fleet, name: str) -> None:
+    fleet.start()
+    task_id = fleet.queue.enqueue(name, {"seconds": LONG}, max_attempts=2, timeout_seconds=1)
+    first = fleet.started(task_id)
+    task = wait(fleet, task_id)
+
+    assert (task.state, task.attempts, task.result) == ("completed", 2, {"value": 2})
+    assert "TaskTimeout" in str(task.history)
+    assert is_gone(first)
+    assert fleet.overlaps() == []
+
+
+def test_a_cancel_ends_the_body(fleet: Fleet) -> None:
+    fleet.start()
+    task_id = fleet.queue.enqueue("nap", {"seconds": LONG})
+    body = fleet.started(task_id)
+    fleet.queue.cancel(task_id)
+
+    assert wait(fleet, task_id).state == "cancelled"
+    assert is_gone(body)
+
+
+def test_a_worker_that_is_killed_leaves_no_body_behind_when_the_task_runs_again(fleet: Fleet) -> None:
+    killed = fleet.start()
+    task_id = fleet.queue.enqueue("sleep", {"seconds": LONG}, max_attempts=3)
+    body = fleet.started(task_id)
+    fleet.kill(killed)
+    eventually(lambda: is_gone(body))
+    fleet.start()
+    task = wait(fleet, task_id)
+
+    assert (task.state, task.result) == ("completed", {"value": 2})
+    assert fleet.overlaps() == []
+    assert fleet.ledger.executed_twice() == []
+
+
+def test_a_process_of_the_engine_that_is_killed_costs_one_attempt_and_nothing_is_repeated_by_the_engine(
+    fleet: Fleet,
+) -> None:
+    fleet.start()
+    task_id = fleet.queue.enqueue("sleep", {"seconds": LONG}, max_attempts=3)
+    body = psutil.Process(fleet.started(task_id))
+    engine = body.parent()
+    assert engine is not None
+    engine.kill()
+    task = wait(fleet, task_id)
+
+    assert (task.state, task.attempts, task.result) == ("completed", 2, {"value": 2})
+    assert "ProcessDied" in str(task.history)
+    assert is_gone(body.pid)
+    assert fleet.ledger.executed_twice() == []
+    assert fleet.overlaps() == []
+
+
+def test_a_body_that_ends_its_process_is_one_failure(fleet: Fleet) -> None:
+    fleet.start()
+    task = wait(fleet, fleet.queue.enqueue("leave", max_attempts=1))
+    assert task.state == "buried"
+    assert "exit code 3" in (task.error or "")
+    assert wait(fleet, fleet.queue.enqueue("add", {"a": 1, "b": 1})).result == {"value": 2}
+
+
+def test_a_worker_holds_about_as_many_tasks_as_the_cluster_runs(fleet: Fleet) -> None:
+    fleet.start()
+    ids = [fleet.queue.enqueue("nap", {"seconds": 1.5}) for _ in range(5 * SLOTS)]
+    eventually(lambda: len(fleet.ledger.starts()) > SLOTS, 120)
+    assert fleet.queue.count(state="running") <= 2 * SLOTS
+    assert {wait(fleet, task_id).state for task_id in ids} == {"completed"}
+
+
+def wait(fleet: Fleet, task_id: object) -> Task:
+    """The task when it has ended; with the workers' log if it does not."""
+    try:
+        return fleet.queue.wait(task_id, timeout=120)  # type: ignore[arg-type]
+    except Exception as error:
+        raise AssertionError(f"{fleet.queue.get(task_id)}\n{fleet.log()}") from error  # type: ignore[arg-type]
+
+
+def test_a_scheduler_that_is_killed_costs_what_ran_there_one_attempt_and_the_rest_waits_for_it(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    if fleet.engine.name != "dask":
+        pytest.skip("with the head of Ray its whole cluster is gone")
+    port = free_port()
+    with DaskServers(port, tmp_path) as servers:
+        fleet.start(scheduler=f"tcp://127.0.0.1:{port}")
+        task_id = fleet.queue.enqueue("sleep", {"seconds": LONG}, max_attempts=10)
+        body = fleet.started(task_id)
+        servers.kill_scheduler()
+        eventually(lambda: is_gone(body), 120)
+        later = fleet.queue.enqueue("add", {"a": 1, "b": 1}, max_attempts=1)
+        servers.start()
+        assert wait(fleet, task_id).result == {"value": 2}
+        assert wait(fleet, later).result == {"value": 2}
+        assert fleet.overlaps() == []
+        assert fleet.ledger.executed_twice() == []
+
+
+class DaskServers:
+    """A scheduler and a Dask worker, each a process of its own."""
+
+    def __init__(self, port: int, folder: Path) -> None:
+        self._port = port
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def start(self) -> None:
+        """Both, or those that are gone."""
+        address = f"tcp://127.0.0.1:{self._port}"
+        self._run("dask_scheduler", "--host", "127.0.0.1", "--port", str(self._port), "--no-dashboard")
+        self._run("dask_worker", address, "--nworkers", "1", "--nthreads", "1", "--no-dashboard", "--no-nanny")
+
+    def kill_scheduler(self) -> None:
+        self._processes[0].kill()
+        self._processes[0].wait()
+
+    def _run(self, module: str, *options: str) -> None:
+        with open(self._folder / f"{module}-{len(self._processes)}.log", "wb") as log:
+            command = [sys.executable, "-m", f"distributed.cli.{module}", *options]
+            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder))
