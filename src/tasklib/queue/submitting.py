@@ -106,13 +106,16 @@ class SubmitsTasks(QueueBase):
     def submit_new(self, new: Chunk, connection: Any = None) -> Stored: ...
     def submit_new(self, new: Chunk, connection: Any = None) -> Stored:
         """Store rows made by `new_task`: on the caller's connection, or in a transactional task, in its transaction."""
+        if not self.senders:
+            return self._store_blocking(new, connection)
+        with ExitStack() as stack:
+            return self._store_blocking(send_through(self.senders, new, stack), connection)
+
+    def _store_blocking(self, new: Chunk, connection: Any) -> Stored:
         refuse_while_loading("a task is submitted")
         connection = self._joined(connection)
-        with ExitStack() as stack:
-            if self.senders:
-                new = send_through(self.senders, new, stack)
-            submit = partial(_submission, new)
-            stored = self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
+        submit = partial(_submission, new)
+        stored = self.database.run(submit) if connection is None else self.database.run_on(connection, submit)
         return self._signed(new, stored)
 
     @overload
