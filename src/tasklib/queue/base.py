@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
 
-from tasklib.core.calls.middleware import ErrorHook, Middleware
+from tasklib.core.calls.middleware import EndHook, ErrorHook, Middleware
 from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.core.schedule import Plan
@@ -32,7 +32,9 @@ class QueueBase:
         registry: Registry | None = None,
         clock: Clock | None = None,
         timing: Timing | None = None,
+        store: Database | None = None,
     ) -> None:
+        """`store` replaces the database that would be opened for the configuration; it brings its own clock."""
         self.config = Config.of(database)
         self.registry = Registry() if registry is None else registry  # one without tasks yet is empty, so false
         self.timing: Timing = timing or SystemTiming()
@@ -41,11 +43,12 @@ class QueueBase:
         self.shutdown_hooks: list[Hook] = []
         self.middleware: list[Middleware] = []
         self.error_hooks: list[ErrorHook] = []
+        self.end_hooks: list[EndHook] = []
         self.header_sources: list[HeaderSource] = []
         self.senders: list[Sender] = []
         self.declared_schedules: list[Plan] = []
         self._before_close: list[Callable[[], Awaitable[None]]] = []
-        self._database = guarded(connect(self.config, clock), self.config, given=database is not None)
+        self._database = store or guarded(connect(self.config, clock), self.config, given=database is not None)
         note_queue(self)
 
     @property

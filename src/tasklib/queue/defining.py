@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
-from tasklib.core.calls.middleware import ErrorHook, Middleware
+from tasklib.core.calls.middleware import EndHook, ErrorHook, Middleware
 from tasklib.core.codec import shown
 from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, default_name, shows_options
 from tasklib.errors import ConfigurationError
@@ -73,6 +73,15 @@ class DefinesTasks(QueueBase):
     def on_error(self, hook: ErrorHook) -> ErrorHook:
         """Call a function with the context and the exception of every attempt that fails, for an error reporter."""
         self.error_hooks.append(hook)
+        return hook
+
+    def on_end(self, hook: EndHook) -> EndHook:
+        """Call a function with the ids of tasks that a worker here has brought to their end, once that is recorded.
+
+        It is called on the worker's event loop, with many ids at once where many tasks end: hand them on, to a thread
+        or an asyncio task, and return.  A worker that dies in between leaves out the call, as after a lost reply.
+        """
+        self.end_hooks.append(hook)
         return hook
 
     def add_headers(self, source: HeaderSource) -> HeaderSource:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tasklib import Middleware, TaskContext, TaskQueue
+from tasklib.core.calls.middleware import wrap_async
 
 pytestmark = pytest.mark.backends("sqlite-memory", "postgres-newest")
 
@@ -106,6 +108,86 @@ def test_a_before_hook_that_raises_fails_the_attempt(queue: TaskQueue) -> None:
     task = queue.get(task_id)
     assert task is not None
     assert (task.state, "not this tenant" in (task.error or "")) == ("failed", True)
+
+
+class Awaiting(Middleware):
+    """Waits in every hook, and writes down what it sees."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self.notes = notes
+
+    async def abefore(self, ctx: TaskContext) -> None:
+        await asyncio.sleep(0)
+        self.notes.append("before")
+
+    async def aafter(self, ctx: TaskContext, result: Any) -> None:
+        await asyncio.sleep(0)
+        self.notes.append(f"after {result}")
+
+    async def afailed(self, ctx: TaskContext, error: BaseException) -> None:
+        await asyncio.sleep(0)
+        self.notes.append(f"failed {type(error).__name__}")
+        raise RuntimeError("not heard")
+
+
+def test_awaiting_hooks_surround_coroutines_and_plain_functions_know_nothing_of_them(queue: TaskQueue) -> None:
+    notes: list[str] = []
+    queue.add_middleware(Awaiting(notes))
+    define(queue, "async def")
+    queue.enqueue("work", 7)
+    queue.enqueue("work", 13, max_attempts=1)
+    queue.process_batch()
+    queue.register_handler("plain", lambda payload: notes.append("plain"))
+    queue.enqueue("plain")
+    queue.process_batch()
+
+    assert sorted(notes) == ["after 7", "before", "before", "failed ValueError", "plain"]
+    assert queue.count(state="failed") == 1
+
+
+def test_an_awaiting_hook_sees_a_timeout(queue: TaskQueue) -> None:
+    notes: list[str] = []
+    queue.add_middleware(Awaiting(notes))
+
+    @queue.task(timeout_seconds=0.01, max_retries=0)
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    endless.submit()
+    queue.process_batch()
+
+    assert notes == ["before", "failed CancelledError"]
+
+
+def test_a_coroutine_that_is_closed_tells_the_plain_hook() -> None:
+    notes: list[str] = []
+
+    async def endless() -> None:
+        await asyncio.sleep(0)
+
+    async def started(ctx: TaskContext) -> None:
+        notes.append("before")
+
+    hook = Noting("plain", notes)
+    hook.abefore = started  # type: ignore[method-assign]
+    call = wrap_async(endless, [hook], TaskContext(lambda: None))()  # type: ignore[arg-type, return-value]
+    call.send(None)
+    call.close()
+
+    assert notes == ["before", "plain failed "]
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_an_end_hook_hears_of_tasks_that_ended_for_good(queue: TaskQueue, kind: str) -> None:
+    ended: list[str] = []
+    queue.on_end(lambda ids: ended.extend(ids) or 1 / 0)
+    define(queue, kind)
+    done, failed = queue.enqueue("work", 1), queue.enqueue("work", 13, max_attempts=1)
+    queue.enqueue("work", 13, max_attempts=2)
+
+    queue.process_batch()
+
+    assert sorted(ended) == sorted([str(done), str(failed)])
 
 
 def test_headers_travel_from_submission_to_execution_and_on_to_tasks_submitted_there(queue: TaskQueue) -> None:

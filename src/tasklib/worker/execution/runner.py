@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasklib.core.calls.context import WorkerState
+from tasklib.core.calls.middleware import call_end_hooks
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import Completion, Raised, decide
 from tasklib.core.redaction import Redactor
@@ -67,7 +68,8 @@ class Runner:
         self.size = ClaimSize(slots, worker.prefetch, worker.batch_size)
         self.notes = Notes()
         self.metrics = Metrics()
-        self.finisher = Finisher(queue.database, self.metrics, control)
+        self.finisher = Finisher(queue.database, self.metrics, control, queue.end_hooks)
+        self._end_hooks = queue.end_hooks
         self.stuck: set[asyncio.Future[Any]] = set()
         """Work that was abandoned and has not ended: threads in native code, coroutines that swallow a cancellation."""
         self._max_stuck = worker.max_stuck_threads
@@ -216,6 +218,7 @@ class Runner:
             self.finisher.add_all((), lines)
             self.metrics.note_committed(task, self.settings.timing.monotonic() - attempt.started)
             self._end_log.committed(task)
+            call_end_hooks(self._end_hooks, [task.id])
         else:
             self.finisher.add_all([(task, ended)], lines)
             self._end_log.ended(task, ended)

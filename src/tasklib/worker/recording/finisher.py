@@ -7,8 +7,9 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
+from tasklib.core.calls.middleware import EndHook, call_end_hooks
 from tasklib.core.calls.own_tasks import own_task
-from tasklib.core.lifecycle import Ending
+from tasklib.core.lifecycle import EFFECTS, Ending
 from tasklib.core.outcome import Completion
 from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
@@ -29,9 +30,12 @@ log = logging.getLogger("tasklib.worker")
 class Finisher:
     """Writes endings while the worker goes on; what arrives during one write shares the next."""
 
-    def __init__(self, database: Database, metrics: Metrics, control: WorkerControl) -> None:
+    def __init__(
+        self, database: Database, metrics: Metrics, control: WorkerControl, end_hooks: Sequence[EndHook] = ()
+    ) -> None:
         self._database = database
         self._metrics = metrics
+        self._end_hooks = end_hooks
         self._control = control
         self._timing = control.timing
         self._ends: list[tuple[ClaimedTask | None, Completion | Ending]] = []
@@ -138,6 +142,11 @@ class Finisher:
         )
         if any(isinstance(ended, Ending) for _, ended in batch):
             self._control.wake()
+        if self._end_hooks:
+            call_end_hooks(
+                self._end_hooks,
+                [ended.task_id for _, ended in batch if ended.task_id not in refused and _is_final(ended)],
+            )
 
     async def _send(self, batch: Ends, *, again: bool) -> set[str]:
         """Write the batch; returns the ids of those that were no longer ours."""
@@ -151,3 +160,7 @@ class Finisher:
                 lambda: attempts.end_attempts(endings, moment=self._timing.monotonic(), again=again)
             )
         return refused
+
+
+def _is_final(ended: Completion | Ending) -> bool:
+    return isinstance(ended, Completion) or EFFECTS[ended.event].terminal

@@ -94,9 +94,10 @@ class Loader:
     def load(self, name: str, address: Address) -> tuple[Definition, TaskQueue | None]:
         """The definition of a task, and its queue if it can be found; TaskDefinitionError if the task cannot."""
         with loading():
-            module = self._import(address.module)
+            # Before the task's own module, which may need what they set up.
             for each in self._modules:
                 self._import(each)
+            module = self._import(address.module)
             found = self._find(name, address, module)
             if found is None and self._main and not self._main_loaded:
                 self._import(MAIN)
