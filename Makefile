@@ -2,7 +2,7 @@
 # ARGS goes to the command behind the target:  make test ARGS="-k claim -x"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-cluster check format bench chaos simulate docs package snapshot pin clean
+.PHONY: help setup demo test test-cluster test-frameworks check format bench chaos simulate docs package snapshot pin clean
 
 VENV := .venv/bin/python
 ARGS ?=
@@ -41,6 +41,9 @@ endif
 
 test-cluster: setup  ## run the tests on real clusters of Dask and Ray, in an environment of their own
 	@$(VENV) -m tools.versions.cluster $(ARGS)
+
+test-frameworks: setup  ## run the tests of integrations on every supported version of the frameworks (ARGS="django-6.1")
+	@$(VENV) -m tools.frameworks $(ARGS)
 
 # The type checkers take longest and come first; `make check-sql` runs one alone.
 CHECKS := types pyright interface format lint imports sql sqlplace timing testtime docs generated dashboard

@@ -45,8 +45,8 @@ def blocks(*languages: str) -> list[Block]:
 # Examples
 
 
-FOLLOWED = (ROOT / "README.md", DOCS / "quickstart.md")
-"""Documents that test_quickstart.py follows as a reader would, file by file and command by command."""
+FOLLOWED = (ROOT / "README.md", DOCS / "quickstart.md", DOCS / "integrations" / "django.md")
+"""Documents that other tests follow as a reader would, file by file and command by command."""
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,8 @@ def test_commands_exist(block: Block, line: str) -> None:
         case "python" if arguments[0].startswith("examples/"):
             assert (ROOT / arguments[0]).exists()
         case _:
-            assert program in ("export", "git", "pip", "psql", "python", "sqlite3", "0"), f"{block.place}: {program}"
+            known = ("django-admin", "export", "git", "pip", "psql", "python", "sqlite3", "0")
+            assert program in known, f"{block.place}: {program}"
 
 
 def check_tasklib(arguments: list[str]) -> None:

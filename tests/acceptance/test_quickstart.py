@@ -91,9 +91,23 @@ def test_the_example_of_the_readme_runs_as_printed(tmp_path: Path, newest_postgr
     reader.follow(Block(ROOT / "README.md", 1, "bash", "python app.py\n"))
     reader.follow(Block(ROOT / "README.md", 1, "bash", f'python -c "{WEB}"\n'))
 
-    assert len(example) == 2
+    reader.follow(Block(ROOT / "README.md", 1, "bash", f'python -c "{DJANGO}"\n'))
+
+    assert len(example) == 3
 
 
+DJANGO = """
+import django, settings
+from django.conf import settings as used
+from django.core.management import call_command
+database = dict(ENGINE='django.db.backends.sqlite3', NAME='django.sqlite3')
+apps = [*settings.INSTALLED_APPS, 'django_tasks']
+used.configure(INSTALLED_APPS=apps, TASKS=settings.TASKS, DATABASES=dict(default=database), USE_TZ=True)
+django.setup()
+call_command('migrate', verbosity=0)
+call_command('check')
+call_command('tasklib_worker', batch=True)
+"""
 WEB = """
 from fastapi.testclient import TestClient
 from web import app, queue

@@ -10,6 +10,7 @@ import pytest
 
 from tasklib import ConfigurationError, InvalidTaskId, TaskNotFound
 from tasklib.core.lifecycle import Phase
+from tasklib.storage.operations.tasks import waiting_names
 from tests.fixtures.queues import Face
 
 
@@ -219,3 +220,14 @@ def test_a_delayed_task_stops_being_delayed_when_its_time_comes(queue: Face):
     queue.advance(10)
 
     assert queue.stats().delayed == queue.count(state="delayed") == 0
+
+
+def test_the_names_of_waiting_tasks_are_known_without_those_of_others(queue: Face):
+    queue.task_in(Phase.COMPLETED)
+    for name in ("a", "b", "b", "c"):
+        queue.enqueue(name)
+    queue.enqueue("d", delay_seconds=3600)
+    queue.enqueue("keyed", concurrency_key="k")
+    queue.cancel(queue.enqueue("e"))
+
+    assert sorted(queue.do(waiting_names)) == ["a", "b", "c", "d", "keyed"]

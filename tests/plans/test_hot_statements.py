@@ -107,6 +107,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "get_task": lambda: tasks.get_task(ids[0]),
         "find_ids": lambda: tasks.find_ids(readings(f"{waiting[0][:35]}..{waiting[0][-1]}")[0]),
         "watch_task": lambda: tasks.watch_task(ids[0]),
+        "waiting_names": lambda: tasks.waiting_names(),
         "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"])}),
         "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting)}),
         "set_priorities": Statement("set_priorities", {"ids": dumps(waiting), "priority": 0}),

@@ -17,8 +17,10 @@ import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
+from zoneinfo import ZoneInfo
 
 from tasklib.core.clock import Clock
 from tasklib.errors import ConfigurationError, SchemaMissing
@@ -98,6 +100,39 @@ class Enlisted:
             text, order = _numbered(self._dialect.statements[name].text)
             values = [statement.params[key] for key in order]
             yield self._dialect.fill(text), tuple(None if value is None else str(value) for value in values)
+
+
+def sending(connection: Any) -> Callable[[str, Any], Sequence[Row]]:
+    """A function that sends a text on the caller's blocking connection; its parameters are written `:name`.
+
+    None for the parameters: the text is sent as it is, and may be several statements where the driver takes them.
+    """
+    link = _link(connection)
+    if link.asynchronous or link.style == "numbered":
+        raise ConfigurationError(
+            f"the tables can be made on a blocking connection only, and {_name(connection)} is not one"
+        )
+
+    def send(text: str, params: Any) -> Sequence[Row]:
+        written = pyformat(text) if params is not None and link.style == "pyformat" else text
+        try:
+            return _finish(_sent(link, written, params)) or ()
+        except Exception as error:
+            translated = _translate(error)
+            if translated is error:
+                raise
+            raise translated from error
+
+    return send
+
+
+async def _sent(link: _Link, text: str, params: Any) -> Sequence[Row] | None:
+    return await link.send(text, params)
+
+
+def database_of(connection: Any) -> str:
+    """Which kind of database the caller's connection is open on: `postgresql`, `sqlite` or another."""
+    return _link(connection).database
 
 
 _SAVEPOINT: Final = {
@@ -282,12 +317,22 @@ def _django(connection: Any) -> _Link:
     async def send(text: str, params: Any) -> Sequence[Row] | None:
         with connection.cursor() as cursor:
             cursor.execute(text, params)
-            return _records(cursor, cursor.fetchall() if cursor.description else ())
+            return _records(cursor, _zoned(cursor.fetchall() if cursor.description else (), connection))
 
     vendor = getattr(connection, "vendor", None)
     if vendor is None:  # Django's caches have the same kind of proxy.
         raise _unknown(connection)
     return _Link(vendor, "pyformat", send, asynchronous=False)
+
+
+def _zoned(rows: Sequence[Sequence[Any]], connection: Any) -> Sequence[Sequence[Any]]:
+    """The rows, their times with a zone: with USE_TZ off Django takes it from those of PostgreSQL."""
+    if connection.vendor != "postgresql" or connection.timezone is not None:
+        return rows
+    zone = ZoneInfo(connection.timezone_name)
+    return [
+        [v.replace(tzinfo=zone) if isinstance(v, datetime) and v.tzinfo is None else v for v in row] for row in rows
+    ]
 
 
 def _sqlalchemy(owner: Any) -> _Link:

@@ -13,6 +13,7 @@ ERROR_CHARACTERS: Final = 100_000
 _CALLERS: Final = (
     str(Path(__file__).parents[2] / "worker"),
     str(Path(__file__).parents[1] / "calls" / "middleware.py"),
+    str(Path(__file__).parents[2] / "contrib" / "django"),
     str(Path(traceback.__file__).parent / "asyncio"),
 )
 """The files of the code that calls a task's function."""

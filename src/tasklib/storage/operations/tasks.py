@@ -104,6 +104,11 @@ def find_ids(short: ShortId) -> Operation[list[UUID]]:
     return [UUID(str(row["id"])) for row in rows]
 
 
+def waiting_names() -> Operation[list[str]]:
+    """The names of tasks that wait, due or not, in the time that their number takes."""
+    return [row["name"] for row in (yield Statement("waiting_names"))]
+
+
 def watch_task(task_id: UUID) -> Operation[Task | None]:
     """Ask to be notified of the task's end, then read it: an end before this is seen, a later one is notified."""
     yield Statement("watch_task", {"id": str(task_id)})

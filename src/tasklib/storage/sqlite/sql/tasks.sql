@@ -357,3 +357,24 @@ FROM (
         AND t.priority IN (SELECT a.priority) AND t.due_at <= :now AND (t.due_at < a.due_at OR (t.due_at = a.due_at AND t.seq < a.seq))
     LIMIT :limit
 ) AS ahead;
+
+-- name: waiting_names
+-- The names of tasks that wait; the indexes are entered once for each name, however many wait under it.
+WITH RECURSIVE free (name) AS (
+    SELECT * FROM (
+        SELECT t.name FROM tasks AS t
+        WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NULL ORDER BY t.name LIMIT 1
+    ) AS first
+    UNION ALL
+    SELECT (
+        SELECT t.name FROM tasks AS t
+        WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NULL AND t.name > f.name ORDER BY t.name LIMIT 1
+    ) FROM free AS f WHERE f.name IS NOT NULL
+), keyed (name) AS (
+    SELECT * FROM (SELECT h.name FROM tasklib_hints AS h WHERE h.name > '' ORDER BY h.name LIMIT 1) AS first
+    UNION ALL
+    SELECT (SELECT h.name FROM tasklib_hints AS h WHERE h.name > k.name ORDER BY h.name LIMIT 1)
+    FROM keyed AS k WHERE k.name IS NOT NULL
+)
+SELECT f.name FROM free AS f WHERE f.name IS NOT NULL
+UNION SELECT k.name FROM keyed AS k WHERE k.name IS NOT NULL;

@@ -1,0 +1,37 @@
+"""Django: a backend for its tasks framework, with its worker, migrations, admin, checks and test helper.
+
+    INSTALLED_APPS = [..., "tasklib.contrib.django"]
+    TASKS = {"default": {"BACKEND": "tasklib.contrib.django.TasklibBackend"}}
+
+    python manage.py migrate
+    python manage.py tasklib_worker
+
+Django 5.2 with the package `django-tasks`, 6.0 and 6.1; see docs/integrations/django.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tasklib.contrib.django.backend import TasklibBackend as TasklibBackend
+    from tasklib.contrib.django.backend import get_queue as get_queue
+    from tasklib.contrib.django.options import with_options as with_options
+    from tasklib.contrib.django.results import TaskCancelled as TaskCancelled
+
+__all__ = ["TaskCancelled", "TasklibBackend", "get_queue", "with_options"]
+
+_HOMES = {
+    "TaskCancelled": "results",
+    "TasklibBackend": "backend",
+    "get_queue": "backend",
+    "with_options": "options",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Each public name is loaded when it is first used: Django imports this package before its settings are ready."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

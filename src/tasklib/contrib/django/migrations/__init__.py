@@ -1,0 +1,1 @@
+"""The migrations of our tables, as `manage.py migrate` runs them."""

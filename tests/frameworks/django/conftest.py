@@ -1,0 +1,3 @@
+"""The project's own tests are run by its own program."""
+
+collect_ignore = ["project"]

@@ -1,0 +1,1 @@
+"""The tests of the shop, run by `manage.py test`."""

@@ -1,0 +1,68 @@
+"""The page about Django, followed as a reader would: a new project, its files, its commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.acceptance.documents import FILE, ROOT, blocks_of
+from tests.frameworks.django.site import PYTHON
+
+PAGE = ROOT / "docs" / "integrations" / "django.md"
+TODAY = subprocess.run(
+    [PYTHON, "-c", "import django; print(*django.VERSION[:2])"], capture_output=True, text=True, check=True
+).stdout.split()
+
+
+def test_a_new_project_does_what_the_page_says(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    reader.run("-m", "django", "startproject", "mysite", ".")
+    reader.run("manage.py", "startapp", "shop")
+    blocks = blocks_of(PAGE, "python")
+    assert all(block.remark.startswith(FILE) for block in blocks)
+    settings, tasks, *later = blocks
+    reader.write(settings.remark, settings.text)
+    reader.write(tasks.remark, tasks.text)
+    reader.run("manage.py", "migrate", "-v0")
+    enqueued = reader.run(
+        "manage.py", "shell", "-c", "from shop.tasks import welcome; print(welcome.enqueue('Ada').id)"
+    )
+    reader.run("manage.py", "tasklib_worker", "--batch")
+    asked = f"from shop.tasks import welcome; print(welcome.get_result('{enqueued.split()[-1]}').return_value)"
+    assert reader.run("manage.py", "shell", "-c", asked).splitlines()[-1] == "Welcome, Ada!"
+
+    for block in later:
+        reader.write(block.remark, block.text)
+    reader.run("manage.py", "check")
+    reader.run("manage.py", "makemigrations", "--check", "--dry-run")
+    reader.run("manage.py", "test")
+    stopped = "from shop.tasks import welcome; from shop.operations import stop_everything as s; "
+    stopped += "print(s(welcome.enqueue('Bob').id)[0].cancelled)"
+    assert reader.run("manage.py", "shell", "-c", stopped).splitlines()[-1] == "1"
+
+
+class Reader:
+    """Somebody with an empty folder and the page."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO_", "TASKLIB_"))}
+        self._environment = {**kept, "PYTHONPATH": str(folder)}
+
+    def run(self, *arguments: str) -> str:
+        """What a command prints; it must succeed."""
+        command = [PYTHON, *arguments]
+        done = subprocess.run(
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{arguments}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def write(self, remark: str, text: str) -> None:
+        """Put a block at the end of its file, in the form for this version of Django."""
+        if TODAY[0] == "5":
+            text = text.replace("from django.tasks import", "from django_tasks import")
+            text = text.replace('"tasklib.contrib.django"]', '"tasklib.contrib.django", "django_tasks"]')
+        with (self._folder / remark.removeprefix(FILE)).open("a") as file:
+            file.write(text)
