@@ -66,6 +66,11 @@ def test_the_projects_own_tests_pass(databases: dict[str, object], tmp_path: Pat
     Site(without_schema, tmp_path).manage("test", "--noinput")
 
 
+def test_a_test_run_without_migrations_has_the_tables_too(tmp_path: Path) -> None:
+    without = {alias: {**each, "TEST": {"MIGRATE": False}} for alias, each in sqlite(tmp_path).items()}
+    Site(without, tmp_path).manage("test", "--noinput", "shop.tests.test_enqueue.RunTasks")
+
+
 def test_a_worker_is_killed_and_another_goes_on(databases: dict[str, object], tmp_path: Path) -> None:
     site = Site(databases, tmp_path, schedules=TICKS, **QUICK)
     site.manage("migrate", "--run-syncdb", "-v0")

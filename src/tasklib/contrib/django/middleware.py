@@ -49,7 +49,7 @@ class AttemptMiddleware(Middleware):
         """Open the coroutine's own thread, and announce the start there."""
         thread = ctx.scratch[self] = ThreadSensitiveContext()
         await thread.__aenter__()
-        result = await sync_to_async(partial(result_of, ctx.task, self._backend))()
+        result = result_of(ctx.task, self._backend)
         await signals.task_started.asend_robust(type(self._backend), task_result=result)
 
     async def aafter(self, ctx: TaskContext, result: Any) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar, Unpack, overload
 
@@ -98,14 +99,17 @@ def with_options(task: Any = None, /, **options: Any) -> Any:
     """The task with tasklib's options, as a decorator over `@task` or for one call; its type stays the same."""
     if task is None:
         return lambda decorated: with_options(decorated, **options)
-    if not isinstance(task, TasklibTask):
-        raise InvalidTask(
-            f"{task!r} has no options of tasklib: with_options() goes over @task, and the task's backend must be "
-            "tasklib.contrib.django.TasklibBackend"
-        )
+    if not isinstance(task, Task):
+        raise InvalidTask(f"{task!r} is no task: with_options() goes over @task")
     if "priority" in options:
         raise InvalidTask("the priority belongs to Django's own: @task(priority=…) or .using(priority=…)")
     unknown = options.keys() - set(_OPTIONS)
     if unknown:
         raise InvalidTask(f"tasks have no option {', '.join(sorted(unknown))}; they have {', '.join(_OPTIONS)}")
+    if not isinstance(task, TasklibTask):
+        kind = type(task.get_backend()).__name__
+        warnings.warn(
+            f"{task.module_path}: a {kind} knows no options of tasklib; left out", RuntimeWarning, stacklevel=2
+        )
+        return task
     return dataclasses.replace(task, **options)

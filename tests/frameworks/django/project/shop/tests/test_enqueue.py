@@ -211,6 +211,11 @@ class Results(TestCase):
         with self.assertRaisesRegex(InvalidTask, "goes over @task"):
             with_options(tasks.add.func, max_retries=1)
 
+    def test_another_backend_leaves_options_out_and_says_so(self):
+        plain = tasks.task(backend="immediate")(tasks.add.func)
+        with self.assertWarnsRegex(RuntimeWarning, "ImmediateBackend knows no options of tasklib"):
+            self.assertIs(with_options(plain, max_retries=1), plain)
+
     def test_options_are_stored_with_the_task(self):
         with_options(tasks.add, max_retries=7, timeout_seconds=2.5, tags={"tenant": 4}).enqueue(1)
         stored = Task.objects.get()
