@@ -193,7 +193,7 @@ def test_help_shows_the_real_options_with_their_defaults() -> None:
 
     for shown in (tasklib.task, TaskQueue.task, TaskQueue("sqlite:///:memory:").task):
         parameters = dict(inspect.signature(shown).parameters)
-        first = [parameters.pop(name, None) for name in ("self", "function", "name")]
+        first = [parameters.pop(name, None) for name in ("self", "function", "name", "context")]
         assert all(first[1:])
         assert {name: each.default for name, each in parameters.items()} == real
 

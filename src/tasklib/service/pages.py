@@ -25,8 +25,10 @@ from tasklib.storage.statement import Operation
 
 __all__ = ["Gap", "Listing", "Page", "Start", "TaskPages"]
 
-SEARCHED_ID: Final = re.compile(r"[0-9a-f-]*(\.\.[0-9a-f-]*)?(?<=[0-9a-f.-]{8})")
+SEARCHED_ID: Final = re.compile(r"[0-9a-f-]*(\.\.[0-9a-f-]*)?")
 """A text that may be an id: whole, its last digits, or both ends as the command line prints them."""
+SHORTEST_ID: Final = 8
+"""So many digits are shown of an id in lists."""
 FEW_JUDGED: Final = 5000
 """Up to this many tasks, those that match by what is shown of them are counted one by one."""
 FEW_FAILURES: Final = 200_000
@@ -85,7 +87,7 @@ class TaskPages(ServicePart):
     def find_ids(self, text: str) -> Operation[tuple[UUID, ...]]:
         """The tasks whose id is this text, or ends with it, if it has at least the eight digits that lists show."""
         text = text.strip().lower()
-        if not SEARCHED_ID.fullmatch(text):
+        if len(text) < SHORTEST_ID or not SEARCHED_ID.fullmatch(text):
             return ()
         for reading in readings(text):
             found = yield from tasks.find_ids(reading)
