@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 
 import psutil
 
+from tests.chaos.history import History
 from tests.chaos.ledger import Ledger
 from tests.fixtures.waiting import eventually
 
@@ -60,9 +61,10 @@ class Service:
 class Fleet:
     """Every process of one test: found again by a mark in its environment, even when its parent is gone."""
 
-    def __init__(self, url: str, folder: Path, **settings: float | str) -> None:
+    def __init__(self, url: str, folder: Path, *, history_url: str | None = None, **settings: float | str) -> None:
         self.url = url
         self.ledger = Ledger(folder / "ledger")
+        self.history = History(history_url or url, self.ledger)
         self.services: list[Service] = []
         self._gate = folder / "ledger.gate"
         self._folder = folder

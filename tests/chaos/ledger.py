@@ -51,10 +51,6 @@ class Ledger:
         claims = Counter((entry.task_id, entry.version) for entry in self.starts())
         return [entry for entry in self.starts() if claims[entry.task_id, entry.version] > 1]
 
-    def started_after(self, versions: dict[UUID, int]) -> list[Entry]:
-        """Executions of a claim later than the one that completed the task."""
-        return [entry for entry in self.starts() if entry.version > versions.get(entry.task_id, 1 << 31)]
-
 
 def duplicates(ids: Iterable[UUID]) -> list[UUID]:
     """What occurs more than once."""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tasklib import TaskQueue
 from tasklib.errors import StorageError
+from tests.chaos.history import History
 
 Mixture = Callable[[random.Random], tuple[str, dict[str, Any]]]
 BATCH = 20
@@ -24,11 +25,12 @@ def mixed(chance: random.Random) -> tuple[str, dict[str, Any]]:
 class Producer:
     """Submits in a thread of its own, at the pace at which the tasks are run."""
 
-    def __init__(self, queue: TaskQueue, total: int, mixture: Mixture = mixed, *, backlog: int = 500) -> None:
-        self.acknowledged: list[UUID] = []
+    def __init__(
+        self, queue: TaskQueue, history: History, total: int, mixture: Mixture = mixed, *, backlog: int = 500
+    ) -> None:
+        self.acknowledged: list[UUID] = history.acknowledged
+        self._history = history
         self.names: dict[UUID, str] = {}
-        self.doubtful = 0
-        """Submissions that ended in an error: each is in the table or not, nobody can know."""
         self._queue = queue
         self._total = total
         self._mixture = mixture
@@ -56,7 +58,7 @@ class Producer:
                     continue
                 ids = self._queue.submit_new([self._queue.new_by_name(n, p, max_attempts=4) for n, p in batch])
             except StorageError:
-                self.doubtful += len(batch)
+                self._history.doubtful += len(batch)
                 self._stop.wait(0.05)
                 continue
             self.acknowledged += ids

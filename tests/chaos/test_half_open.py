@@ -35,7 +35,9 @@ def test_a_listen_connection_that_went_silent_costs_at_most_the_poll_interval(
     newest_postgres_url: str, start_fleet: StartFleet, size: Size
 ):
     with Proxy(urlsplit(newest_postgres_url).port or 0) as proxy:
-        fleet, queue = start_fleet(through(proxy, newest_postgres_url), worker_timeout_seconds=30)
+        fleet, queue = start_fleet(
+            through(proxy, newest_postgres_url), history_url=newest_postgres_url, worker_timeout_seconds=30
+        )
         fleet.start("--concurrency", "2", "--poll-interval", str(POLL_SECONDS))
         eventually(lambda: queue.wait(queue.enqueue("quick"), timeout=60))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -12,7 +11,7 @@ import pytest
 from tasklib import TaskQueue
 from tests.chaos.conftest import StartFleet
 from tests.chaos.fleet import Fleet
-from tests.chaos.ledger import Ledger
+from tests.chaos.history import most_at_once
 from tests.chaos.test_kills import has_come, kill_one
 from tests.fixtures.waiting import eventually
 
@@ -55,17 +54,3 @@ def run_and_kill(fleet: Fleet, queue: TaskQueue, keys: Sequence[str | None], kil
         kill_one(fleet, chance, {"worker": 1})
     eventually(lambda: has_come(fleet, 0) and queue.count(state="completed") == len(keys), 600)
     return dict(zip(ids, keys, strict=True))
-
-
-def most_at_once(ledger: Ledger, keys: dict[UUID, str | None]) -> dict[str | None, int]:
-    """How many tasks of each key ran at once at most; of an execution that was killed only its start is known."""
-    entries = [entry for entry in ledger.entries() if entry.task_id in keys]
-    ended = {(entry.task_id, entry.version) for entry in entries if entry.what == "end"}
-    running, most = Counter[str | None](), defaultdict[str | None, int](int)
-    # An end and a start at one moment: the end was written before the slot was given away.
-    for entry in sorted(entries, key=lambda entry: (entry.moment, entry.what == "start")):
-        if (entry.task_id, entry.version) in ended:
-            key = keys[entry.task_id]
-            running[key] += 1 if entry.what == "start" else -1
-            most[key] = max(most[key], running[key])
-    return dict(most)

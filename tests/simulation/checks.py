@@ -12,6 +12,7 @@ from itertools import pairwise
 from tasklib.core.config import Config
 from tasklib.storage.rows import moment_text
 from tasklib.storage.statement import Statement
+from tests.fixtures.invariants import End, is_end
 from tests.simulation.history import History
 from tests.simulation.loop import Process
 from tests.simulation.rows import Change, ChangeLog, Row
@@ -203,10 +204,9 @@ class Checker:
             self.broken(f"{what}: an end changed the version from {old.version} to {new.version}")
         refund, retried = old.attempts - new.attempts, new.retry_count - old.retry_count
         lost, failures = new.lost_count - old.lost_count, new.failures - old.failures
-        seen = new.phase, refund, retried, lost, failures
-        legal = _ENDS.get(seen)
-        if legal is None and not (new.failures == 20 and _ENDS.get((*seen[:4], 1))):
-            self.broken(f"{what} ended as {seen}, which is no end of an attempt")
+        seen = End(new.phase, refund, retried, lost, failures)
+        if not is_end(seen, new.failures):
+            self.broken(f"{what} ended as {tuple(seen)}, which is no end of an attempt")
         self.spent[new.id] -= refund
         executions = self.truth.by_claim.get((old.id, old.version), [])
         self._check_meant(statements, old, what)
@@ -348,18 +348,3 @@ def _has(statements: Sequence[Statement], name: str) -> bool:
 
 def _counters(row: Row) -> str:
     return f"attempts {row.attempts}, retries {row.retry_count}, lost {row.lost_count}, listed {row.failures}"
-
-
-_ENDS = {
-    # phase after, attempts given back, retries, losses, entries in the history
-    ("completed", 0, 0, 0, 0): "complete",
-    ("retrying", 0, 1, 0, 1): "retry later",
-    ("failed", 0, 0, 0, 1): "give up",
-    ("pending", 1, 0, 0, 0): "release or snooze",
-    ("retrying", 1, 0, 0, 0): "release of a retry",
-    ("pending", 0, 1, 1, 1): "lose",
-    ("buried", 0, 0, 1, 1): "bury",
-    ("cancelled", 0, 0, 0, 1): "cancel",
-    ("cancelled", 1, 0, 0, 0): "cancel what was released",
-    ("cancelled", 0, 0, 1, 1): "cancel what was lost",
-}
