@@ -20,7 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 from asgiref.sync import async_to_sync
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 
 from tasklib.contrib.django.backend import (
     TasklibBackend,
@@ -200,18 +200,32 @@ class _Run:
 
 @contextmanager
 def _as_if_committed() -> Generator[None]:
-    """Around an attempt inside the transaction of a test: what it leaves for after its commit is done when it returns.
+    """Around an attempt inside the transaction of a test, which is taken to be committed when it ends.
 
-    What it wrote is undone if it raises; outside of a transaction, nothing is different from a worker.
+    As in a worker, where each statement is committed by itself, what was written before an exception stays; unless the
+    database has refused a statement, after which nothing more could be done in the test's transaction.
     """
     inside = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
     before = {each.alias: len(each.run_on_commit) for each in inside}
-    with ExitStack() as blocks:
-        for each in inside:
-            block = transaction.atomic(using=each.alias)
-            block._from_testcase = True  # noqa: SLF001  as around a test: a durable block may begin inside
-            blocks.enter_context(block)
-        yield
+    failure: BaseException | None = None
+    try:
+        with ExitStack() as blocks:
+            for each in inside:
+                block = transaction.atomic(using=each.alias)
+                block._from_testcase = True  # noqa: SLF001  as around a test: a durable block may begin inside
+                blocks.enter_context(block)
+            try:
+                yield
+            except BaseException as error:  # noqa: BLE001  raised again below
+                failure = error
+                if isinstance(error, DatabaseError):
+                    for each in inside:
+                        each.set_rollback(True)
+    except DatabaseError:
+        if failure is None:
+            raise
+    if failure is not None:
+        raise failure
     for each in inside:
         registered = each.run_on_commit[before[each.alias] :]
         del each.run_on_commit[before[each.alias] :]

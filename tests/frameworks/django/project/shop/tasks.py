@@ -78,6 +78,15 @@ def pay_once(order_id, fails=False):
         raise Declined("after the update")
 
 
+@with_options(max_retries=0)
+@task
+def pay_and_fail(order_id, how):
+    Order.objects.filter(pk=order_id).update(paid=True)
+    if how == "database":
+        Order.objects.create(pk=order_id, item="twice")
+    raise Declined(how)
+
+
 @task
 def enqueue_more(number):
     return [add.enqueue(n).id for n in range(number)]

@@ -95,6 +95,24 @@ class Enqueue(TransactionTestCase):
             raise Rollback
         self.assertEqual(Task.objects.using("other").count(), 1)
 
+    @override_settings(DATABASE_ROUTERS=["shop.tests.test_enqueue.Elsewhere"])
+    def test_routers_choose_the_database(self):
+        with self.assertRaises(Rollback), transaction.atomic(using="other"):
+            tasks.add.enqueue(1)
+            raise Rollback
+        with transaction.atomic(using="other"):
+            result = tasks.add.enqueue(2)
+        self.assertEqual([str(task.id) for task in Task.objects.using("other")], [result.id])
+        self.assertEqual(tasks.add.get_result(result.id).args, [2])
+        self.assertEqual([result.return_value for result in run_tasks()], [3])
+
+
+class Elsewhere:
+    def db_for_write(self, model, **_):
+        return "other" if model is Task else None
+
+    db_for_read = db_for_write
+
 
 class Results(TestCase):
     def test_every_capability(self):
@@ -299,6 +317,16 @@ class RunTasks(TestCase):
             run_tasks()
             transaction.on_commit(lambda: seen.append("mine"))
         self.assertEqual((len(left), seen), (1, []))
+
+    def test_what_a_failing_task_wrote_stays_as_in_a_worker(self):
+        for how, paid, error in (("itself", True, "Declined"), ("database", False, "IntegrityError")):
+            with self.subTest(how=how):
+                order = Order.objects.create(item="book")
+                tasks.pay_and_fail.enqueue(order.pk, how)
+                (result,) = run_tasks()
+                self.assertEqual(result.errors[0].exception_class.__name__, error)
+                order.refresh_from_db()
+                self.assertEqual(order.paid, paid)
 
     def test_a_failing_task_leaves_the_transaction_usable(self):
         order = Order.objects.create(item="book")
