@@ -38,15 +38,20 @@ Chunk = Sequence[NewTask] | TaskBatch
 
 def send_through(senders: Sequence[Sender], new: Chunk, stack: ExitStack) -> Chunk:
     """The tasks with the headers that the senders give; the senders' blocks are left with the stack."""
-    headers: dict[str, Any] = {}
-    sending = _described(new)
-    for sender in senders:
-        headers.update(stack.enter_context(sender(sending)))
+    headers = headers_from(senders, _described(new), stack)
     if not headers:
         return new
     if isinstance(new, TaskBatch):
         return replace(new, like=_carrying(new.like, headers))
     return [_carrying(each, headers) for each in new]
+
+
+def headers_from(senders: Sequence[Sender], sending: Sending, stack: ExitStack) -> dict[str, Any]:
+    """The headers that the senders give; their blocks are left with the stack."""
+    headers: dict[str, Any] = {}
+    for sender in senders:
+        headers.update(stack.enter_context(sender(sending)))
+    return headers
 
 
 def _described(new: Chunk) -> Sending:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Self, cast
 from uuid import UUID
 
 from tasklib.core.task import SUBMITTER_HEADER, NewTask, Task, TaskFilter, TaskId
 from tasklib.errors import TaskLibError, UniqueConflict
 from tasklib.queue import TaskQueue
+from tasklib.queue.instrumentation import Sending, headers_from, send_through
 from tasklib.queue.sync_async import operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import Addition, ServicePart
@@ -125,6 +127,13 @@ class Creation(ServicePart):
         """Store one task and its entry in the audit log, or neither."""
         await self.database.arun(self.queue.secret_places.learn)
         new = self._new(submission, sender)
+        if not self.queue.senders:
+            return await self._create(new, sender, audit)
+        with ExitStack() as stack:
+            (traced,) = cast("Sequence[NewTask]", send_through(self.queue.senders, [new], stack))
+            return await self._create(traced, sender, audit)
+
+    async def _create(self, new: NewTask, sender: Sender, audit: AuditEntry) -> Stored:
         self._entries[new.id] = replace(audit, detail={"id": str(new.id)})
         try:
             task_id = await self._merger.submit(new)
@@ -147,7 +156,14 @@ class Creation(ServicePart):
         new = yield from self._rows(submissions, sender)
         return (yield from self.audited(self._store_all(new, sender), audit, lambda stored: stored.changed or None))
 
-    acreate_many = create_many.as_async
+    _acreate_many = create_many.as_async
+
+    async def acreate_many(
+        self, submissions: Sequence[Submission], sender: Sender, *, audit: AuditEntry | None = None
+    ) -> Stored:
+        """The awaiting form of `create_many`."""
+        with ExitStack() as stack:
+            return await self._acreate_many(self._traced(submissions, stack), sender, audit=audit)
 
     @operation
     def create_once(
@@ -177,7 +193,32 @@ class Creation(ServicePart):
             return None
         return Stored(once.answer["made"], [StoredTask.from_data(each) for each in once.answer["tasks"]], once.repeated)
 
-    acreate_once = create_once.as_async
+    _acreate_once = create_once.as_async
+
+    async def acreate_once(
+        self,
+        submissions: Sequence[Submission],
+        sender: Sender,
+        *,
+        key: str,
+        fingerprint: str,
+        audit: AuditEntry | None = None,
+    ) -> Stored | None:
+        """The awaiting form of `create_once`."""
+        with ExitStack() as stack:
+            traced = self._traced(submissions, stack)
+            return await self._acreate_once(traced, sender, key=key, fingerprint=fingerprint, audit=audit)
+
+    def _traced(self, submissions: Sequence[Submission], stack: ExitStack) -> Sequence[Submission]:
+        """The submissions with the headers that tracing gives them; here, because rows are made in another context."""
+        if not self.queue.senders or not submissions:
+            return submissions
+        told = Sending(submissions[0].name, (), len(submissions))
+        headers = headers_from(self.queue.senders, told, stack)
+        return [
+            replace(each, options={**each.options, "headers": {**each.options.get("headers", {}), **headers}})
+            for each in submissions
+        ]
 
     def _rows(self, submissions: Sequence[Submission], sender: Sender) -> Operation[list[NewTask]]:
         """The rows to store: the same, with the same ids, whenever the call is repeated."""

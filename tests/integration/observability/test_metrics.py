@@ -20,7 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tasklib import TaskQueue
 from tasklib.core.histogram import LAST, bounds_of, bucket_of
-from tasklib.worker.recording.metrics import Metrics
+from tasklib.http.routes.metrics import STATES
+from tasklib.http.schemas.fields import status_of
+from tasklib.worker.recording.metrics import OUTCOMES, Metrics
 from tasklib.worker.supervisor import exposition
 from tests.fixtures.waiting import eventually
 from tools.problems import ROOT
@@ -176,6 +178,13 @@ def named_in(expression: str) -> set[str]:
     return set(re.findall(r"\btasklib_\w+", expression))
 
 
+def wrong_labels(expression: str) -> set[str]:
+    """Values of labels in it that no series has."""
+    known = {*OUTCOMES.values(), "completed", *map(status_of, STATES)}
+    given = re.findall(r'(?:status|outcome)=~?"([^"]*)"', expression)
+    return {value for each in given for value in each.split("|")} - known
+
+
 def test_every_panel_of_the_dashboard_shows_a_series_that_exists() -> None:
     dashboard = json.loads((ROOT / "deploy/grafana/tasklib.json").read_text())
     panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
@@ -183,6 +192,7 @@ def test_every_panel_of_the_dashboard_shows_a_series_that_exists() -> None:
 
     assert len(panels) >= 8
     assert all(named_in(each) and named_in(each) <= known_names() for each in expressions)
+    assert set().union(*map(wrong_labels, expressions)) == set()
 
 
 def test_every_alert_asks_for_a_series_that_exists() -> None:
@@ -193,6 +203,7 @@ def test_every_alert_asks_for_a_series_that_exists() -> None:
     for rule in rules:
         assert named_in(rule["expr"]), rule["alert"]
         assert named_in(rule["expr"]) <= known_names(), rule["alert"]
+        assert wrong_labels(rule["expr"]) == set(), rule["alert"]
         assert {"summary", "description"} <= set(rule["annotations"])
 
 

@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
@@ -217,6 +218,27 @@ def test_uninstrumented_queues_are_as_before(queue: TaskQueue, telemetry: Teleme
     assert telemetry.exporter.get_finished_spans() == ()
     assert (queue.middleware, queue.senders) == ([], [])
     assert queue.get(task_id).headers == {}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_a_task_created_over_http_links_to_the_request(sqlite_url: str, telemetry: Telemetry, many: bool) -> None:
+    telemetry.start()
+    async with TaskQueue(sqlite_url) as queue:
+        queue.register_handler("work", lambda payload: payload)
+        transport = httpx.ASGITransport(queue.asgi(auth=None))
+        body = {"type": "work", "payload": 1}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            with telemetry.tracers.get_tracer("test").start_as_current_span("request") as request:
+                path, sent = ("/api/tasks/batch", {"tasks": [body, body]}) if many else ("/api/tasks", body)
+                answer = await client.post(path, json=sent)
+        assert answer.status_code == 201, answer.text
+        await queue.aprocess_batch()
+
+    (send,) = telemetry.spans("send work")
+    assert send.parent is not None
+    assert send.parent.span_id == request.get_span_context().span_id
+    linked = {span.links[0].context.span_id for span in telemetry.spans("process work")}
+    assert linked == {context_of(send).span_id}
 
 
 def test_it_can_be_found_by_its_entry_point() -> None:
