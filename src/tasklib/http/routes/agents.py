@@ -17,9 +17,12 @@ from tasklib.service.audit import AuditEntry
 router = APIRouter(tags=["agents"])
 
 
-@router.api_route("/mcp", methods=["GET", "POST", "DELETE"], include_in_schema=False, **needs(Permission.READ, 501))
+@router.post("/mcp", include_in_schema=False, **needs(Permission.READ, 501))
 async def serve_agent(request: Request) -> Response:
-    """Answer one message of an agent.  It has the tools to read; those to act only if its role and the server allow."""
+    """Answer one message of an agent, which has the tools to read; those to act only if its role and the server allow.
+
+    There is no GET, because there is nothing to stream, and no DELETE, because there is no session to end.
+    """
     try:
         server = importlib.import_module("tasklib.mcp.server")
         access = importlib.import_module("tasklib.mcp.access")
