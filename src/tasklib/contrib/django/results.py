@@ -5,10 +5,12 @@ from __future__ import annotations
 import builtins
 import functools
 import re
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
+from django.apps import apps
 from django.conf import settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -71,12 +73,27 @@ def status_of(stored: StoredTask) -> Any:
 
 @functools.cache
 def find_task(path: str) -> Any:
-    """The task that is defined there; TaskResultMismatch if there is none."""
+    """The task that is defined there; TaskResultMismatch if there is none.
+
+    Whoever may insert rows chooses the name: only what `@task` decorates is a task, and only modules of the project's
+    own apps are imported for it.
+    """
+    module = path.rpartition(".")[0]
+    if module not in sys.modules and not _is_of_project(module):
+        raise TaskResultMismatch(f"{path} is not in the package of an installed app, and was not imported")
     try:
         found = import_string(path)
-    except ImportError as error:
+    except Exception as error:  # whatever a module raises when it is imported
         raise TaskResultMismatch(f"there is no task {path} here (any more): {error}") from error
-    return found if isinstance(found, Task) else _as_task(path, found)
+    if not isinstance(found, Task):
+        raise TaskResultMismatch(f"{path} is no task; is @task missing?")
+    return found
+
+
+def _is_of_project(module: str) -> bool:
+    packages = {config.name for config in apps.get_app_configs()}
+    packages.add((settings.SETTINGS_MODULE or "").rpartition(".")[0])  # none where settings are not in a package
+    return any(package and f"{module}.".startswith(f"{package}.") for package in packages)
 
 
 def like(task: Any, stored: StoredTask, queue: str, backend: str) -> Any:
@@ -115,12 +132,6 @@ def class_path(error: str) -> str:
     # Errors of ours that no function raised are written without their module, and so is what a script defines.
     home = next((each for each in (errors, builtins) if isinstance(getattr(each, path, None), type)), None)
     return f"{home.__name__}.{path}" if home is not None else "builtins.Exception"
-
-
-def _as_task(path: str, found: Any) -> Any:
-    if not callable(found):
-        raise TaskResultMismatch(f"{path} is no task: {found!r}")
-    return Task(func=found, priority=0, backend="default", queue_name="default", run_after=None)
 
 
 def _positional(stored: StoredTask) -> int:

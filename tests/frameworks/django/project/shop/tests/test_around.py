@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from io import StringIO
 
 from django.contrib.auth.models import User
@@ -268,6 +269,15 @@ class Migrations(TransactionTestCase):
                 )
             finally:
                 connection.settings_dict = before
+
+    def test_names_of_other_programs_run_nothing_but_tasks(self):
+        names = ("os.getcwd", "antigravity.fly", "shop.models.Order", "shop.tasks.nothing", "nonsense", "a:b:c", ".")
+        with connection.cursor() as cursor:
+            for name in names:
+                cursor.execute("INSERT INTO tasks (name) VALUES (%s)", [name])
+        self.assertEqual(run_tasks(), [])
+        self.assertEqual(set(Task.objects.values_list("state", flat=True)), {"pending"})
+        self.assertNotIn("antigravity", sys.modules)
 
     def test_json_of_other_programs(self):
         with connection.cursor() as cursor:
