@@ -9,6 +9,7 @@ import sys
 
 from bench.peers.telling import AT_ONCE, Tally, apace, atime_calls, given, tell, tell_latency
 from tasklib import Config, TaskQueue
+from tasklib.core.event_loop import run
 from tasklib.service.statistics import Statistics
 
 CONCURRENCY, PROCESSES = 100, 2
@@ -99,4 +100,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run(main())  # on uvloop where it is installed, as `tasklib worker` does

@@ -54,7 +54,7 @@ def serve(
         tasklib serve --host 0.0.0.0 --port 80
         tasklib serve --allow-host tasks.example.com --trusted-proxy 127.0.0.1
     """
-    import asyncio
+    from tasklib.core.event_loop import run
 
     queue, names = cli.service.queue, allow_host or []
     proxies = [check_address(each) for each in trusted_proxy or ()]
@@ -78,7 +78,7 @@ def serve(
         cli.out.answer({"url": url}, lambda: cli.out.note(f"serving on {url}; stop with Ctrl-C"))
         sys.stdout.flush()  # Whoever started it may wait for the address.
 
-    asyncio.run(_serve(queue, service, listening, say_start, log_level=log_level.lower(), trusted_proxies=proxies))
+    run(_serve(queue, service, listening, say_start, log_level=log_level.lower(), trusted_proxies=proxies))
 
 
 def _application(queue: TaskQueue, *, auth: str, hosts: list[str] | None, agents: tuple[bool, tuple[str, ...]]) -> Any:

@@ -79,9 +79,8 @@ def _supervise(cli: Cli, work: Work) -> int:
 
 def _run_here(cli: Cli, work: Work, channel: SupervisorChannel | None) -> None:
     """Be a worker, alone or as one of a supervisor's."""
-    import asyncio
-
     from tasklib.cli.discovery import find_queue
+    from tasklib.core.event_loop import run
     from tasklib.worker.supervisor.worker_main import run_worker_process
 
     with log_as_the_program_does(work.log_level):
@@ -99,7 +98,7 @@ def _run_here(cli: Cli, work: Work, channel: SupervisorChannel | None) -> None:
             # The first use: a database that cannot be used is an error here, before anything is promised.
             _say_pauses(cli, queue)
         if channel is None:
-            asyncio.run(_work(queue, settings, say_start))
+            run(_work(queue, settings, say_start))
         else:
             run_worker_process(queue, settings, channel, say_start)
     finally:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.config import Config
+from tasklib.core.event_loop import run
 from tasklib.core.timing import Steps, Timing
 from tasklib.storage.database import Database
 from tasklib.worker.settings import WorkerSettings
@@ -47,7 +48,7 @@ def run_worker_process(
     `begun` is called with the worker's id once it can be stopped by a signal.
     """
     faulthandler.enable()
-    asyncio.run(_run(queue, settings, channel, begun))
+    run(_run(queue, settings, channel, begun))
 
 
 async def _run(
