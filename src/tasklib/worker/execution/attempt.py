@@ -7,11 +7,12 @@ A new executor is one file with a subclass of `Executor`, and one line in `Runne
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tasklib.core.calls.base_exceptions import is_interrupt, uncarried
 from tasklib.core.calls.context import Progress, TaskContext, WorkerState, context_class
@@ -32,6 +33,8 @@ UNWIND_SECONDS = 5.0
 """How long work may take to end after it was stopped; then it is abandoned, and said to be."""
 
 Ended = Completion | Ending | Committed
+
+_making_context: Final = threading.Lock()
 
 
 class StopReason(Enum):
@@ -156,18 +159,22 @@ class Attempt:
 
     @property
     def context(self) -> TaskContext:
-        """What the function can read and report; made on first use."""
+        """What the function can read and report; made on first use, once, whichever thread asks first."""
         if self._context is None:
-            settings = self._runner.settings
-            self._context = context_class(self.definition.is_async)(
-                partial(self.task.task, settings.worker_id),
-                state=settings.state,
-                worker_id=settings.worker_id,
-                report=partial(self._runner.notes.note_progress, self.task),
-                record=self._record_line,
-                secrets=partial(secrets_of, self.definition),
-            )
+            with _making_context:
+                self._context = self._context or self._make_context()
         return self._context
+
+    def _make_context(self) -> TaskContext:
+        settings = self._runner.settings
+        return context_class(self.definition.is_async)(
+            partial(self.task.task, settings.worker_id),
+            state=settings.state,
+            worker_id=settings.worker_id,
+            report=partial(self._runner.notes.note_progress, self.task),
+            record=self._record_line,
+            secrets=partial(secrets_of, self.definition),
+        )
 
     def begin(self) -> None:
         """Its function is called now."""
@@ -230,6 +237,12 @@ class Attempt:
         outcome = Cancelled() if self.stop_reason is StopReason.CANCELLED else Released()
         ending = decide(self.task, outcome, self._runner.settings.retry_policy)
         return ending.between(self.started, self._runner.settings.timing.monotonic())
+
+    def settle(self) -> None:
+        """It has ended, and its executor reports that together with others'."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.is_ended = True
 
     def end(self, ended: Ended) -> None:
         """Report to the owner how it ended, once."""

@@ -1,4 +1,9 @@
-"""Plain functions in threads: they can be asked to end, and not be made to."""
+"""Plain functions in threads: they can be asked to end, and not be made to.
+
+Waking a thread costs more than a short function.  So functions of names that were quick lately wait in one queue, for
+one thread that calls them one after the other.  What waits there for longer than a moment, because the one before it
+is slow this time, gets a thread of its own: every function does that is not known to be quick.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +15,40 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
-from tasklib.core.timing import Timing
+from tasklib.core.calls.context import make_current
+from tasklib.core.outcome import Completion
+from tasklib.core.timing import Timer, Timing
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor, StopReason
 from tasklib.worker.execution.call import Caller
 
-Inbox = queue.SimpleQueue[tuple[Attempt, Callable[[], Any]] | None]
-"""Where a thread waits for its next call; None ends it."""
+Inbox = queue.SimpleQueue[bool]
+"""Where an idle thread waits: True wakes it, False ends it."""
+
+QUICK_SECONDS = 0.001
+"""Functions that took less lately are called one after the other in one thread."""
+SMOOTHING = 0.05
+PATIENCE_SECONDS = 0.005
+"""How long a function may wait behind others; then it gets a thread of its own."""
+GATHER = 50
+"""How many results a thread gathers at most before the event loop is asked to take them."""
+GATHER_SECONDS = 0.002
+
+
+class Job(NamedTuple):
+    """A call to make."""
+
+    attempt: Attempt
+    variables: contextvars.Context
+    prepared: Callable[[], Any] | None
+    """The call, where more belongs to it than the function and its arguments."""
 
 
 class Threads(Executor):
-    """Runs functions that block, each in a thread: as many as are needed, reused, and replaced if one never returns.
+    """Runs functions that block, in threads: as many as are needed, reused, and replaced if one never returns.
 
     They are daemon threads, because a call that never ends must not keep the process alive.
     """
@@ -35,6 +60,13 @@ class Threads(Executor):
     def __init__(self, caller: Caller, timing: Timing) -> None:
         self._caller = caller
         self._timing = timing
+        self._runner: AttemptRunner
+        self._jobs: deque[Job] = deque()
+        self._seconds: dict[str, float] = {}
+        """How long the functions of each name have taken lately."""
+        self._taken = 0.0
+        """When a thread has taken a job last."""
+        self._watch: Timer | None = None
         self._idle: list[Inbox] = []
         self._lock = threading.Lock()
         self._made = 0
@@ -48,11 +80,29 @@ class Threads(Executor):
         return not definition.is_async
 
     def start(self, runner: AttemptRunner) -> None:
-        """Begin one after the other, each in a thread."""
+        """Begin as many as there are slots for: quick ones in one thread, each of the others in its own."""
+        self._runner = runner
+        loop = asyncio.get_running_loop()
+        quick = True
+        begun: list[Attempt] = []
         while (attempt := runner.take(self)) is not None:
             runner.note_running(attempt)
             runner.hold_slot(attempt)
-            self._begin(attempt)
+            attempt.work = loop.create_future()
+            self._timing.expect(attempt.work)
+            quick = quick and self._is_quick(attempt.definition)
+            begun.append(attempt)
+        if not begun:
+            return
+        self._jobs.extend(Job(attempt, contextvars.copy_context(), self._prepare(attempt)) for attempt in begun)
+        if not quick:
+            self._wake(len(begun))
+        elif self._timing.monotonic() - self._taken > QUICK_SECONDS or len(self._idle) == self._made:
+            self._wake(1)
+        if quick and self._watch is None:
+            self._watch = self._timing.call_later(PATIENCE_SECONDS, self._look_after)
+        for attempt in begun:
+            attempt.limit_time()
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None:
         """Leave the thread to itself.  A person who asks for the end waits for it: the function was asked to end."""
@@ -65,86 +115,166 @@ class Threads(Executor):
             self._closed = True
             idle, self._idle = self._idle, []
         for inbox in idle:
-            inbox.put(None)
+            inbox.put(False)
+        if self._watch is not None:
+            self._watch.cancel()
 
-    def _begin(self, attempt: Attempt) -> None:
-        loop = asyncio.get_running_loop()
+    def _is_quick(self, definition: Definition) -> bool:
+        # Not if it took no time at all: where time is moved by hand, it stands still while functions run, and nobody
+        # would find that one waits for another.
+        return 0 < self._seconds.get(definition.name, QUICK_SECONDS) < QUICK_SECONDS
+
+    def _prepare(self, attempt: Attempt) -> Callable[[], Any] | None:
+        """The whole call, with its transaction, dependencies and middleware; None if it has none of them."""
+        definition = attempt.definition
+        if not (definition.options.transactional or definition.dependencies or self._runner.settings.middleware):
+            return None
         try:
-            call = self._caller.prepare(attempt.definition, attempt.task, attempt.context)
+            return self._caller.prepare(definition, attempt.task, attempt.context)
+        except BaseException as error:  # noqa: BLE001  the converters of the user's types run here
+            return functools.partial(_raise, error)
+
+    def _wake(self, count: int) -> None:
+        """Have so many more threads take jobs."""
+        for _ in range(count):
             with self._lock:
                 inbox = self._idle.pop() if self._idle else None
-            inbox = inbox or self._start_thread()
-        except _NoMoreThreads:
-            attempt.stop_reason = StopReason.RELEASED  # Not begun, so no attempt is spent.
-            loop.call_soon(attempt.end, attempt.stopped())
-        except BaseException as error:  # noqa: BLE001  the converters of the user's types run here
-            # Later, so that a row of failures is no recursion.
-            loop.call_soon(attempt.end, attempt.raised(error))
-        else:
-            attempt.work = loop.create_future()
-            self._timing.expect(attempt.work)
-            inbox.put((attempt, functools.partial(contextvars.copy_context().run, call)))
-            attempt.limit_time()
+            if inbox is not None:
+                inbox.put(True)
+                continue
+            try:
+                self._start_thread()
+            except RuntimeError as error:
+                self._refuse(error)
+                return
 
-    def _start_thread(self) -> Inbox:
+    def _start_thread(self) -> None:
         inbox: Inbox = queue.SimpleQueue()
         self._made += 1
         thread = threading.Thread(target=self._work, args=(inbox,), name=f"tasklib-task-{self._made}", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:
-            if "shutdown" in str(error):
-                raise _NoMoreThreads from error
+        except BaseException:
+            self._made -= 1
             raise
-        return inbox
+
+    def _refuse(self, error: RuntimeError) -> None:
+        """No thread can start for what waits.  At the end of a program that is nobody's failure."""
+        for job in self._take_all():
+            attempt = job.attempt
+            if "shutdown" in str(error):
+                attempt.stop_reason = StopReason.RELEASED  # Not begun, so no attempt is spent.
+            self._returned.append((attempt, None, error))
+        # Later, so that a row of failures is no recursion.
+        asyncio.get_running_loop().call_soon(self._collect)
+
+    def _take_all(self) -> list[Job]:
+        jobs: list[Job] = []
+        with suppress(IndexError):
+            while True:
+                jobs.append(self._jobs.popleft())
+        return jobs
+
+    def _look_after(self) -> None:
+        """See to it that nothing waits for long behind a slow function, and that no result does."""
+        self._watch = None
+        self._collect()
+        overdue = self._timing.monotonic() - PATIENCE_SECONDS
+        if late := sum(job.attempt.started <= overdue for job in list(self._jobs)):
+            self._wake(late)
+        if self._jobs and self._watch is None:
+            self._watch = self._timing.call_later(PATIENCE_SECONDS, self._look_after)
 
     def _work(self, inbox: Inbox) -> None:
         """In a thread: make one call after the other."""
-        while (job := inbox.get()) is not None:
-            attempt, call = job
-            value, error = None, None
-            try:
-                value = call()
-            except BaseException as raised:  # noqa: BLE001  it is the attempt's outcome
-                error = raised
+        while True:
+            self._make_calls()
             with self._lock:
-                closed = self._closed
-                if not closed:
-                    self._idle.append(inbox)
-            self._deliver(attempt, value, error)
-            del job, attempt, call, value, error
-            if closed:
+                if self._jobs:
+                    continue
+                if self._closed:
+                    return
+                self._idle.append(inbox)
+            if not inbox.get():
                 return
 
-    def _deliver(self, attempt: Attempt, value: Any, error: BaseException | None) -> None:
-        assert attempt.work is not None
-        self._returned.append((attempt, value, error))
+    def _make_calls(self) -> None:
+        """Call what waits, until nothing does."""
+        monotonic = self._timing.monotonic
+        loop: asyncio.AbstractEventLoop | None = None
+        gathered, asked = 0, monotonic()
+        while True:
+            try:
+                attempt, variables, prepared = self._jobs.popleft()
+            except IndexError:
+                break
+            assert attempt.work is not None
+            loop = attempt.work.get_loop()
+            value, error = None, None
+            self._taken = began = monotonic()
+            try:
+                if not attempt.is_ended:  # while it waited
+                    attempt.begin()
+                    value = variables.run(_call, attempt) if prepared is None else variables.run(prepared)
+            except BaseException as raised:  # noqa: BLE001  it is the attempt's outcome
+                error = raised
+            ended = monotonic()
+            self._note(attempt.definition.name, ended - began)
+            self._returned.append((attempt, value, error))
+            gathered += 1
+            if ended - began > QUICK_SECONDS or ended - asked > GATHER_SECONDS or gathered >= GATHER:
+                gathered, asked = 0, ended
+                self._ask(loop)
+            del attempt, variables, prepared, value, error
+        if gathered and loop is not None:
+            self._ask(loop)
+
+    def _note(self, name: str, seconds: float) -> None:
+        before = self._seconds.get(name, seconds)
+        self._seconds[name] = before + SMOOTHING * (seconds - before)
+
+    def _ask(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the event loop take what has returned."""
         if not self._collecting:
             self._collecting = True
             # A loop that is closed by now has nobody waiting for the outcome.
             with suppress(RuntimeError):
-                attempt.work.get_loop().call_soon_threadsafe(self._collect)
+                loop.call_soon_threadsafe(self._collect)
 
     def _collect(self) -> None:
         """In the event loop: whatever returns from here on asks it again."""
         self._collecting = False
-        while self._returned:
-            attempt, value, error = self._returned.popleft()
-            assert attempt.work is not None
-            attempt.work.set_result(None)
-            attempt.work.get_loop().call_soon(self._over, attempt, value, error)
+        ends: list[tuple[Attempt, Completion]] = []
+        try:
+            while self._returned:
+                attempt, value, error = self._returned.popleft()
+                assert attempt.work is not None
+                attempt.work.set_result(None)
+                if attempt.is_ended:
+                    continue
+                ended = attempt.returned(value) if error is None else attempt.raised(error)
+                if isinstance(ended, Completion):
+                    attempt.settle()
+                    ends.append((attempt, ended))
+                else:
+                    attempt.end(ended)
+        finally:
+            if ends:
+                self._runner.completed(ends)
 
     @staticmethod
     def _leave(attempt: Attempt) -> None:
         if attempt.work is not None and not attempt.work.done():
             attempt.abandon()
 
-    @staticmethod
-    def _over(attempt: Attempt, value: Any, error: BaseException | None) -> None:
-        """The function has returned or raised."""
-        if not attempt.is_ended:
-            attempt.end(attempt.returned(value) if error is None else attempt.raised(error))
+
+def _call(attempt: Attempt) -> Any:
+    """The stored arguments are converted here, so that one that does not fit is this task's failure alone."""
+    definition = attempt.definition
+    args, kwargs = definition.call_with(attempt.task.kwargs, attempt)
+    make_current(attempt)
+    return definition.function(*args, **kwargs)
 
 
-class _NoMoreThreads(RuntimeError):
-    """The call was not made, because the program is ending and no thread can start any more."""
+def _raise(error: BaseException) -> NoReturn:
+    raise error
