@@ -6,6 +6,7 @@ the bound here, and say in docs/performance.md why it is worth it.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ FINISH_PAGES, FINISH_BYTES = 7, 270
 """Measured 6.1 (3.1 on PostgreSQL 18) and 246."""
 TASKS_PER_STATEMENT = 5
 """Measured 23; a busy machine may cut a drain into smaller pieces."""
+LONE = 20
 
 
 @pytest.fixture
@@ -80,7 +82,9 @@ def test_a_claim_that_goes_on_does_not_walk_past_what_was_claimed(table: Postgre
         assert table.explain(lambda: table.claim(names(count), BATCH, after=last)).buffers / BATCH <= CLAIM_PAGES
 
 
-async def test_a_drain_sends_few_statements(newest_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """The statements that event loops send, by name."""
     sent: Counter[str] = Counter()
     execute = postgres_database.execute_async
 
@@ -89,6 +93,10 @@ async def test_a_drain_sends_few_statements(newest_postgres_url: str, monkeypatc
         return await execute(connection, dialect, statement)
 
     monkeypatch.setattr(postgres_database, "execute_async", counting)
+    return sent
+
+
+async def test_a_drain_sends_few_statements(newest_postgres_url: str, sent: Counter[str]) -> None:
     async with TaskQueue(Config(database_url=newest_postgres_url)) as queue:
 
         @queue.task
@@ -98,3 +106,24 @@ async def test_a_drain_sends_few_statements(newest_postgres_url: str, monkeypatc
         sent.clear()
         assert await queue.aprocess_batch() == 1000
     assert sum(sent.values()) <= 1000 / TASKS_PER_STATEMENT, sent
+
+
+async def test_a_task_for_an_idle_worker_is_one_claim_and_one_finish(
+    newest_postgres_url: str, sent: Counter[str]
+) -> None:
+    async with TaskQueue(Config(database_url=newest_postgres_url)) as queue:
+
+        @queue.task
+        async def noop(n: int) -> None: ...
+
+        worker = asyncio.ensure_future(queue.arun(concurrency=10, poll_interval_seconds=600, signals=False))
+        await queue.await_(await noop.asubmit(0), timeout=60)
+        await queue.await_(await noop.asubmit(0), timeout=60)
+        sent.clear()
+        for n in range(LONE):
+            await queue.await_(await noop.asubmit(n), timeout=60)
+        claims = sum(count for name, count in sent.items() if name.startswith("claim"))
+        assert sent["complete_tasks"] == LONE
+        assert claims < 1.5 * LONE, sent  # one each; a notice that comes late makes the worker look once more
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)

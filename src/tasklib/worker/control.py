@@ -48,6 +48,7 @@ class WorkerControl:
 
     def look(self) -> None:
         """Note that a look begins: only what comes from now on wakes it again."""
+        self.nothing_to_claim = False
         self._woken.clear()
 
     async def sleep(self, seconds: float) -> None:

@@ -160,12 +160,15 @@ class Attempt:
     @property
     def context(self) -> TaskContext:
         """What the function can read and report; made on first use, once, whichever thread asks first."""
-        if self._context is None:
-            with _making_context:
-                self._context = self._context or self._make_context()
-        return self._context
+        return self._context or self._make_context()
 
     def _make_context(self) -> TaskContext:
+        with _making_context:
+            if self._context is None:
+                self._context = self._new_context()
+            return self._context
+
+    def _new_context(self) -> TaskContext:
         settings = self._runner.settings
         return context_class(self.definition.is_async)(
             partial(self.task.task, settings.worker_id),

@@ -117,6 +117,8 @@ class Claimer:
         claimed = await self.claim(wanted)
         self._runner.hold(claimed.tasks)
         self._hold_less_beside_suspects(claimed)
+        # Before they begin: a slot that one of them frees at once is no reason to look again.
+        self._note_nothing_left(claimed)
         full = len(claimed.tasks) == wanted
         if claimed.tasks and (not full or self._notify_until):
             # They begin before the next statement is made ready, which takes longer than to start them.  A worker that
@@ -213,9 +215,13 @@ class Claimer:
             waits += [poll, claimed.next_due_in]
         else:
             waits += [max(poll, self._instance.recovery.fleet / FLEET_LOOKS * random.uniform(0.8, 1.2))]
-        self._control.nothing_to_claim = claimed.exhausted and bool(self._notify_until) and not self._selection.caps()
+        self._note_nothing_left(claimed)
         await self._control.sleep(max(0.0, min(wait for wait in waits if wait is not None)))
         self._control.nothing_to_claim = False
+
+    def _note_nothing_left(self, claimed: Claimed) -> None:
+        """Everything due is held here, and a notification comes for more: until then only time brings something."""
+        self._control.nothing_to_claim = claimed.exhausted and bool(self._notify_until) and not self._selection.caps()
 
     async def _ask_for_notifications(self) -> bool:
         """Whether the database notifies this instance from now on; if not, and it runs nothing, it stops to listen."""
@@ -234,6 +240,7 @@ class Claimer:
 
     async def _declare_busy(self) -> None:
         """Stop notifications to a worker that has enough to do; a pending one is passed on to another worker."""
+        self._control.nothing_to_claim = False
         if self._notify_until or self._notified:
             self._notify_until, self._notified = 0.0, False
             names = self._selection.names()
