@@ -7,9 +7,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 from unittest import mock
 from uuid import UUID
 
@@ -84,21 +83,24 @@ class _Thread:
 
     def __init__(self, executor: threads.Threads) -> None:
         self._executor = executor
+        executor._made += 1
+        self.put(True)
 
-    def put(self, job: tuple[Any, Callable[[], Any]] | None) -> None:
-        """Make a call."""
-        if job is None:
+    def put(self, goes_on: bool) -> None:
+        """Make the next call, if there is one."""
+        executor = self._executor
+        if not goes_on:
             return
-        attempt, call = job
-        value, error = None, None
-        try:
-            value = call()
-        except Exception as raised:  # noqa: BLE001  it is the attempt's outcome
-            error = raised
+        if not executor._jobs:
+            if not executor._closed:
+                executor._idle.append(self)  # type: ignore[arg-type]
+            return
+        returned = threads.make_call(executor._jobs.popleft())
         seconds = getattr(threading.current_thread(), DURATION, 0.0)
-        asyncio.get_running_loop().call_later(seconds, self._deliver, attempt, value, error)
+        executor._note(returned[0].definition.name, seconds)
+        asyncio.get_running_loop().call_later(seconds, self._deliver, returned)
 
-    def _deliver(self, attempt: Any, value: Any, error: Exception | None) -> None:
-        if not self._executor._closed:
-            self._executor._idle.append(self)  # type: ignore[arg-type]
-        self._executor._deliver(attempt, value, error)
+    def _deliver(self, returned: threads.Returned) -> None:
+        self._executor._returned.append(returned)
+        self._executor._ask(asyncio.get_running_loop())
+        self.put(True)

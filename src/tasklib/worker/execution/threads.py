@@ -47,6 +47,10 @@ class Job(NamedTuple):
     """The call, where more belongs to it than the function and its arguments."""
 
 
+Returned = tuple[Attempt, Any, BaseException | None]
+"""An attempt with what its function returned, or else raised."""
+
+
 class Threads(Executor):
     """Runs functions that block, in threads: as many as are needed, reused, and replaced if one never returns.
 
@@ -71,7 +75,7 @@ class Threads(Executor):
         self._lock = threading.Lock()
         self._made = 0
         self._closed = False
-        self._returned: deque[tuple[Attempt, Any, BaseException | None]] = deque()
+        self._returned: deque[Returned] = deque()
         self._collecting = False
         """Whether the event loop has been asked to take what has returned: one call is enough for all."""
 
@@ -205,27 +209,20 @@ class Threads(Executor):
         gathered, asked = 0, monotonic()
         while True:
             try:
-                attempt, variables, prepared = self._jobs.popleft()
+                job = self._jobs.popleft()
             except IndexError:
                 break
-            assert attempt.work is not None
-            loop = attempt.work.get_loop()
-            value, error = None, None
+            assert job.attempt.work is not None
+            loop = job.attempt.work.get_loop()
             self._taken = began = monotonic()
-            try:
-                if not attempt.is_ended:  # while it waited
-                    attempt.begin()
-                    value = variables.run(_call, attempt) if prepared is None else variables.run(prepared)
-            except BaseException as raised:  # noqa: BLE001  it is the attempt's outcome
-                error = raised
+            self._returned.append(make_call(job))
             ended = monotonic()
-            self._note(attempt.definition.name, ended - began)
-            self._returned.append((attempt, value, error))
+            self._note(job.attempt.definition.name, ended - began)
             gathered += 1
             if ended - began > QUICK_SECONDS or ended - asked > GATHER_SECONDS or gathered >= GATHER:
                 gathered, asked = 0, ended
                 self._ask(loop)
-            del attempt, variables, prepared, value, error
+            del job
         if gathered and loop is not None:
             self._ask(loop)
 
@@ -266,6 +263,18 @@ class Threads(Executor):
     def _leave(attempt: Attempt) -> None:
         if attempt.work is not None and not attempt.work.done():
             attempt.abandon()
+
+
+def make_call(job: Job) -> Returned:
+    """Call the function, unless its attempt has ended while it waited."""
+    attempt, variables, prepared = job
+    try:
+        if attempt.is_ended:
+            return attempt, None, None
+        attempt.begin()
+        return attempt, variables.run(_call, attempt) if prepared is None else variables.run(prepared), None
+    except BaseException as error:  # noqa: BLE001  it is the attempt's outcome
+        return attempt, None, error
 
 
 def _call(attempt: Attempt) -> Any:
