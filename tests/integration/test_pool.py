@@ -21,7 +21,8 @@ from tools.problems import ROOT
 
 async def test_the_parts_of_psycopgs_pool_that_ours_replaces_are_as_they_were() -> None:
     """If this fails, storage/postgres/lending.py must be fitted to this version before it is allowed."""
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["optional-dependencies"]["postgres"]
     (bounds,) = (each for each in map(Requirement, wanted) if each.name == "psycopg-pool")
     installed = version("psycopg-pool")
     changed = f"psycopg-pool {installed} has changed what storage/postgres/lending.py replaces"
