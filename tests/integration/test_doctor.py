@@ -211,6 +211,28 @@ def test_dead_rows_that_are_not_cleaned_away(queue: Face) -> None:
     assert codes(queue, few, ignored) == set()
 
 
+@Both
+def test_alembic_beside_our_tables(queue: Face) -> None:
+    queue.count()
+    queue.sql("CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)")
+    assert_found_and_repaired(
+        queue,
+        "beside-alembic",
+        lambda: queue.sql("DROP TABLE alembic_version"),
+        "include_name=tasklib.contrib.alembic.include_name",
+    )
+
+
+def test_a_finding_that_is_known_can_be_ignored(sqlite_url: str) -> None:
+    with open_queue(sqlite_url) as queue:
+        queue.count()
+        queue.sql("CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)")
+    ignoring = DOCTOR.replace('"doctor",', '"doctor", "--ignore", "beside-alembic",')
+
+    assert [each["code"] for each in doctor_says(DOCTOR, sqlite_url)[1]] == ["beside-alembic"]
+    assert doctor_says(ignoring, sqlite_url) == (0, [])
+
+
 def test_a_file_whose_log_cannot_be_turned_on(sqlite_url: str) -> None:
     with open_queue(sqlite_url) as queue:
         queue.migrate()

@@ -35,7 +35,7 @@ def _examine_database(config: Config, thresholds: Thresholds | None, clock: Cloc
         if replaced is not None:
             return [replaced]
         try:
-            seen = evidence.look()
+            seen, has_alembic = evidence.look(), evidence.has_alembic()
         except SchemaMismatch as error:
             return [Finding(Fault.SCHEMA_MISMATCH, str(error), "use the tasklib that made the tables, or start over")]
         except SchemaError as error:
@@ -44,7 +44,19 @@ def _examine_database(config: Config, thresholds: Thresholds | None, clock: Cloc
             if not evidence.has_write_ahead_log():
                 return [_not_wal(error)]
             raise
-    return [*_judge_way(config), *judge(seen, thresholds or Thresholds())]
+    found = [*_judge_way(config), *judge(seen, thresholds or Thresholds())]
+    return [*found, _beside_alembic(config)] if has_alembic else found
+
+
+def _beside_alembic(config: Config) -> Finding:
+    """It cannot be seen from here whether env.py has the filter: whoever has it tells the doctor to ignore this."""
+    apart = "" if config.is_sqlite else ", or keep the tables apart with ?schema= in the URL"
+    text = "alembic_version lies beside our tables: autogenerate proposes to drop them unless env.py leaves them out"
+    remedy = (
+        "include_name=tasklib.contrib.alembic.include_name in context.configure() of env.py, "
+        f"then tasklib doctor --ignore {Fault.BESIDE_ALEMBIC}{apart}"
+    )
+    return Finding(Fault.BESIDE_ALEMBIC, text, remedy)
 
 
 def _old_sqlite() -> Finding:

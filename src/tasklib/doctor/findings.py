@@ -37,6 +37,7 @@ class Fault(StrEnum):
     AUTOVACUUM_OFF = "autovacuum-off"
     NOT_DURABLE = "not-durable"
     UNLOGGED = "unlogged"
+    BESIDE_ALEMBIC = "beside-alembic"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,10 @@ class Administration(ServicePart):
 
     adrop_schema = drop_schema.as_async
 
+    def migration_script(self) -> str:
+        """What `migrate` would run now, as SQL; empty if nothing is missing.  Changes nothing."""
+        return self.database.migration_script()
+
     def grant(self, duty: str, role: str, *, apply: bool) -> list[str]:
         """The GRANTs that a PostgreSQL role needs for its duty; with `apply` they are run, all or none."""
         from tasklib.storage.postgres.database import PostgresDatabase

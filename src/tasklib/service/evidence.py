@@ -71,6 +71,12 @@ class Evidence(ServicePart):
             local_clock=local,
         )
 
+    @operation
+    def has_alembic(self) -> Operation[bool]:
+        """Whether Alembic keeps its version in the schema or file of our tables."""
+        found: int = (yield Statement("look_for_alembic"))[0]["count"]
+        return found > 0
+
     def replaced_file(self) -> tuple[str, bool] | None:
         """The process that uses a SQLite file that was deleted or replaced, and whether another file has its name."""
         return find_replaced(self.database.path) if isinstance(self.database, SqliteDatabase) else None

@@ -69,6 +69,10 @@ class Database(Protocol):
         """Bring the schema up to date; returns the names of the migrations applied."""
         ...
 
+    def migration_script(self) -> str:
+        """What `migrate` would run now, as SQL; empty if nothing is missing.  Changes nothing."""
+        ...
+
     def close(self) -> None:
         """Close every connection."""
         ...

@@ -338,7 +338,9 @@ def _zoned(rows: Sequence[Sequence[Any]], connection: Any) -> Sequence[Sequence[
 def _sqlalchemy(owner: Any) -> _Link:
     async def send(text: str, params: Any) -> Sequence[Row] | None:
         connection = owner.connection() if _is_session(owner) else owner
-        return _mappings(connection.exec_driver_sql(text, params))
+        # Without parameters a driver must not look for places to put them: `%` is then a letter like others.
+        options = {"no_parameters": True} if params is None else None
+        return _mappings(connection.exec_driver_sql(text, params, execution_options=options))
 
     return _sqlalchemy_link(owner, send, asynchronous=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -50,6 +50,34 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
             raise ValueError(f"{file.name} does not say -- min_compatible: N")
         found.append(Migration(int(file.name[:4]), file.stem, text, int(declared[1])))
     return tuple(found)
+
+
+def script(pending: Sequence[Migration], ledger: str, *, begin: str | None, fill: Callable[[str], str]) -> str:
+    """The migrations as one text for a person or `psql`, each in a transaction that `begin` opens; empty for none.
+
+    Without `begin` whoever runs it opens and commits.  `fill` puts the schema in its place.
+    """
+    written: list[str] = []
+    for migration in pending:
+        parts = [
+            f"-- {migration.name}",
+            begin,
+            ledger.strip() if migration.version == 1 else None,
+            migration.text.strip(),
+            "INSERT INTO {schema}.tasklib_migrations (version, name, min_compatible, checksum)\nVALUES ("
+            f"{migration.version}, '{migration.name}', {migration.min_compatible}, '{migration.checksum}');",
+            None if begin is None else "COMMIT;",
+        ]
+        written.append(fill("\n\n".join(part for part in parts if part) + "\n"))
+    return "\n".join(written)
+
+
+@cache
+def tables(dialect: str) -> tuple[str, ...]:
+    """Every table that the migrations make, and the one that records them."""
+    declared = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:\{schema\}\.)?(\w+)", re.MULTILINE)
+    made = [name for migration in migrations(dialect) for name in declared.findall(migration.text)]
+    return ("tasklib_migrations", *made)
 
 
 @dataclass(frozen=True, slots=True)

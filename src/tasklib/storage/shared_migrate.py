@@ -14,7 +14,7 @@ from typing import Any
 
 from tasklib.errors import ForeignTable
 from tasklib.storage.enlist import database_of, sending
-from tasklib.storage.migrate import Applied, Migration, migrations, missing
+from tasklib.storage.migrate import Applied, Migration, migrations, missing, script
 from tasklib.storage.statement import Row
 
 LEDGER = "tasklib_migrations"
@@ -22,18 +22,41 @@ LEDGER = "tasklib_migrations"
 Send = Callable[[str, Any], Sequence[Row]]
 
 
-def migrate_on(connection: Any, *, up_to: int | None = None) -> list[str]:
+def migrate_on(connection: Any, *, up_to: int | None = None, schema: str | None = None) -> list[str]:
     """Apply the migrations that are missing, up to a number if one is given; the caller commits them.
 
-    Returns the names of those applied: none if the tables are there already.
+    On PostgreSQL in the schema given, which is made if it is not there, else in that of the connection.  Returns the
+    names of those applied: none if the tables are there already.
     """
-    tables = _tables_on(connection)
+    tables = _tables_on(connection, schema)
     tables.lock()
     pending = missing(tables.dialect, tables.applied(), "this database", "start over without their tasks")
     chosen = [each for each in pending if up_to is None or each.version <= up_to]
     for migration in chosen:
         tables.apply(migration)
     return [migration.name for migration in chosen]
+
+
+def script_on(connection: Any, *, schema: str | None = None) -> str:
+    """What `migrate_on` would run now, as one text without a transaction of its own; empty if nothing is missing."""
+    tables = _tables_on(connection, schema)
+    pending = missing(tables.dialect, tables.applied(), "this database", "start over without their tasks")
+    return script_for(tables.dialect, schema, pending)
+
+
+def script_for(dialect: str, schema: str | None = None, pending: Sequence[Migration] | None = None) -> str:
+    """Migrations, by default all, as one text, for a framework that writes SQL for later."""
+    chosen = migrations(dialect) if pending is None else pending
+    if dialect == "sqlite":
+        from tasklib.storage.sqlite.schema import CREATE_LEDGER
+
+        return script(chosen, CREATE_LEDGER, begin=None, fill=lambda text: text.replace("{schema}.", ""))
+    from tasklib.storage.dialects.postgres import PostgresDialect
+    from tasklib.storage.postgres.schema import CREATE_LEDGER as LEDGER_ON_POSTGRES
+
+    create = "" if schema is None else "CREATE SCHEMA IF NOT EXISTS {schema};\n"
+    fill = PostgresDialect(schema or "public").fill
+    return script(chosen, create + LEDGER_ON_POSTGRES, begin=None, fill=fill)
 
 
 def drop_on(connection: Any) -> None:
@@ -75,7 +98,7 @@ class _Tables:
 
     def applied(self) -> Mapping[int, Applied]:
         """What is recorded, by version; a foreign table in our place is an error."""
-        names = {row["name"] for row in self.send(self.list_tables, None)}
+        names = {row["name"] for row in self.send(self.list_tables, self.where)}
         if LEDGER in names:
             return {row["version"]: Applied(row["min_compatible"], row["checksum"]) for row in self._ledger()}
         if "tasks" in names:
@@ -107,6 +130,8 @@ class _Tables:
         return self.send(self.fill("SELECT version, min_compatible, checksum FROM {schema}tasklib_migrations"), None)
 
     list_tables: str
+    where: Mapping[str, str] | None = None
+    """The parameters of `list_tables`."""
     ledger: str
 
     def fill(self, text: str) -> str:
@@ -126,7 +151,7 @@ class _Postgres(_Tables):
     dialect = "postgres"
     list_tables = (
         "SELECT c.relname AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
-        " WHERE n.nspname = current_schema() AND c.relname IN ('tasklib_migrations', 'tasks')"
+        " WHERE n.nspname = :schema AND c.relname IN ('tasklib_migrations', 'tasks')"
     )
 
     def __init__(self, send: Send, schema: str) -> None:
@@ -135,12 +160,15 @@ class _Postgres(_Tables):
         from tasklib.storage.postgres.schema import CREATE_LEDGER
 
         self._dialect = PostgresDialect(schema)
+        self.where = {"schema": schema}
         self.ledger = CREATE_LEDGER
 
     def lock(self) -> None:
         from tasklib.storage.postgres.schema import LOCK_KEY
 
         self.send("SELECT pg_advisory_xact_lock(:key)", {"key": LOCK_KEY})
+        if not self.send("SELECT nspname FROM pg_namespace WHERE nspname = :schema", self.where):
+            self.send(self._dialect.fill("CREATE SCHEMA {schema}"), None)
 
     def fill(self, text: str) -> str:
         return text.replace("{schema}", f"{self._dialect.quoted_schema}.")
@@ -174,11 +202,11 @@ class _Sqlite(_Tables):
         self.send(f"DROP {kind} IF EXISTS {name}", None)
 
 
-def _tables_on(connection: Any) -> _Tables:
+def _tables_on(connection: Any, schema: str | None = None) -> _Tables:
     send = sending(connection)
     if database_of(connection) == "sqlite":
         return _Sqlite(send)
-    return _Postgres(send, schema_on(connection))
+    return _Postgres(send, schema or schema_on(connection))
 
 
 def _statements(script: str) -> Iterator[str]:

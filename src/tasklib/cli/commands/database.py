@@ -15,7 +15,9 @@ app = Commands("Set-up")
 
 @app.add(creates=True)
 def migrate(
-    cli: Cli, check: Annotated[bool, option(None, "Change nothing; exit 3 if it is behind.", "--check")] = False
+    cli: Cli,
+    check: Annotated[bool, option(None, "Change nothing; exit 3 if it is behind.", "--check")] = False,
+    sql: Annotated[bool, option(None, "Change nothing; print the SQL that would run.", "--sql")] = False,
 ) -> None:
     """Create the tables or bring them up to date.
 
@@ -24,8 +26,12 @@ def migrate(
     Examples:
         tasklib migrate --database-url postgresql://localhost/app
         tasklib migrate --check
+        tasklib migrate --sql
     """
     where = redact_url(cli.config.database_url)
+    if sql:
+        _say_script(cli, where)
+        return
     if check:
         _check(cli)
         applied: list[str] = []
@@ -38,6 +44,19 @@ def migrate(
         cli.out.line(f"{where} is up to date.")
 
     cli.out.answer({"database": where, "applied": applied}, say)
+
+
+def _say_script(cli: Cli, where: str) -> None:
+    from tasklib.queue import TaskQueue
+    from tasklib.service.service import QueueService
+
+    with TaskQueue(cli.config) as queue:
+        script = QueueService(queue).administration.migration_script()
+
+    def say() -> None:
+        cli.out.block(script.rstrip() or f"-- {where} is up to date: nothing to run", indent="")
+
+    cli.out.answer({"database": where, "sql": script}, say)
 
 
 @app.add()

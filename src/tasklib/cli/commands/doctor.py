@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tasklib.cli.command import Cli, Commands
-from tasklib.cli.exit_codes import CommandFailed
+from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options.declare import option
 from tasklib.cli.show.queue import NUMBERS
 from tasklib.cli.show.top import live, show
@@ -18,7 +18,12 @@ app = Commands("Queue")
 
 
 @app.add()
-def doctor(cli: Cli) -> None:
+def doctor(
+    cli: Cli,
+    ignore: Annotated[
+        list[str] | None, option("FINDING", "Leave out a finding that you know of; may be given again.", "--ignore")
+    ] = None,
+) -> None:
     """Find problems and say what to do about them; exit 1 if there are any.
 
     Looks at the schema, workers, waiting tasks, pauses, limits, schedules, indexes and triggers, at the settings and
@@ -27,10 +32,13 @@ def doctor(cli: Cli) -> None:
     Examples:
         tasklib doctor
         tasklib doctor --json
+        tasklib doctor --ignore beside-alembic
     """
-    from tasklib.doctor import examine
+    from tasklib.doctor import Fault, examine
 
-    found = examine(cli.config)
+    for unknown in set(ignore or ()) - set(Fault):
+        raise CommandFailed(f"there is no finding {unknown!r}; there are {', '.join(Fault)}", Exit.USAGE)
+    found = [each for each in examine(cli.config) if each.code not in (ignore or ())]
 
     def say() -> None:
         for each in found:

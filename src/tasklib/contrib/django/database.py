@@ -18,7 +18,7 @@ from tasklib.errors import ConfigurationError, SchemaMissing
 from tasklib.storage.database import Database, Listener, Transaction
 from tasklib.storage.dialects.sqlite import SqliteDialect
 from tasklib.storage.enlist import Enlisted, enlist
-from tasklib.storage.shared_migrate import migrate_on, schema_on
+from tasklib.storage.shared_migrate import migrate_on, schema_on, script_on
 from tasklib.storage.statement import Operation, T
 
 
@@ -74,6 +74,10 @@ class DjangoDatabase:
         """Apply what is missing; `manage.py migrate` does it."""
         with transaction.atomic(using=self.alias):
             return migrate_on(connections[self.alias])
+
+    def migration_script(self) -> str:
+        """What `migrate` would run now, as SQL; empty if nothing is missing.  Changes nothing."""
+        return script_on(connections[self.alias])
 
     def close(self) -> None:
         """Nothing is kept: Django closes its connections."""

@@ -25,7 +25,7 @@ from tasklib.storage.forking import notice_forks
 from tasklib.storage.postgres.grants import Duty, grants
 from tasklib.storage.postgres.listener import PostgresListener
 from tasklib.storage.postgres.pools import AsyncLent, Lent, Pools
-from tasklib.storage.postgres.schema import current_schema, ensure_schema
+from tasklib.storage.postgres.schema import current_schema, ensure_schema, migration_script
 from tasklib.storage.postgres.sending import execute, execute_async
 from tasklib.storage.run import run_awaiting, run_blocking, steps
 from tasklib.storage.statement import Operation, T
@@ -152,6 +152,11 @@ class PostgresDatabase:
                 return ensure_schema(connection, dialect, migrate=True)
             except psycopg.Error as error:
                 raise translate(error) from error
+
+    def migration_script(self) -> str:
+        """What `migrate` would run now, as SQL; empty if nothing is missing.  Changes nothing."""
+        with self._connect() as connection:
+            return migration_script(connection, PostgresDialect(current_schema(connection, self._config)))
 
     def grant(self, duty: Duty, role: str, *, apply: bool) -> list[str]:
         """The statements that give a role what its duty needs; with `apply` they are run, all or none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import Connection
@@ -11,7 +11,7 @@ from psycopg import errors as pg
 from tasklib.core.config import Config
 from tasklib.errors import ForeignTable, SchemaError, SchemaMissing, SchemaOutdated
 from tasklib.storage.dialects.postgres import PostgresDialect
-from tasklib.storage.migrate import Applied, Migration, missing
+from tasklib.storage.migrate import Applied, Migration, missing, script
 
 LOCK_KEY = 7281956340277
 DDL_TRIES = 10
@@ -43,16 +43,19 @@ def current_schema(connection: Connection[Any], config: Config) -> str:
     return name
 
 
+def migration_script(connection: Connection[Any], dialect: PostgresDialect) -> str:
+    """What `ensure_schema` would run to migrate, as a text for psql."""
+    exists = "SELECT FROM pg_namespace WHERE nspname = %s"
+    is_there = connection.execute(exists, (dialect.schema,)).fetchone() is not None
+    ledger = CREATE_LEDGER if is_there else f"CREATE SCHEMA {{schema}};\n{CREATE_LEDGER}"
+    begin = f"BEGIN;\nSELECT pg_advisory_xact_lock({LOCK_KEY});\nSET LOCAL lock_timeout = '2s';"
+    return script(_pending(_applied(connection, dialect), dialect), ledger, begin=begin, fill=dialect.fill)
+
+
 def ensure_schema(connection: Connection[Any], dialect: PostgresDialect, *, migrate: bool) -> list[str]:
     """Check the schema, and with `migrate` bring it up to date; returns the names of the migrations applied."""
     applied = _applied(connection, dialect)
-    pending = missing(
-        "postgres",
-        applied,
-        f"schema {dialect.schema!r}",
-        "start over without their tasks: in another schema, such as ?schema=tasklib2 in the URL, or by removing them, "
-        "as docs/production/migrations-and-schemas.md shows",
-    )
+    pending = _pending(applied, dialect)
     if not pending:
         return []
     if not migrate:
@@ -68,6 +71,16 @@ def ensure_schema(connection: Connection[Any], dialect: PostgresDialect, *, migr
             f"schema {dialect.schema!r} needs {pending[0].name}, and this role may not create it "
             f"({error.diag.message_primary}); run `tasklib migrate` with a role that may"
         ) from error
+
+
+def _pending(applied: Mapping[int, Applied], dialect: PostgresDialect) -> Sequence[Migration]:
+    return missing(
+        "postgres",
+        applied,
+        f"schema {dialect.schema!r}",
+        "start over without their tasks: in another schema, such as ?schema=tasklib2 in the URL, or by removing them, "
+        "as docs/production/migrations-and-schemas.md shows",
+    )
 
 
 def _applied(connection: Connection[Any], dialect: PostgresDialect) -> Mapping[int, Applied]:

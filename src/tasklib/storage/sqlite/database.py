@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -178,6 +178,16 @@ class SqliteDatabase:
             self.file.note()
             self._writer = connection  # a database in memory would be gone with its connection
             return applied
+
+    def migration_script(self) -> str:
+        """What `migrate` would run now, as SQL; empty if nothing is missing.  Changes nothing, and makes no file."""
+        path = self.path if self.path is not None and self.path.exists() else None
+        target = "file::memory:" if path is None else f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(target, uri=True, timeout=self._config.busy_timeout_seconds)) as connection:
+            try:
+                return schema.migration_script(connection)
+            except sqlite3.Error as error:
+                raise translate(error) from error
 
     def __del__(self) -> None:
         # For a queue that was not closed: Python 3.13 and later warn of connections left to the garbage collector.

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from tasklib.errors import ForeignTable, SchemaMissing, SchemaOutdated
-from tasklib.storage.migrate import Applied, Migration, missing
+from tasklib.storage.migrate import Applied, Migration, missing, script
 
 CREATE_LEDGER = """
 CREATE TABLE IF NOT EXISTS tasklib_migrations (
@@ -30,6 +30,12 @@ def needs_migration(connection: sqlite3.Connection, *, allowed: bool) -> bool:
             "run `tasklib migrate`"
         )
     return bool(pending)
+
+
+def migration_script(connection: sqlite3.Connection) -> str:
+    """What `migrate` would run, as a text for the program sqlite3."""
+    pending = _missing(_applied(connection))
+    return script(pending, CREATE_LEDGER, begin="BEGIN IMMEDIATE;", fill=lambda text: text.replace("{schema}.", ""))
 
 
 def migrate(connection: sqlite3.Connection) -> list[str]:

@@ -24,6 +24,12 @@ WHERE i.indrelid = '{schema}.tasks'::regclass AND i.indisvalid
 UNION ALL
 SELECT g.tgname FROM pg_trigger AS g WHERE g.tgrelid = '{schema}.tasks'::regclass AND g.tgenabled <> 'D';
 
+-- name: look_for_alembic
+-- Whether Alembic keeps its version beside our tables.
+SELECT count(*) AS count
+FROM pg_class AS c JOIN pg_class AS ours ON ours.relnamespace = c.relnamespace
+WHERE ours.oid = '{schema}.tasks'::regclass AND c.relname = 'alembic_version' AND c.relkind = 'r';
+
 -- name: look_at_server
 -- What the server and the table are set to, and what is in the way of vacuum.
 -- Only here: SQLite runs in this process and has one file.

@@ -18,3 +18,7 @@ WHERE t.state = 'running' AND t.locked_until < :now AND NOT EXISTS (
 -- name: look_at_parts
 -- The indexes and triggers of the task table that are there.
 SELECT m.name FROM sqlite_master AS m WHERE m.tbl_name = 'tasks' AND m.type IN ('index', 'trigger');
+
+-- name: look_for_alembic
+-- Whether Alembic keeps its version beside our tables.
+SELECT count(*) AS count FROM sqlite_master AS m WHERE m.type = 'table' AND m.name = 'alembic_version';
