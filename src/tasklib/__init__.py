@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         InvalidPayload,
         InvalidTaskId,
         InvalidTransition,
+        NonDeterminism,
         NotInitialized,
         PermissionDenied,
         ResultError,
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
         SchemaOutdated,
         SchemaTooNew,
         Snooze,
+        StepFailed,
+        StepKeyError,
         StorageError,
         TaskDefinitionError,
         TaskFailed,
@@ -77,6 +80,8 @@ if TYPE_CHECKING:
     from tasklib.fluent import tq
     from tasklib.queue import TaskQueue
     from tasklib.queue.default import default_queue, get_registered_tasks, get_task, init, list_tasks, submit_task, task
+    from tasklib.queue.flows import Flow, Node
+    from tasklib.queue.groups import Group
     from tasklib.queue.in_transaction import TransactionSubmitter
     from tasklib.task_worker import TaskWorker
 else:
@@ -134,6 +139,8 @@ else:
                 "core.calls.context",
                 "core.calls.middleware",
                 "queue",
+                "queue.groups",
+                "queue.flows",
                 "queue.default",
                 "queue.in_transaction",
                 "fluent",
@@ -171,7 +178,9 @@ __all__ = [
     "DatabaseReplaced",
     "DatabaseUnavailable",
     "Explanation",
+    "Flow",
     "ForeignTable",
+    "Group",
     "InvalidArguments",
     "InvalidPayload",
     "InvalidTaskId",
@@ -179,6 +188,8 @@ __all__ = [
     "LogLine",
     "ManualClock",
     "Middleware",
+    "Node",
+    "NonDeterminism",
     "NotInitialized",
     "PermissionDenied",
     "Plan",
@@ -194,6 +205,8 @@ __all__ = [
     "SchemaOutdated",
     "SchemaTooNew",
     "Snooze",
+    "StepFailed",
+    "StepKeyError",
     "StorageError",
     "Task",
     "TaskContext",

@@ -15,6 +15,9 @@
     ├── ContextError                the task's context has no such value (also AttributeError, LookupError)
     ├── WaitTimeout                 the task did not finish in time (also TimeoutError)
     ├── TaskFailed                  the task that was waited for did not complete
+    ├── StepFailed                  a step of a workflow raised, and so did its retries
+    ├── StepKeyError                two steps could not be told apart when the function runs again (also ValueError)
+    ├── NonDeterminism              the code asks for another step than the one recorded: the task is parked
     ├── StorageError                the database refused or failed
     │   ├── DatabaseUnavailable     cannot be reached, or the connection broke
     │   │   └── DatabaseReplaced    the SQLite file was deleted or replaced while it was open
@@ -169,14 +172,18 @@ class ClaimLost(TaskLibError):
 
 
 class WaitTimeout(TaskLibError, TimeoutError):
-    """The task did not finish within the time given to wait()."""
+    """What was waited for did not come in time: the end of a task, or an event."""
 
-    def __init__(self, task_id: UUID, timeout: float, state: str) -> None:
+    def __init__(self, task_id: UUID | None, timeout: float, state: str, *, step: str | None = None) -> None:
         self.task_id = task_id
         self.state = state
-        super().__init__(
-            f"task {task_id} was still {state} after {timeout:g} s and goes on; wait again, or call queue.explain(id)"
-        )
+        self.step = step
+        """The key of the wait in a workflow; None where a program waited for a task."""
+        remedy = "wait again, or call queue.explain(id)"
+        text = f"task {task_id} was still {state} after {timeout:g} s and goes on; {remedy}"
+        if step is not None:
+            text = f"{step!r} was waited for and did not come in time; catch WaitTimeout, or wait longer"
+        super().__init__(text)
 
 
 class EndedTask(Protocol):
@@ -224,12 +231,42 @@ class TaskFailed(TaskLibError):
     def __init__(self, task: EndedTask) -> None:
         self.task = task
         self.task_id = task.id
+        self.step: str | None = None
+        """The key of the step in a workflow whose child it was; None where a program waited for the task."""
         lines = [line for line in (task.error or "").splitlines() if line[:1].strip()]
         reason = f" with: {lines[-1][:300]}" if lines else ""
         how = "failed" if task.state == "failed" else f"was {task.state}"
         super().__init__(
             f"task {task.id} of {task.name!r} {how} after {task.attempts} of {task.max_attempts} attempts{reason}; "
             "error.task.error has the whole text, queue.retry(id) runs it again"
+        )
+
+
+class StepFailed(TaskLibError):
+    """A step raised, and so did its retries; the same error where the step runs and where it is replayed."""
+
+    def __init__(self, key: str, type: str, message: str) -> None:
+        self.key = key
+        self.type = type
+        """The name of the exception's class."""
+        self.message = message
+        super().__init__(f"step {key!r} failed: {type}: {message}")
+
+
+class StepKeyError(TaskLibError, ValueError):
+    """Two steps could not be told apart when the function runs again."""
+
+
+class NonDeterminism(TaskLibError):
+    """The code asks for another step than the one recorded under this key; the task is parked, nothing is undone."""
+
+    def __init__(self, key: str, recorded: str, asked: str) -> None:
+        self.key = key
+        self.recorded = recorded
+        self.asked = asked
+        super().__init__(
+            f"step {key!r} was recorded as {recorded}, and the code now asks for {asked}; give the changed step "
+            "another name, or bring the old code back; the task waits for that, or for `tasklib retry`"
         )
 
 

@@ -21,7 +21,7 @@ from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
 from tasklib.core.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
 from tasklib.core.texts.short_id import readings
-from tasklib.storage.operations import attempts, claims, tasks, workers
+from tasklib.storage.operations import attempts, claims, tasks, workers, workflows
 from tasklib.storage.operations.claims import Position
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.reading import lists
@@ -103,11 +103,34 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "insert_tasks": lambda: tasks.submit_tasks(new[:1]),
         "insert_batch": lambda: tasks.submit_batch(TaskBatch(first, dumps([{}] * BATCH), BATCH)),
         "find_live_keys": Statement("find_live_keys", {"keys": dumps(keys)}),
-        "replace_task": Statement("replace_task", {"batch": dumps([tasks._columns(new[0])])}),
+        "replace_task": Statement("replace_task", {"batch": dumps([tasks.columns_of(new[0])])}),
         "get_task": lambda: tasks.get_task(ids[0]),
         "find_ids": lambda: tasks.find_ids(readings(f"{waiting[0][:35]}..{waiting[0][-1]}")[0]),
         "watch_task": lambda: tasks.watch_task(ids[0]),
         "waiting_names": lambda: tasks.waiting_names(),
+        "record_steps": lambda: workflows.try_record_steps(
+            [
+                {"task_id": task_id, "version": version, "key": "a", "number": 1, "kind": "step", "state": "done"}
+                | {"tries": 0, "started_ago": 0.0, "ended": True}
+                for task_id, version in held
+            ]
+        ),
+        "lock_tasks": Statement("lock_tasks", {"ids": dumps(waiting)}),
+        "lock_attempt": Statement("lock_attempt", {"id": waiting[0], "version": 1}),
+        "wake_tasks": Statement("wake_tasks", {"ids": dumps(waiting)}),
+        "wake_parked": Statement("wake_parked", {"batch": dumps([{"name": "type.0", "code": "x"}])}),
+        "insert_members": Statement("insert_members", {"batch": "[]", "group_id": str(UUID(int=0))}),
+        "insert_group": Statement(
+            "insert_group",
+            {"id": str(uuid4()), "task_id": waiting[0], "key": "k", "kind": "map", "total": 0, "sealed": False}
+            | {"max_failures": None},
+        ),
+        "find_members": Statement("find_members", {"id": str(UUID(int=0)), "after": 0, "limit": BATCH}),
+        "list_before": Statement("list_before", {"id": str(UUID(int=0))}),
+        "find_arguments": Statement("find_arguments", {"id": str(UUID(int=0))}),
+        "release_task": Statement("release_task", {"id": str(UUID(int=0)), "arguments": "{}"}),
+        "skip_task": Statement("skip_task", {"id": str(UUID(int=0)), "error": "E"}),
+        "list_questions": Statement("list_questions", {"limit": BATCH}),
         "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"])}),
         "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting)}),
         "set_priorities": Statement("set_priorities", {"ids": dumps(waiting), "priority": 0}),

@@ -329,3 +329,24 @@ with open(sys.argv[1], "a") as file:
     file.write(f"{os.getpid()}\\n")
 time.sleep(99)
 """
+
+
+def note_step(path: str, word: str) -> str:
+    with Path(path).open("a") as file:
+        file.write(f"{word} {os.getpid()}\n")
+    return word
+
+
+@queue.task(isolation="process")
+def steps_in_a_child(ctx: TaskContext, path: str) -> list[str]:
+    first = ctx.step(note_step, path, "first")
+    ctx.sleep(2)
+    return [first, ctx.step(note_step, path, "second")]
+
+
+@queue.task(isolation="process")
+async def awaited_steps_in_a_child(ctx: TaskContext, path: str) -> list[str]:
+    first, second = await asyncio.gather(*[ctx.step(note_step, path, word) for word in ("first", "second")])
+    await ctx.sleep(2)
+    third = await ctx.options(transactional=True, name="third").step(note_step, path, "third")
+    return [first, second, third]

@@ -60,6 +60,7 @@ def test_only_waiting_tasks_are_claimed():
 
 def test_everything_an_attempt_can_end_in_starts_from_running():
     endings = {Event.COMPLETE, Event.RETRY_LATER, Event.GIVE_UP, Event.SNOOZE, Event.RELEASE, Event.LOSE, Event.BURY}
+    endings |= {Event.SUSPEND}
 
     assert {phase for phase, event in TRANSITIONS if event in endings} == {Phase.RUNNING}
 
@@ -163,8 +164,9 @@ def test_an_ending_leaves_the_row_in_the_state_the_table_says(event: Event):
     assert (EFFECTS[event].state, EFFECTS[event].terminal) == (phase.state, phase in TERMINAL)
 
 
-def test_only_a_snoozed_or_released_attempt_is_given_back():
-    assert {event for event, effect in EFFECTS.items() if effect.refund} == {Event.SNOOZE, Event.RELEASE}
+def test_only_a_snoozed_suspended_or_released_attempt_is_given_back():
+    refunded = {event for event, effect in EFFECTS.items() if effect.refund}
+    assert refunded == {Event.SNOOZE, Event.SUSPEND, Event.RELEASE}
 
 
 def test_only_a_retry_to_come_counts_as_one():

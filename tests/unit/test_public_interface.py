@@ -18,14 +18,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PUBLIC = """
 Abort AsyncTaskContext Attempt Backoff ClaimLost Config ConfigurationError DatabaseBusy DatabaseFull DatabaseReplaced
-DatabaseUnavailable Explanation ForeignTable InvalidArguments InvalidPayload InvalidTaskId InvalidTransition LogLine
-ManualClock Middleware NotInitialized PermissionDenied Plan QueueStats Reason Resource ResultError Retry Schedule
-SchemaError SchemaMismatch SchemaMissing
-SchemaOutdated SchemaTooNew Snooze StorageError Task TaskContext TaskDefinitionError TaskFailed TaskId TaskIds
-TaskLibError TaskNotFound TaskNotRegistered TaskQueue TaskState TaskTimeout TaskWorker UniqueConflict WaitTimeout
-WorkerInfo WorkerLost WorkerState WorkerStuck __version__ current_context default_queue get_registered_tasks get_task
-has_error has_result init injected is_completed is_failed is_pending is_running is_terminal list_tasks submit_task
-task tq
+DatabaseUnavailable Explanation Flow ForeignTable Group InvalidArguments InvalidPayload InvalidTaskId
+InvalidTransition LogLine ManualClock Middleware Node NonDeterminism NotInitialized PermissionDenied Plan QueueStats
+Reason Resource ResultError Retry Schedule SchemaError SchemaMismatch SchemaMissing SchemaOutdated SchemaTooNew Snooze
+StepFailed StepKeyError StorageError Task TaskContext TaskDefinitionError TaskFailed TaskId TaskIds TaskLibError
+TaskNotFound TaskNotRegistered TaskQueue TaskState TaskTimeout TaskWorker TransactionSubmitter UniqueConflict
+WaitTimeout WorkerInfo WorkerLost WorkerState WorkerStuck __version__ current_context default_queue
+get_registered_tasks get_task has_error has_result init injected is_completed is_failed is_pending is_running
+is_terminal list_tasks submit_task task tq
 """
 """Adding a name is a decision for years; it is written here on purpose."""
 

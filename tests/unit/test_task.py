@@ -177,7 +177,7 @@ def test_ids_that_are_not_kept_still_count_the_new_rows():
 
 def test_the_total_counts_each_task_once():
     stats = QueueStats(
-        pending=1, running=2, completed=3, failed=4, cancelled=5, buried=6, delayed=1, retrying=4, by_name={}
+        pending=1, running=2, completed=3, failed=4, cancelled=5, buried=6, delayed=1, retrying=4, waiting=0, by_name={}
     )
 
     assert stats.total == 21

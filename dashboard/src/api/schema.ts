@@ -101,8 +101,32 @@ export interface paths {
          */
         get: operations["listen_api_events_get"];
         put?: never;
-        post?: never;
+        /**
+         * Emit
+         * @description Tell a fact to whoever waits for it, now or later; the first of its name counts.
+         */
+        post: operations["emit_api_events_post"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/events/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Withdraw
+         * @description Forget a fact; `new` says whether there was one.
+         */
+        delete: operations["withdraw_api_events__name__delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -160,6 +184,26 @@ export interface paths {
          * @description Attempts by outcome and their durations, by type.
          */
         get: operations["get_types_work_api_metrics_types_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/questions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Questions
+         * @description Questions that tasks ask people, the oldest first.
+         */
+        get: operations["list_questions_api_questions_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -384,6 +428,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/tasks/{task_id}/answers/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Answer
+         * @description Answer a question that a task asks; the first answer counts.
+         */
+        post: operations["answer_api_tasks__task_id__answers__key__post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/tasks/{task_id}/cancel": {
         parameters: {
             query?: never;
@@ -418,6 +482,26 @@ export interface paths {
          * @description The attempt succeeded.  409: it no longer holds the task, and nothing changed.
          */
         post: operations["complete_api_tasks__task_id__complete_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Emit To
+         * @description Send a message to one task, which takes each once, in order.
+         */
+        post: operations["emit_to_api_tasks__task_id__events_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -564,6 +648,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/tasks/{task_id}/steps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Steps
+         * @description What a task has recorded.
+         */
+        get: operations["list_steps_api_tasks__task_id__steps_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/tasks/{task_id}/stopped": {
         parameters: {
             query?: never;
@@ -578,6 +682,26 @@ export interface paths {
          * @description The attempt was stopped because a person asked to cancel it.
          */
         post: operations["stopped_api_tasks__task_id__stopped_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/tree": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Tree
+         * @description What is before a task in its flow, and the children it has waited for.
+         */
+        get: operations["show_tree_api_tasks__task_id__tree_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -983,6 +1107,25 @@ export interface components {
          */
         Action: "retry" | "cancel" | "prioritize" | "delete";
         /**
+         * Answered
+         * @description The question is answered.
+         */
+        Answered: {
+            /**
+             * Answered
+             * @default true
+             */
+            answered?: boolean;
+        };
+        /**
+         * AnswerInput
+         * @description An answer to a question.
+         */
+        AnswerInput: {
+            /** Value */
+            value: unknown;
+        };
+        /**
          * Attempt
          * @description One past attempt.
          */
@@ -1084,7 +1227,7 @@ export interface components {
              * Status
              * @default []
              */
-            status?: ("pending" | "delayed" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
+            status?: ("pending" | "delayed" | "waiting" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
             /** Tags */
             tags?: {
                 [key: string]: unknown;
@@ -1111,6 +1254,31 @@ export interface components {
              * @enum {string}
              */
             status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
+        };
+        /**
+         * Children
+         * @description Children that a task has waited for, of which the first hundred are named.
+         */
+        Children: {
+            /** Cancelled */
+            cancelled: number;
+            /** Children */
+            children: components["schemas"]["Related"][];
+            /** Ended */
+            ended: number;
+            /** Failed */
+            failed: number;
+            /** Key */
+            key: string;
+            /** Kind */
+            kind: string;
+            /**
+             * Sealed
+             * @description Whether no more will come.
+             */
+            sealed: boolean;
+            /** Total */
+            total: number;
         };
         /**
          * Claim
@@ -1589,6 +1757,16 @@ export interface components {
             groups: components["schemas"]["ErrorInfo"][];
         };
         /**
+         * EventInput
+         * @description An event to tell.
+         */
+        EventInput: {
+            /** Name */
+            name: string;
+            /** Payload */
+            payload?: unknown;
+        };
+        /**
          * Explained
          * @description Why a task is not running, the most decisive reason first.
          */
@@ -1953,6 +2131,40 @@ export interface components {
             tz?: string;
         };
         /**
+         * Question
+         * @description A question that a task asks a person.
+         */
+        Question: {
+            /**
+             * Answerschema
+             * @description What an answer looks like, as JSON Schema.
+             */
+            answerSchema: unknown;
+            /** Askedat */
+            askedAt: string | null;
+            /** Key */
+            key: string;
+            /** Question */
+            question: string;
+            /**
+             * Taskid
+             * Format: uuid
+             */
+            taskId: string;
+            /** Type */
+            type: string;
+            /** Until */
+            until: string | null;
+        };
+        /**
+         * Questions
+         * @description Open questions, the oldest first.
+         */
+        Questions: {
+            /** Questions */
+            questions: components["schemas"]["Question"][];
+        };
+        /**
          * Ran
          * @description The task that a schedule made at once.
          */
@@ -2070,6 +2282,23 @@ export interface components {
             leaseSeconds: number;
             /** Timeoutseconds */
             timeoutSeconds: number;
+        };
+        /**
+         * Related
+         * @description A task that is before or below another.
+         */
+        Related: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Param */
+            param?: string | null;
+            /** Status */
+            status: string;
+            /** Type */
+            type: string;
         };
         /**
          * Repeat
@@ -2311,7 +2540,7 @@ export interface components {
         };
         /**
          * Stats
-         * @description Counts of tasks by status; `delayed` ones are also pending, `retrying` ones also failed.
+         * @description Counts of tasks by status; `delayed` and `waiting` ones are also pending, `retrying` ones also failed.
          */
         Stats: {
             /** Buried */
@@ -2350,6 +2579,55 @@ export interface components {
              * @default 0
              */
             typesLeftOut?: number;
+            /**
+             * Waiting
+             * @description Workflows that sleep, or wait for an event, a person or other tasks.
+             */
+            waiting: number;
+        };
+        /**
+         * Step
+         * @description A recorded step of a task.
+         */
+        Step: {
+            /** Endedat */
+            endedAt: string | null;
+            /** Error */
+            error: unknown;
+            /** Key */
+            key: string;
+            /**
+             * Kind
+             * @description `step`, `sleep`, `wait`, `ask`, `run` or `map`.
+             */
+            kind: string;
+            /** Note */
+            note: string | null;
+            /** Number */
+            number: number;
+            /** Question */
+            question: string | null;
+            /** Startedat */
+            startedAt: string | null;
+            /**
+             * State
+             * @description `open`, `done` or `failed`.
+             */
+            state: string;
+            /** Tries */
+            tries: number;
+            /** Until */
+            until: string | null;
+            /** Value */
+            value: unknown;
+        };
+        /**
+         * Steps
+         * @description What a task has recorded, in its order.
+         */
+        Steps: {
+            /** Steps */
+            steps: components["schemas"]["Step"][];
         };
         /**
          * Task
@@ -2443,6 +2721,11 @@ export interface components {
              * @description The fencing token: grows with every claim.
              */
             version: number;
+            /**
+             * Waitsfor
+             * @description What a suspended workflow waits for; null for any other task.
+             */
+            waitsFor: string | null;
             /** Workerid */
             workerId: string | null;
         };
@@ -2551,6 +2834,11 @@ export interface components {
              * @description The fencing token: grows with every claim.
              */
             version: number;
+            /**
+             * Waitsfor
+             * @description What a suspended workflow waits for; null for any other task.
+             */
+            waitsFor: string | null;
             /** Workerid */
             workerId: string | null;
         };
@@ -2619,6 +2907,35 @@ export interface components {
             total: number;
         };
         /**
+         * Told
+         * @description Whether the event is new: of a fact the first counts.
+         */
+        Told: {
+            /** New */
+            new: boolean;
+        };
+        /**
+         * Tree
+         * @description What is before a task in its flow, and its children.
+         */
+        Tree: {
+            /** Before */
+            before: components["schemas"]["Related"][];
+            /** Groups */
+            groups: components["schemas"]["Children"][];
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Status */
+            status: string;
+            /** Type */
+            type: string;
+            /** Waitsfor */
+            waitsFor: string | null;
+        };
+        /**
          * TypeInfo
          * @description One type: its tasks by status, and its workers.
          */
@@ -2643,6 +2960,8 @@ export interface components {
             retrying: number;
             /** Type */
             type: string;
+            /** Waiting */
+            waiting: number;
             /** Workers */
             workers: number;
         };
@@ -3110,6 +3429,133 @@ export interface operations {
             };
         };
     };
+    emit_api_events_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EventInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Told"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    withdraw_api_events__name__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Told"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_oldest_waiting_api_metrics_oldest_get: {
         parameters: {
             query?: never;
@@ -3253,6 +3699,64 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_questions_api_questions_get: {
+        parameters: {
+            query?: {
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Questions"];
+                };
             };
             /** @description Bad Request */
             400: {
@@ -4024,7 +4528,7 @@ export interface operations {
                 offset?: number;
                 /** @description Text in payload, tags or error, ignoring case; or a task's id, whole or its last 8 digits. */
                 search?: string | null;
-                status?: ("pending" | "delayed" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
+                status?: ("pending" | "delayed" | "waiting" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
                 /** @description `key=value`; may be repeated. */
                 tag?: string[];
                 /** @description Whether to count the matches. */
@@ -4375,6 +4879,87 @@ export interface operations {
             };
         };
     };
+    answer_api_tasks__task_id__answers__key__post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AnswerInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Answered"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     cancel_task_api_tasks__task_id__cancel_post: {
         parameters: {
             query?: never;
@@ -4504,6 +5089,86 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    emit_to_api_tasks__task_id__events_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EventInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Told"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5092,6 +5757,64 @@ export interface operations {
             };
         };
     };
+    list_steps_api_tasks__task_id__steps_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Steps"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     stopped_api_tasks__task_id__stopped_post: {
         parameters: {
             query?: never;
@@ -5163,6 +5886,64 @@ export interface operations {
             };
             /** @description Request Entity Too Large */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_tree_api_tasks__task_id__tree_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tree"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

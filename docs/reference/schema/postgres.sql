@@ -1,5 +1,14 @@
 -- The schema after every migration. Written by `make snapshot`; read it, never edit it.
 
+CREATE FUNCTION {schema}.tasklib_announce() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'event');
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION {schema}.tasklib_call(schema_name text) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -9,6 +18,20 @@ BEGIN
         SELECT DISTINCT ON (i.kind) i.instance FROM {schema}.tasklib_idle AS i WHERE i.until > now()
         ORDER BY i.kind, random()
     ) AS one;
+END
+$$;
+
+CREATE FUNCTION {schema}.tasklib_drop_workflow() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM {schema}.tasklib_steps AS s WHERE s.task_id = OLD.id;
+    DELETE FROM {schema}.tasklib_waits AS w WHERE w.task_id = OLD.id;
+    DELETE FROM {schema}.tasklib_events AS e WHERE e.task_id = OLD.id;
+    DELETE FROM {schema}.tasklib_edges AS e WHERE e.task_id = OLD.id;
+    DELETE FROM {schema}.tasklib_groups AS g WHERE g.task_id = OLD.id AND (g.stopped_at IS NULL OR g.cleared_at IS NOT NULL);
+    RETURN NULL;
 END
 $$;
 
@@ -54,6 +77,41 @@ BEGIN
         ON CONFLICT (only_row) DO UPDATE SET seq = 0, next_seq = NULL, next_xid = NULL;
     ELSE
         INSERT INTO {schema}.tasklib_stats_deleted (name, seqs) SELECT g.name, array_agg(g.seq) FROM gone AS g GROUP BY g.name;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION {schema}.tasklib_tell() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    step  integer := 1;
+    state text;
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        state := 'cancelled';
+    ELSIF NEW.completed_at IS NULL THEN
+        step := -1;
+        state := OLD.state;
+    ELSE
+        state := NEW.state;
+    END IF;
+    IF OLD.group_id IS NOT NULL THEN
+        INSERT INTO {schema}.tasklib_tallies (group_id, ended, failed, cancelled) VALUES (
+            OLD.group_id, step, CASE WHEN state IN ('failed', 'buried') THEN step ELSE 0 END,
+            CASE WHEN state = 'cancelled' THEN step ELSE 0 END
+        );
+    END IF;
+    IF OLD.marks & 32 > 0 THEN
+        INSERT INTO {schema}.tasklib_tallies (group_id, ended, failed, cancelled)
+        SELECT e.group_id, step, CASE WHEN state IN ('failed', 'buried') THEN step ELSE 0 END,
+            CASE WHEN state = 'cancelled' THEN step ELSE 0 END
+        FROM (SELECT DISTINCT d.group_id FROM {schema}.tasklib_edges AS d WHERE d.task_id = OLD.id) AS e;
+    END IF;
+    IF OLD.marks & 16 > 0 AND step > 0 AND state <> 'completed' THEN
+        INSERT INTO {schema}.tasklib_tallies (task_id) VALUES (OLD.id);
     END IF;
     RETURN NULL;
 END
@@ -123,6 +181,54 @@ CREATE TABLE {schema}.tasklib_controls (
     CONSTRAINT tasklib_controls_max_running_check CHECK ((max_running > 0)),
     CONSTRAINT tasklib_controls_rate_check CHECK ((rate > (0)::double precision))
 );
+
+CREATE TABLE {schema}.tasklib_edges (
+    task_id uuid NOT NULL,
+    group_id uuid NOT NULL,
+    param text COLLATE pg_catalog."C",
+    number integer NOT NULL
+);
+
+CREATE TABLE {schema}.tasklib_events (
+    id bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    task_id uuid,
+    payload jsonb DEFAULT 'null'::jsonb NOT NULL,
+    sender text,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    delivered_at timestamp with time zone,
+    taken_by text,
+    CONSTRAINT tasklib_events_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 1000)))
+);
+
+ALTER TABLE {schema}.tasklib_events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME {schema}.tasklib_events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE {schema}.tasklib_groups (
+    id uuid NOT NULL,
+    task_id uuid NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL COLLATE pg_catalog."C",
+    run_if text COLLATE pg_catalog."C",
+    total bigint DEFAULT 0 NOT NULL,
+    sealed boolean DEFAULT false NOT NULL,
+    ended bigint DEFAULT 0 NOT NULL,
+    failed bigint DEFAULT 0 NOT NULL,
+    cancelled bigint DEFAULT 0 NOT NULL,
+    max_failures bigint,
+    fired_at timestamp with time zone,
+    stopped_at timestamp with time zone,
+    cleared_at timestamp with time zone,
+    CONSTRAINT tasklib_groups_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'map'::text, 'after'::text]))),
+    CONSTRAINT tasklib_groups_run_if_check CHECK ((run_if = ANY (ARRAY['success'::text, 'failure'::text, 'end'::text])))
+)
+WITH (fillfactor='50', autovacuum_vacuum_cost_delay='0');
 
 CREATE TABLE {schema}.tasklib_hints (
     id bigint NOT NULL,
@@ -230,6 +336,37 @@ CREATE TABLE {schema}.tasklib_stats_totals (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE {schema}.tasklib_steps (
+    task_id uuid NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    number integer NOT NULL,
+    kind text NOT NULL COLLATE pg_catalog."C",
+    state text NOT NULL COLLATE pg_catalog."C",
+    version bigint NOT NULL,
+    digest text COLLATE pg_catalog."C",
+    value jsonb,
+    error jsonb,
+    until timestamp with time zone,
+    tries integer DEFAULT 0 NOT NULL,
+    note text,
+    ask jsonb,
+    started_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT tasklib_steps_key_check CHECK ((octet_length(key) <= 1000)),
+    CONSTRAINT tasklib_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'sleep'::text, 'wait'::text, 'ask'::text, 'run'::text, 'map'::text, 'spend'::text]))),
+    CONSTRAINT tasklib_steps_state_check CHECK ((state = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text])))
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
+
+CREATE TABLE {schema}.tasklib_tallies (
+    group_id uuid,
+    task_id uuid,
+    ended integer DEFAULT 0 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL,
+    cancelled integer DEFAULT 0 NOT NULL
+)
+WITH (autovacuum_vacuum_threshold='500', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
+
 CREATE TABLE {schema}.tasklib_tokens (
     id uuid NOT NULL,
     name text NOT NULL,
@@ -249,6 +386,13 @@ CREATE SEQUENCE {schema}.tasklib_versions
     NO MINVALUE
     NO MAXVALUE
     CACHE 1;
+
+CREATE TABLE {schema}.tasklib_waits (
+    event text NOT NULL COLLATE pg_catalog."C",
+    task_id uuid NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C"
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
 
 CREATE TABLE {schema}.tasklib_worker_history (
     instance uuid NOT NULL,
@@ -316,9 +460,12 @@ CREATE TABLE {schema}.tasks (
     unique_key text,
     concurrency_key text COLLATE pg_catalog."C",
     fingerprint text COLLATE pg_catalog."C",
+    waits_for text COLLATE pg_catalog."C",
+    marks smallint,
+    group_id uuid,
     due_at timestamp with time zone GENERATED ALWAYS AS (COALESCE(next_retry_at,
 CASE
-    WHEN (state = 'pending'::text) THEN scheduled_at
+    WHEN ((state = 'pending'::text) AND (waits_for IS NULL)) THEN scheduled_at
     ELSE NULL::timestamp with time zone
 END)) STORED,
     live_key text GENERATED ALWAYS AS (
@@ -351,6 +498,7 @@ END) STORED,
     CONSTRAINT tasks_result_when_completed CHECK (((result IS NULL) OR (state = 'completed'::text))),
     CONSTRAINT tasks_retry_when_waiting CHECK (((next_retry_at IS NULL) OR (state = ANY (ARRAY['pending'::text, 'failed'::text])))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'running'::text, 'completed'::text, 'failed'::text, 'cancelled'::text, 'buried'::text]))),
+    CONSTRAINT tasks_suspended_when_pending CHECK (((waits_for IS NULL) OR (state = 'pending'::text))),
     CONSTRAINT tasks_timeout_positive CHECK (((timeout_seconds > (0)::double precision) AND (timeout_seconds < ('1000000000'::numeric)::double precision))),
     CONSTRAINT tasks_times_real CHECK (((LEAST(scheduled_at, created_at, updated_at, started_at, completed_at, next_retry_at, locked_until, expires_at, cancel_requested_at) >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (GREATEST(scheduled_at, created_at, updated_at, started_at, completed_at, next_retry_at, locked_until, expires_at, cancel_requested_at) < '9999-12-31 00:00:00+00'::timestamp with time zone)))
 )
@@ -377,6 +525,15 @@ ALTER TABLE ONLY {schema}.tasklib_claims
 ALTER TABLE ONLY {schema}.tasklib_controls
     ADD CONSTRAINT tasklib_controls_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY {schema}.tasklib_edges
+    ADD CONSTRAINT tasklib_edges_pkey PRIMARY KEY (task_id, group_id, number);
+
+ALTER TABLE ONLY {schema}.tasklib_events
+    ADD CONSTRAINT tasklib_events_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY {schema}.tasklib_groups
+    ADD CONSTRAINT tasklib_groups_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY {schema}.tasklib_idempotency
     ADD CONSTRAINT tasklib_idempotency_pkey PRIMARY KEY (key);
 
@@ -401,11 +558,17 @@ ALTER TABLE ONLY {schema}.tasklib_stats_position
 ALTER TABLE ONLY {schema}.tasklib_stats_totals
     ADD CONSTRAINT tasklib_stats_totals_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY {schema}.tasklib_steps
+    ADD CONSTRAINT tasklib_steps_pkey PRIMARY KEY (task_id, key);
+
 ALTER TABLE ONLY {schema}.tasklib_tokens
     ADD CONSTRAINT tasklib_tokens_hash_key UNIQUE (hash);
 
 ALTER TABLE ONLY {schema}.tasklib_tokens
     ADD CONSTRAINT tasklib_tokens_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY {schema}.tasklib_waits
+    ADD CONSTRAINT tasklib_waits_pkey PRIMARY KEY (event, task_id, key);
 
 ALTER TABLE ONLY {schema}.tasklib_worker_history
     ADD CONSTRAINT tasklib_worker_history_pkey PRIMARY KEY (instance);
@@ -416,6 +579,18 @@ ALTER TABLE ONLY {schema}.tasklib_workers
 ALTER TABLE ONLY {schema}.tasks
     ADD CONSTRAINT tasks_pkey PRIMARY KEY (id);
 
+CREATE INDEX tasklib_edges_group ON {schema}.tasklib_edges USING btree (group_id);
+
+CREATE UNIQUE INDEX tasklib_events_fact ON {schema}.tasklib_events USING btree (name) WHERE (task_id IS NULL);
+
+CREATE INDEX tasklib_events_message ON {schema}.tasklib_events USING btree (task_id, name, id) WHERE (taken_by IS NULL);
+
+CREATE INDEX tasklib_events_new ON {schema}.tasklib_events USING btree (id) WHERE (delivered_at IS NULL);
+
+CREATE INDEX tasklib_groups_owner ON {schema}.tasklib_groups USING btree (task_id);
+
+CREATE INDEX tasklib_groups_stopped ON {schema}.tasklib_groups USING btree (id) WHERE ((stopped_at IS NOT NULL) AND (cleared_at IS NULL));
+
 CREATE INDEX tasklib_hints_key ON {schema}.tasklib_hints USING btree (key);
 
 CREATE INDEX tasklib_hints_turn ON {schema}.tasklib_hints USING btree (name, priority DESC, ready_at, id);
@@ -424,9 +599,15 @@ CREATE INDEX tasklib_idempotency_age ON {schema}.tasklib_idempotency USING btree
 
 CREATE INDEX tasklib_stats_outcomes_at ON {schema}.tasklib_stats_outcomes USING btree (at);
 
+CREATE INDEX tasklib_tallies_group ON {schema}.tasklib_tallies USING btree (group_id);
+
+CREATE INDEX tasklib_waits_task ON {schema}.tasklib_waits USING btree (task_id);
+
 CREATE INDEX tasks_claim ON {schema}.tasks USING btree (name, priority DESC, due_at, seq) WHERE ((due_at IS NOT NULL) AND (concurrency_key IS NULL));
 
 CREATE INDEX tasks_dead ON {schema}.tasks USING btree (name, fingerprint, dead_at) WHERE (dead_at IS NOT NULL);
+
+CREATE INDEX tasks_group ON {schema}.tasks USING btree (group_id, seq) WHERE (group_id IS NOT NULL);
 
 CREATE INDEX tasks_keyed ON {schema}.tasks USING btree (concurrency_key, name, priority DESC, due_at, seq) WHERE ((due_at IS NOT NULL) AND (concurrency_key IS NOT NULL));
 
@@ -436,7 +617,11 @@ CREATE UNIQUE INDEX tasks_seq ON {schema}.tasks USING btree (seq);
 
 CREATE INDEX tasks_slots ON {schema}.tasks USING btree (slot_key) WHERE (slot_key IS NOT NULL);
 
+CREATE INDEX tasks_suspended ON {schema}.tasks USING btree (name, seq) INCLUDE (due_at) WHERE (waits_for IS NOT NULL);
+
 CREATE INDEX tasks_trouble ON {schema}.tasks USING btree (trouble, seq) INCLUDE (name, due_at, fingerprint) WHERE (trouble IS NOT NULL);
+
+CREATE TRIGGER tasklib_events_announce AFTER INSERT ON {schema}.tasklib_events FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_announce();
 
 CREATE TRIGGER tasks_deleted AFTER DELETE ON {schema}.tasks REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 
@@ -448,6 +633,12 @@ CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHE
 
 CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 
+CREATE TRIGGER tasks_tell AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN ((((old.completed_at IS NULL) <> (new.completed_at IS NULL)) AND ((old.group_id IS NOT NULL) OR (((old.marks)::integer & 48) > 0)))) EXECUTE FUNCTION {schema}.tasklib_tell();
+
+CREATE TRIGGER tasks_tell_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHEN (((old.completed_at IS NULL) AND ((old.group_id IS NOT NULL) OR (((old.marks)::integer & 48) > 0)))) EXECUTE FUNCTION {schema}.tasklib_tell();
+
 CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 
 CREATE TRIGGER tasks_wake AFTER INSERT ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_wake();
+
+CREATE TRIGGER tasks_workflow_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHEN ((old.marks IS NOT NULL)) EXECUTE FUNCTION {schema}.tasklib_drop_workflow();

@@ -28,6 +28,7 @@ from tasklib.cli.commands import (
     tasks,
     token,
     worker,
+    workflows,
 )
 from tasklib.cli.exit_codes import Exit, code_for
 from tasklib.cli.help import HelpfulGroup
@@ -43,7 +44,7 @@ app = typer.Typer(
     epilog="tasklib demo\ntasklib submit send_email to=ada@example.com\ntasklib worker app.tasks",
 )
 COMMAND_MODULES = (
-    *(demo, worker, submit, tasks, actions, errors, queue, limits, doctor, schedules),
+    *(demo, worker, submit, tasks, workflows, actions, errors, queue, limits, doctor, schedules),
     *(serve, mcp, token, database, copy, bench),
 )
 for module in COMMAND_MODULES:

@@ -65,6 +65,16 @@ class KeySeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Children:
+    """The children that a workflow waits for."""
+
+    total: int
+    ended: int
+    failed: int
+    cancelled: int
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What the database says, all at one moment."""
 
@@ -79,6 +89,8 @@ class Evidence:
     names do not count."""
     running: Mapping[UUID, int] = field(default_factory=dict[UUID, int])
     """How many tasks of its name each worker instance runs, where some worker has a limit of its own."""
+    children: Children | None = None
+    """Those it waits for."""
 
 
 def explain(seen: Evidence) -> Explanation:
@@ -95,6 +107,11 @@ def explain(seen: Evidence) -> Explanation:
 
 def _waiting(seen: Evidence) -> Iterator[Reason]:
     task, due = seen.task, seen.task.due_at
+    if task.waits_for is not None:
+        left = None if due is None else (due - seen.now).total_seconds()
+        yield _suspended(task, task.waits_for, left, seen.children)
+        if due is None or due > seen.now:
+            return
     assert due is not None
     left = (due - seen.now).total_seconds()
     if task.expires_at is not None and task.expires_at <= seen.now:
@@ -114,6 +131,30 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
         own = _own_limits(seen, able)
         yield from own
         yield from _queued(seen, able, ready=not bound and not own and not seen.pauses)
+
+
+def _suspended(task: Task, waits_for: str, left: float | None, children: Children | None) -> Reason:
+    """A workflow that waits: for what, since when, and until when at most."""
+    kind, _, name = waits_for.partition(" ")
+    since = task.updated_at.isoformat(timespec="seconds")
+    until = "" if left is None else f", in {_span(max(left, 0.0))}"
+    end = "it is woken" if task.due_at is None else task.due_at.isoformat(timespec="seconds")
+    texts = {
+        "sleep": f"it sleeps until {end}{until}",
+        "retry": f"step {name!r} failed and is tried again{until}",
+        "code": f"it is parked since {since}: its code does not fit what it has recorded",
+    }
+    text = texts.get(kind, f"it waits for {waits_for} since {since}" + (f", gives up{until}" if until else ""))
+    evidence: dict[str, Any] = {"waits_for": waits_for, "since": task.updated_at, "seconds": left}
+    if kind == "children" and children is not None:
+        rest, lost = children.total - children.ended, children.failed + children.cancelled
+        text += f": {rest:,} of {children.total:,} left" + (f", {lost:,} failed" if lost else "")
+        evidence |= {"children": children.total, "ended": children.ended, "failed": lost}
+    if kind == "code":
+        last = (task.error or "").strip().splitlines()[-1:]
+        remedy = "start workers with code that fits, or resume it by hand: tasklib retry"
+        return Reason("parked", text + (f" ({last[0]})" if last else ""), evidence | {"error": task.error}, remedy)
+    return Reason("waiting", text, evidence, "wait, or cancel it")
 
 
 def _not_due(task: Task, due: datetime, left: float) -> Reason:

@@ -42,6 +42,7 @@ class Event(StrEnum):
     GIVE_UP = "give_up"
     SNOOZE = "snooze"
     RELEASE = "release"
+    SUSPEND = "suspend"
     CANCEL = "cancel"
     EXPIRE = "expire"
     LOSE = "lose"
@@ -60,6 +61,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase | None]] = MappingProxyTyp
         (Phase.RUNNING, Event.GIVE_UP): Phase.FAILED,
         (Phase.RUNNING, Event.SNOOZE): Phase.PENDING,
         (Phase.RUNNING, Event.RELEASE): Phase.PENDING,  # or RETRYING, where the last attempt failed
+        (Phase.RUNNING, Event.SUSPEND): Phase.PENDING,  # with `waits_for`; or CANCELLED, where a person asked for it
         (Phase.RUNNING, Event.LOSE): Phase.PENDING,
         (Phase.RUNNING, Event.BURY): Phase.BURIED,
         (Phase.PENDING, Event.CANCEL): Phase.CANCELLED,
@@ -144,13 +146,20 @@ def is_possible(action: Action, phase: Phase) -> bool:
     return phase in ACTIONS[action].possible
 
 
+def is_parked(task: Task) -> bool:
+    """Whether it is a workflow that waits for other code: a person may resume it by a retry."""
+    return task.waits_for is not None and task.waits_for.startswith("code")
+
+
 def states_for(action: Action, asked: Iterable[str] = ()) -> tuple[str, ...]:
     """The states that a bulk action is about: those asked for, else its default; one that never allows it is an error.
 
-    One can also ask for `delayed`: pending tasks whose time has not come.
+    One can also ask for `delayed`, pending tasks whose time has not come, and `waiting`, those that are suspended.
     """
     rule, states = ACTIONS[action], tuple(map(str, asked))
-    wrong = [state for state in states if ("pending" if state == "delayed" else state) not in rule.possible]
+    wrong = [
+        state for state in states if ("pending" if state in ("delayed", "waiting") else state) not in rule.possible
+    ]
     if wrong:
         raise ConfigurationError(
             f"{action} is not possible for {', '.join(wrong)} tasks, only for {', '.join(rule.possible)} ones"
@@ -183,6 +192,7 @@ EFFECTS: Final[Mapping[Event, Effect]] = MappingProxyType(
         Event.GIVE_UP: Effect(TaskState.FAILED, terminal=True, refund=0, retried=0),
         Event.SNOOZE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
         Event.RELEASE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
+        Event.SUSPEND: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
         Event.LOSE: Effect(TaskState.PENDING, terminal=False, refund=0, retried=1),
         Event.CANCEL: Effect(TaskState.CANCELLED, terminal=True, refund=0, retried=0),
         Event.BURY: Effect(TaskState.BURIED, terminal=True, refund=0, retried=0),
@@ -206,6 +216,12 @@ class Ending:
     ended: float | None = None
     progress: tuple[float, str | None] | None = None
     """The last report of its progress, kept where the task ends for good."""
+    waits_for: str | None = None
+    """What a workflow that suspends itself waits for."""
+    waits_on: tuple[str, ...] = ()
+    """The open steps that it waits on: once one of them is filled, it is due."""
+    reopen: str | None = None
+    """The step whose failure ended the attempt: the next attempt runs it again."""
 
     def redacted(self, redact: Callable[[str | None], str | None]) -> Self:
         """The same without the secrets that its error quotes."""
@@ -235,6 +251,18 @@ class Ending:
     def release(cls, task_id: str, version: int) -> Self:
         """The worker releases the task, not started or stopped by a shutdown; the attempt is not spent."""
         return cls(task_id, version, Event.RELEASE)
+
+    @classmethod
+    def suspend(
+        cls, task_id: str, version: int, *, waits_for: str, delay: float | None, on: tuple[str, ...] = ()
+    ) -> Self:
+        """The workflow waits, at most `delay` seconds, without a slot; the attempt is not spent."""
+        return cls(task_id, version, Event.SUSPEND, delay=delay, waits_for=waits_for, waits_on=on)
+
+    @classmethod
+    def park(cls, task_id: str, version: int, *, waits_for: str, error: str) -> Self:
+        """The workflow waits for other code, or for a person; the attempt is not spent."""
+        return cls(task_id, version, Event.SUSPEND, error=error, outcome="parked", waits_for=waits_for)
 
     @classmethod
     def cancel(cls, task_id: str, version: int, *, error: str | None = None) -> Self:

@@ -21,7 +21,9 @@ from tasklib.errors import (
     ResultError,
     Retry,
     Snooze,
+    TaskFailed,
     TaskTimeout,
+    WaitTimeout,
     seconds_of,
 )
 
@@ -168,6 +170,8 @@ def _raised(error: BaseException, options: RetryOptions | None) -> _Failure:
     text, wanted = describe(error), options is None or options.retries(error)
     match error:
         case Abort() | ResultError() | InvalidArguments() | ProcessNotReady(never=True):
+            return _Failure(text, "failed", error, repeatable=False)
+        case WaitTimeout(step=str()) | TaskFailed(step=str()):
             return _Failure(text, "failed", error, repeatable=False)
         # Whatever `retry_on` names: the function asked for a retry, or did not raise the error itself.
         case Retry(delay=delay):

@@ -98,6 +98,8 @@ class Task:
     history: tuple[Attempt, ...] = ()
     log: tuple[LogLine, ...] = ()
     seq: int = 0
+    waits_for: str | None = None
+    """What a suspended workflow waits for: `sleep`, `event shipped:42`, `code …`; None for any other task."""
     unreadable: str | None = None
     """Which parts of the row cannot be read and are empty here, and why; None for rows that tasklib wrote."""
     truncated: tuple[str, ...] = ()
@@ -124,7 +126,7 @@ class Task:
     def due_at(self) -> datetime | None:
         """When the task may run next, or None if it is not waiting."""
         if self.state is TaskState.PENDING:
-            return self.next_retry_at or self.scheduled_at
+            return self.next_retry_at or (self.scheduled_at if self.waits_for is None else None)
         return self.next_retry_at if self.state is TaskState.FAILED else None
 
 
@@ -456,6 +458,8 @@ class QueueStats:
     buried: int
     delayed: int
     retrying: int
+    waiting: int
+    """Of those pending: workflows that are suspended until something happens."""
     by_name: Mapping[str, Mapping[str, int]]
 
     @property

@@ -180,6 +180,18 @@ class FunctionDefinition(Definition):
                 raise InvalidArguments(self.name, [f"'{each.name}' is filled in by the worker; leave it out"])
         return cast("dict[str, Any]", self._arguments.accept(given, limit))
 
+    def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, not checked but for their names."""
+        given = self._by_name(args, kwargs) if args else dict(kwargs)
+        takes_any = any(each.role is Role.EXTRA for each in self.parameters)
+        unknown = [name for name in given if name not in self.argument_names and not takes_any]
+        if unknown:
+            known = ", ".join(self.argument_names)
+            raise InvalidArguments(
+                self.name, [f"'{name}' is not a parameter (parameters: {known})" for name in unknown]
+            )
+        return given
+
     def bind_all(self, rows: Sequence[Any], *, limit: int | None = None) -> str:
         """The arguments of many calls at once."""
         # Where any name is accepted, those that the worker fills in must be refused.

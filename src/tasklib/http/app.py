@@ -34,6 +34,7 @@ from tasklib.http.routes import (
     tokens,
     types,
     workers,
+    workflows,
 )
 from tasklib.http.security.auth import Auth, Permission, needs
 from tasklib.http.security.local import LOOPBACK_HOSTS, foreign_hosts
@@ -51,6 +52,7 @@ ROUTERS: Final = (
     scale.router,
     workers.router,
     events.router,
+    workflows.router,
     metrics.router,
     series.router,
     audit.router,

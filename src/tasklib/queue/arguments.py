@@ -11,7 +11,7 @@ from tasklib.core.task import TaskFilter, TaskState
 from tasklib.errors import ConfigurationError, InvalidTaskId
 
 Id = UUID | str
-FILTER_STATES = (*TaskState, "delayed", "retrying")
+FILTER_STATES = (*TaskState, "delayed", "waiting", "retrying")
 
 
 class Filters(TypedDict, total=False):

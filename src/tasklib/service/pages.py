@@ -190,9 +190,13 @@ def count_in(stats: QueueStats, which: TaskFilter) -> int | None:
         return None
     counts = _counts(stats) if which.name is None else stats.by_name.get(which.name, {})
     wanted = set(map(str, which.states)) or {str(state) for state in TaskState}
-    wanted -= {part for part, whole in (("delayed", "pending"), ("retrying", "failed")) if whole in wanted}
+    wanted -= {
+        part
+        for part, whole in (("delayed", "pending"), ("waiting", "pending"), ("retrying", "failed"))
+        if whole in wanted
+    }
     return sum(counts.get(state, 0) for state in wanted)
 
 
 def _counts(stats: QueueStats) -> Mapping[str, int]:
-    return {key: getattr(stats, key) for key in (*TaskState, "delayed", "retrying")}
+    return {key: getattr(stats, key) for key in (*TaskState, "delayed", "waiting", "retrying")}

@@ -28,6 +28,7 @@ from tasklib.service.pages import TaskPages, required
 from tasklib.service.schedules import Schedules
 from tasklib.service.statistics import Statistics
 from tasklib.service.tokens import Tokens
+from tasklib.service.workflows import Workflows
 from tasklib.storage.operations import actions, tasks
 from tasklib.storage.operations.actions import OnProgress
 from tasklib.storage.operations.clock import start_of_age
@@ -48,6 +49,7 @@ class QueueService(TaskPages):
         self.schedules = Schedules(queue)
         self.statistics = Statistics(queue)
         self.tokens = Tokens(queue)
+        self.workflows = Workflows(queue)
 
     @operation
     def get(self, task_id: Id) -> Operation[Task]:

@@ -52,6 +52,7 @@ class TypeInfo:
     name: str
     pending: int
     delayed: int
+    waiting: int
     running: int
     completed: int
     failed: int
@@ -218,6 +219,7 @@ def _type_info(name: str, stats: QueueStats, workers_alive: int, paused: Collect
         name=name,
         pending=counts.get("pending", 0),
         delayed=counts.get("delayed", 0),
+        waiting=counts.get("waiting", 0),
         running=counts.get("running", 0),
         completed=counts.get("completed", 0),
         failed=counts.get("failed", 0),

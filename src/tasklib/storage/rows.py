@@ -78,6 +78,7 @@ def task_from_row(row: Row) -> Task:
         history=read("history", lambda _: _history(row), ()),
         log=read("log", _lines, ()),
         seq=row["seq"],
+        waits_for=row["waits_for"],
         unreadable="; ".join(reader.problems) or None,
     )
 
@@ -145,6 +146,7 @@ class ClaimedTask:
         "id",
         "kwargs",
         "lost_count",
+        "marks",
         "max_retries",
         "name",
         "rare",
@@ -171,8 +173,10 @@ class ClaimedTask:
         ) = fields
         self.timeout_seconds: float | None = None
         self.retry_count = self.lost_count = 0
+        self.marks = 0
         if self.rare is not None:
-            (_, self.retry_count, self.lost_count, _, _, self.timeout_seconds, *_) = self.rare
+            (_, self.retry_count, self.lost_count, _, _, self.timeout_seconds, _, _, _, _, marks) = self.rare
+            self.marks = marks or 0
 
     @property
     def waited(self) -> float:
@@ -191,8 +195,8 @@ class ClaimedTask:
 
     def task(self, worker_id: str) -> Task:
         """The whole task as the claim left it."""
-        ordinary: Sequence[Any] = (self.created_at, 0, 0, 0, {}, None, None, None, None, None)
-        scheduled_at, _, _, priority, tags, _, _, unique_key, concurrency_key, expires_at = self.rare or ordinary
+        ordinary: Sequence[Any] = (self.created_at, 0, 0, 0, {}, None, None, None, None, None, None)
+        scheduled_at, _, _, priority, tags, _, _, unique_key, concurrency_key, expires_at, _ = self.rare or ordinary
         started_at = required_moment(self.claim[0])
         return Task(
             id=UUID(self.id),

@@ -19,8 +19,9 @@ from typing import (
 )
 
 from tasklib.core.calls.context import AsyncTaskContext, TaskContext
+from tasklib.core.codec import plain
 from tasklib.core.task import NewTask, TaskId, TaskIds
-from tasklib.definition import Definition, Misfit, shows_options
+from tasklib.definition import Definition, FunctionDefinition, Misfit, shows_options
 from tasklib.errors import InvalidArguments
 from tasklib.submission.stream import Packer, Stream, TaskStore, agroups, groups, refusal
 from tasklib.submission.submit_options import NO_OPTIONS, SubmitKeywords, SubmitOptions, meant_option
@@ -100,6 +101,29 @@ class Submitter(Generic[P, R_co]):
             await stream.settle()
         return ids
 
+    def bind_row(self, index: int, row: Mapping[str, Any]) -> NewTask:
+        """The row of one of many submissions, not stored; its error names which one it is."""
+        queue = self._queue()
+        try:
+            bound = self.definition.bind_row(index, row, limit=queue.config.max_payload_bytes)
+        except Misfit as misfit:
+            raise refusal(misfit, 0) from misfit.error
+        return queue.new_task(self.definition, bound, self._options)
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundTask[R_co]:
+        """A submission that is not made yet: a workflow runs it as its child, `ctx.run(task.bind(...))`."""
+        queue = self._queue()
+        if not any(isinstance(each, NodeResult) for each in (*args, *kwargs.values())):
+            return BoundTask(self, self._new(queue, args, kwargs), {})
+        if not isinstance(self.definition, FunctionDefinition):
+            raise InvalidArguments(self.definition.name, ["a handler takes one payload, and no results of other tasks"])
+        given = self.definition.by_name(args, kwargs)
+        results = {name: each for name, each in given.items() if isinstance(each, NodeResult)}
+        # The rest is checked with the results, when all are known.
+        rest = {name: each for name, each in given.items() if name not in results}
+        stored = plain(rest, what=self.definition.name, limit=queue.config.max_payload_bytes)
+        return BoundTask(self, queue.new_task(self.definition, stored, self._options), results)
+
     @shows_options(SubmitOptions)
     def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P, R_co]:
         """The same task, with other options for the submissions made through the answer."""
@@ -111,6 +135,30 @@ class Submitter(Generic[P, R_co]):
         except InvalidArguments as error:
             raise _with_hint(error, self.definition, kwargs) from error.__cause__
         return queue.new_task(self.definition, bound, self._options)
+
+
+class NodeResult:
+    """The result of a task of a flow that has not run yet: given as an argument, it makes a dependency."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: object) -> None:
+        self.node = node
+
+
+class BoundTask(Generic[R_co]):
+    """A task with its arguments, checked and not submitted; made by `task.bind(...)`."""
+
+    __slots__ = ("new", "results", "submitter")
+
+    def __init__(self, submitter: Submitter[Any, R_co], new: NewTask, results: Mapping[str, NodeResult]) -> None:
+        self.submitter = submitter
+        self.new = new
+        self.results = results
+        """The arguments that are results of other tasks of a flow."""
+
+    def __repr__(self) -> str:
+        return f"<bound {self.new.name!r}>"
 
 
 class TaskFunction(Submitter[P, R_co], Generic[P, R_co]):

@@ -22,6 +22,8 @@ class WorkerControl:
         """Set when an attempt has ended, or is not waited for any longer."""
         self.has_claimed = asyncio.Event()
         """Set when tasks are claimed, cleared when none is held any more."""
+        self.children_ended = asyncio.Event()
+        """Set when a child of a workflow has ended here, or a workflow with children."""
         self._woken = asyncio.Event()
 
     def stop(self) -> None:

@@ -98,13 +98,14 @@ class Inbox:
         self._channel = channel
         self._waiting: deque[Any] = deque()
         self._changed = threading.Condition()
+        self._answers: dict[int, list[Any]] = {}
 
     def take(self) -> Any:
         """The next message, waited for; None when there are no more."""
         with self._changed:
             while True:
                 if not self._waiting:
-                    self._waiting.extend(self._channel.receive(wait=True))
+                    self._receive()
                     if self._channel.is_closed:
                         return None
                 elif self._waiting[0] == RECALL:
@@ -112,11 +113,29 @@ class Inbox:
                 else:
                     return self._waiting.popleft()
 
+    def answer(self, number: int) -> list[Any] | None:
+        """What the other end answers to the question of this number, waited for; None when it is gone."""
+        with self._changed:
+            while number not in self._answers:
+                if self._channel.is_closed:
+                    return None
+                self._receive()
+            return self._answers.pop(number)
+
+    def _receive(self) -> None:
+        """Wait for messages; answers are kept apart."""
+        for message in self._channel.receive(wait=True):
+            match message:
+                case ["answer", number, *answer]:
+                    self._answers[number] = answer
+                case _:
+                    self._waiting.append(message)
+
     def drop_recalled(self) -> list[Any]:
         """The messages before the next RECALL that were not taken yet, and never will be; in another thread."""
         with self._changed:
             while RECALL not in self._waiting and not self._channel.is_closed:
-                self._waiting.extend(self._channel.receive(wait=True))
+                self._receive()
             dropped = list(takewhile(lambda message: message != RECALL, self._waiting))
             self._waiting = deque(islice(self._waiting, len(dropped) + 1, None))
             self._changed.notify()

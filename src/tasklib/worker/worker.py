@@ -23,8 +23,10 @@ from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, Task
 from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
 from tasklib.storage.operations import statistics, workers
+from tasklib.storage.operations.groups import fold_groups
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.workers import Registration
+from tasklib.storage.operations.workflows import wake_parked
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.execution.attempt import UNWIND_SECONDS, StopReason
 from tasklib.worker.execution.runner import Runner
@@ -36,11 +38,14 @@ from tasklib.worker.intake.wakeups import Wakeups
 from tasklib.worker.program_end import StopAtEnd
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import stop_at_signals
+from tasklib.worker.upkeep.events import EventDelivery
+from tasklib.worker.upkeep.groups import GroupFold
 from tasklib.worker.upkeep.heartbeat import Heartbeat, HeartbeatOwner
 from tasklib.worker.upkeep.instance import Instance
 from tasklib.worker.upkeep.metrics import MetricsService, flush
 from tasklib.worker.upkeep.retention import RetentionService
 from tasklib.worker.upkeep.schedules import Scheduler
+from tasklib.worker.workflows.records import code_hash
 
 BATCH = 100
 RECORD_SECONDS = 5.0
@@ -85,6 +90,7 @@ class Worker:
         self._wakeups = Wakeups(self._database, self)
         self._claimer: Claimer | None = None
         self._scheduler: Scheduler | None = None
+        self._events: EventDelivery | None = None
         self._registered_names: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self.started = asyncio.Event()
@@ -129,6 +135,9 @@ class Worker:
         """The database announces that there may be work, or another schedule."""
         if self._scheduler is not None and event in ("schedules", "changed"):
             self._scheduler.changed(surely=event == "schedules")
+        if self._events is not None and event == "event":
+            self._events.announced()
+            return
         if self._claimer is not None:
             self._claimer.notified(event)
 
@@ -221,6 +230,8 @@ class Worker:
         declared = {each.name: each.options.declared_limits for each in self._queue.registry}
         await self._database.arun(lambda: pauses.declare_limits(declared))
         await self._database.arun(lambda: workers.register_worker(registration))
+        code = {each.name: code_hash(each.function) for each in self._queue.registry if each.name in names}
+        await self._database.arun(lambda: wake_parked(code))
         log.info("worker %s started, %d names known", self.worker_id, len(names))
         if not names:
             chosen = f", or of those it knows none matches only={self._settings.only!r}" if self._settings.only else ""
@@ -240,7 +251,9 @@ class Worker:
             self._scheduler = Scheduler(queue)
             rules = parse_retention(queue.config.retention)
             retention = [RetentionService(queue, rules)] if rules else []
-            instance.start(MetricsService(queue, self._runner.metrics), self._scheduler, *retention)
+            self._events = EventDelivery(queue)
+            upkeep = (MetricsService(queue, self._runner.metrics), self._scheduler, self._events)
+            instance.start(*upkeep, GroupFold(queue, self._control), *retention)
         else:  # for one batch only
             instance.start()
         try:
@@ -280,7 +293,12 @@ class Worker:
         """Claim and run until nothing is due that has not run here already."""
         held, finisher = self._runner.held, self._runner.finisher
         seen: set[str] = set()
+        self._control.children_ended.set()
         while limit is None or len(seen) < limit:
+            if self._control.children_ended.is_set():
+                self._control.children_ended.clear()
+                while await self._database.arun(fold_groups):
+                    pass
             claimed = await claimer.claim(BATCH if limit is None else min(BATCH, limit - len(seen)))
             new = [task for task in claimed.tasks if task.id not in seen]
             for again in (task for task in claimed.tasks if task.id in seen):

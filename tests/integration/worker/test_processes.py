@@ -338,3 +338,23 @@ def suspect(url: str, *ids: UUID) -> None:
     with open_queue(url) as queue:
         for task_id in ids:
             queue.sql(f"UPDATE tasks SET lost_count = 1 WHERE id = '{task_id}'")
+
+
+@pytest.mark.parametrize("name", ["steps_in_a_child", "awaited_steps_in_a_child"])
+def test_a_workflow_in_a_child_process_records_its_steps_over_the_pipe(
+    queue: TaskQueue, name: str, tmp_path: Path
+) -> None:
+    clock = ManualClock(NOON)
+    queue.clock = clock
+    path = tmp_path / "words"
+
+    waiting = run(queue, name, path=str(path))
+    assert (waiting.state, waiting.waits_for, waiting.attempts) == (TaskState.PENDING, "sleep", 0)
+    clock.advance(2)
+    queue.process_batch()
+
+    done = read(queue, waiting.id)
+    words = [line.split() for line in path.read_text().splitlines()]
+    assert done.result == {"value": sorted(word for word, _ in words)}
+    assert len(words) == len({word for word, _ in words})
+    assert all(int(pid) != os.getpid() for _, pid in words)

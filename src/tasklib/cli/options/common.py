@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tasklib.core.task import TaskFilter
 
 FILTERS = "Which tasks"
-STATES = ("pending", "delayed", "running", "completed", "failed", "retrying", "cancelled", "buried")
+STATES = ("pending", "delayed", "waiting", "running", "completed", "failed", "retrying", "cancelled", "buried")
 LEVELS = ("debug", "info", "warning", "error")
 
 States = Annotated[

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tasklib.core.task import QueueStats, WorkerInfo
     from tasklib.service.statistics import Overview, Scale, TypeInfo
 
-NUMBERS: Final = ("pending", "delayed", "running", "retrying", "completed", "failed", "cancelled", "buried")
+NUMBERS: Final = (
+    *("pending", "delayed", "waiting", "running", "retrying", "completed", "failed", "cancelled", "buried"),
+)
 URGENT: Final = ("pending", "running", "retrying", "failed")
 """The counts that a narrow terminal has room for."""
 
@@ -80,8 +82,8 @@ def show_scale(out: Output, scale: Scale) -> None:
 
 
 def of_state(counts: QueueStats | TypeInfo, state: str) -> int:
-    """How many are in the state, each task counted once: `pending` without delayed, `failed` without retrying ones."""
-    part = {"pending": counts.delayed, "failed": counts.retrying}.get(state, 0)
+    """How many are in the state, each task counted once: `pending` without those shown apart, `failed` too."""
+    part = {"pending": counts.delayed + counts.waiting, "failed": counts.retrying}.get(state, 0)
     count: int = getattr(counts, state)
     return count - part
 

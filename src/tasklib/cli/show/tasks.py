@@ -19,6 +19,7 @@ from tasklib.core.texts.short_id import shorten
 STYLES: Final[Mapping[str, str]] = {
     "pending": "cyan",
     "delayed": "blue",
+    "waiting": "blue",
     "running": "yellow",
     "completed": "green",
     "retrying": "magenta",
@@ -133,8 +134,10 @@ def facts(task: Task, now: datetime) -> Iterable[tuple[str, str]]:
 
 
 def standing(task: Task, now: datetime) -> str:
-    """The state of the task, with `delayed` separate from pending and `retrying` from failed."""
+    """The state of the task, with `delayed` and `waiting` separate from pending and `retrying` from failed."""
     phase = str(phase_of(task))
+    if task.waits_for is not None:
+        return "waiting"
     return "delayed" if phase == "pending" and task.due_at is not None and task.due_at > now else phase
 
 

@@ -6,12 +6,14 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import SimpleNamespace, TracebackType
-from typing import Any, Final, NoReturn, Protocol, TypeAlias, TypeVar, final, overload
+from typing import Any, Final, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, final, overload
 
+from tasklib.core.calls.workflow import AsyncSteps, Bound, GroupOf, StepOptions, Steps, Submits, Workflow
 from tasklib.core.redaction import Redactor, Texts
 from tasklib.core.task import Task
 from tasklib.errors import ConfigurationError, ContextError
@@ -29,6 +31,8 @@ Recorder: TypeAlias = Callable[[str, str], None]
 """Takes the level and text of a logged line without waiting."""
 
 _T = TypeVar("_T")
+_R = TypeVar("_R")
+_P = ParamSpec("_P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class TaskContext:
         "_secrets",
         "_task",
         "_worker_id",
+        "_workflow",
         "state",
     )
 
@@ -96,8 +101,9 @@ class TaskContext:
         record: Recorder | None = None,
         connection: Any = None,
         secrets: Callable[[], Sequence[str]] = tuple,
+        workflow: Callable[[], Workflow] | None = None,
     ) -> None:
-        """Made by the worker; a `task` given as a callable is called on first use.
+        """Made by the worker; a `task` given as a callable is called on first use, and so is `workflow`.
 
         `secrets` gives the paths of arguments that the function declares secret, for rows that do not name them.
         """
@@ -114,6 +120,7 @@ class TaskContext:
         self._hide: Texts | None = None
         self._log: TaskLogger | None = None
         self._scratch: dict[Any, Any] | None = None
+        self._workflow = workflow
         self.state = WorkerState() if state is None else state
 
     @property
@@ -211,6 +218,124 @@ class TaskContext:
         return self._connection
 
     @property
+    def step_key(self) -> str | None:
+        """The key of the step this code is part of; with the task's id it identifies the step in other systems."""
+        return None
+
+    def step(self, fn: Callable[_P, Awaitable[_R]] | Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """What the function returns, run once: when the task runs again, a step that is done gives its recorded value.
+
+        Its name is the function's; the second of a name in one run is `name#2`.
+        """
+        return Steps(self._recording).step(fn, *args, **kwargs)
+
+    def options(
+        self,
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        retries: int = 0,
+        delay_seconds: float = 1.0,
+        timeout_seconds: float | None = None,
+        transactional: bool = False,
+    ) -> Steps:
+        """The same context with options for the step made through the answer.
+
+        `retries` repeats a step that raises, after `delay_seconds` and then twice as long each time.  With
+        `transactional` its writes through `ctx.connection` and the record of the step are one commit.
+        """
+        return Steps(
+            self._recording, self._step_options(name, key, retries, delay_seconds, timeout_seconds, transactional)
+        )
+
+    def sleep(self, seconds: float | timedelta | None = None, *, until: datetime | None = None) -> None:
+        """Wait for so long, or until a moment, without a slot: the function runs again from the top afterwards."""
+        return Steps(self._recording).sleep(seconds, until=until)
+
+    @overload
+    def wait(
+        self,
+        event: str | Sequence[str],
+        type: type[_R],
+        *,
+        timeout_seconds: float | None = None,
+        ask: str | None = None,
+    ) -> _R: ...
+    @overload
+    def wait(
+        self,
+        event: str | Sequence[str],
+        type: Any = Any,
+        *,
+        timeout_seconds: float | None = None,
+        ask: str | None = None,
+    ) -> Any: ...
+    def wait(
+        self,
+        event: str | Sequence[str],
+        type: Any = Any,
+        *,
+        timeout_seconds: float | None = None,
+        ask: str | None = None,
+    ) -> Any:
+        """What the event tells, as the given type; the task waits for it without a slot.
+
+        A message to this task (`queue.emit(..., to=id)`) is taken once, the oldest first; else a fact of that name,
+        told before or after.  With several names the first to come.  After `timeout_seconds` WaitTimeout is raised.
+        With `ask` it is a question to a person, and only the first answer to it counts.
+        """
+        return Steps(self._recording).wait(event, type, timeout_seconds=timeout_seconds, ask=ask)
+
+    def run(self, call: Bound[_R], *, timeout_seconds: float | None = None) -> _R:
+        """What a task returns that runs as a child: `ctx.run(resize.bind(image))`; the workflow waits without a slot.
+
+        A child that fails, is cancelled or buried raises TaskFailed.  It is cancelled with the workflow.
+        """
+        return Steps(self._recording).run(call, timeout_seconds=timeout_seconds)
+
+    def map(
+        self,
+        task: Submits[_R],
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        max_failures: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> GroupOf[_R]:
+        """The ended children, one for each of the inputs, which are read as they are stored; waits without a slot.
+
+        With more than `max_failures` failed children the rest is cancelled, and TaskFailed is raised.  The inputs must
+        come in the same order when the function runs again.
+        """
+        return Steps(self._recording).map(task, inputs, max_failures=max_failures, timeout_seconds=timeout_seconds)
+
+    @property
+    def _recording(self) -> Workflow:
+        if self._workflow is None:
+            raise ContextError(
+                "steps are recorded by a worker, and this context was made without one; "
+                "submit the task and let a worker or tasklib.testing run it"
+            )
+        return self._workflow()
+
+    @staticmethod
+    def _step_options(
+        name: str | None,
+        key: str | None,
+        retries: int,
+        delay_seconds: float,
+        timeout_seconds: float | None,
+        transactional: bool,
+    ) -> StepOptions:
+        return StepOptions(
+            name=name,
+            key=key,
+            retries=retries,
+            delay_seconds=delay_seconds,
+            timeout_seconds=timeout_seconds,
+            transactional=transactional,
+        )
+
+    @property
     def scratch(self) -> dict[Any, Any]:
         """A place for middleware to keep something from `before` to `after`."""
         if self._scratch is None:
@@ -242,6 +367,79 @@ class AsyncTaskContext(TaskContext):
     """
 
     __slots__ = ()
+
+    @overload  # type: ignore[override]  # the awaiting form of what blocks in a TaskContext
+    def step(self, fn: Callable[_P, Awaitable[_R]], /, *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[_R]: ...
+    @overload
+    def step(self, fn: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[_R]: ...
+    def step(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+        """As TaskContext's, awaited.  A plain function runs in a thread."""
+        return AsyncSteps(self._recording).step(fn, *args, **kwargs)
+
+    def options(  # type: ignore[override]
+        self,
+        *,
+        name: str | None = None,
+        key: str | None = None,
+        retries: int = 0,
+        delay_seconds: float = 1.0,
+        timeout_seconds: float | None = None,
+        transactional: bool = False,
+    ) -> AsyncSteps:
+        """As TaskContext's, for steps that are awaited."""
+        return AsyncSteps(
+            self._recording, self._step_options(name, key, retries, delay_seconds, timeout_seconds, transactional)
+        )
+
+    def sleep(  # type: ignore[override]
+        self, seconds: float | timedelta | None = None, *, until: datetime | None = None
+    ) -> Awaitable[None]:
+        """As TaskContext's, awaited."""
+        return AsyncSteps(self._recording).sleep(seconds, until=until)
+
+    @overload  # type: ignore[override]
+    def wait(
+        self,
+        event: str | Sequence[str],
+        type: type[_R],
+        *,
+        timeout_seconds: float | None = None,
+        ask: str | None = None,
+    ) -> Awaitable[_R]: ...
+    @overload
+    def wait(
+        self,
+        event: str | Sequence[str],
+        type: Any = Any,
+        *,
+        timeout_seconds: float | None = None,
+        ask: str | None = None,
+    ) -> Awaitable[Any]: ...
+    def wait(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        event: str | Sequence[str],
+        type: Any = Any,
+        *,
+        timeout_seconds: float | None = None,
+        ask: str | None = None,
+    ) -> Awaitable[Any]:
+        """As TaskContext's, awaited."""
+        return AsyncSteps(self._recording).wait(event, type, timeout_seconds=timeout_seconds, ask=ask)
+
+    def run(self, call: Bound[_R], *, timeout_seconds: float | None = None) -> Awaitable[_R]:  # type: ignore[override]
+        """As TaskContext's, awaited."""
+        return AsyncSteps(self._recording).run(call, timeout_seconds=timeout_seconds)
+
+    def map(  # type: ignore[override]
+        self,
+        task: Submits[_R],
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        max_failures: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Awaitable[GroupOf[_R]]:
+        """As TaskContext's, awaited."""
+        return AsyncSteps(self._recording).map(task, inputs, max_failures=max_failures, timeout_seconds=timeout_seconds)
 
 
 def context_class(is_async: bool) -> type[TaskContext]:
@@ -282,6 +480,61 @@ def injected() -> Any:
 
 
 _INJECTED: Final = Injected()
+
+
+class StepContext(TaskContext):
+    """The context while a step runs: with the step's key, and its transaction if it has one; made by the worker."""
+
+    __slots__ = ("_key", "_outer")
+
+    def __init__(self, outer: TaskContext, key: str) -> None:
+        super().__init__(lambda: outer.task, state=outer.state, worker_id=outer.worker_id)
+        self._outer = outer
+        self._key = key
+
+    @property
+    def step_key(self) -> str:
+        """The key of the step."""
+        return self._key
+
+    @property
+    def cancelled(self) -> bool:
+        """As the task's."""
+        return self._outer.cancelled
+
+    def wait_cancelled(self, timeout: float | None = None) -> bool:
+        """As the task's."""
+        return self._outer.wait_cancelled(timeout)
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        """As the task's."""
+        self._outer.progress(fraction, message)
+
+    @property
+    def log(self) -> TaskLogger:
+        """As the task's."""
+        return self._outer.log
+
+    @property
+    def hide(self) -> Texts:
+        """As the task's."""
+        return self._outer.hide
+
+    @property
+    def connection(self) -> Any:
+        """The open transaction in which this step is recorded too; only for `transactional=True`."""
+        if self._connection is None:
+            raise ContextError(
+                f"step {self._key!r} runs in no transaction of the queue; "
+                "write ctx.options(transactional=True).step(...) to get a connection, or open your own"
+            )
+        return self._connection
+
+    @property
+    def _recording(self) -> Workflow:
+        raise ContextError(
+            f"step {self._key!r} cannot record steps inside itself; make them in the task's own function"
+        )
 
 
 class TaskLogger(logging.LoggerAdapter[logging.Logger]):

@@ -18,7 +18,7 @@ from tasklib.http.schemas.fields import status_of
 from tasklib.http.security.auth import Permission, needs
 from tasklib.service.statistics import TypeInfo
 
-STATES = ("pending", "delayed", "running", "completed", "failed", "retrying", "cancelled", "buried")
+STATES = ("pending", "delayed", "waiting", "running", "completed", "failed", "retrying", "cancelled", "buried")
 
 router = APIRouter(tags=["health"], route_class=AuditedRoute)
 

@@ -27,6 +27,7 @@ class TypeInfo(Answer):
     type: TypeName
     pending: int
     delayed: int
+    waiting: int
     processing: int = Field(validation_alias="running")
     completed: int
     failed: int

@@ -14,7 +14,9 @@ from tasklib.http.schemas.fields import INT32, STATES, Input, Key, Moment, Name,
 from tasklib.queue import task_filter
 from tasklib.service.pages import Start
 
-StatusFilter = Literal["pending", "delayed", "processing", "completed", "failed", "retrying", "cancelled", "buried"]
+StatusFilter = Literal[
+    "pending", "delayed", "waiting", "processing", "completed", "failed", "retrying", "cancelled", "buried"
+]
 MAX_PAGE = 100
 MAX_BATCH = 1000
 

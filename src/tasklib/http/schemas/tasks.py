@@ -15,7 +15,7 @@ from tasklib.http.schemas.bounds import busiest
 from tasklib.http.schemas.fields import Answer, Status, TypeName, status_of
 from tasklib.service.service import as_data
 
-_COUNTED = ("pending", "running", "completed", "failed", "cancelled", "buried", "delayed", "retrying")
+_COUNTED = ("pending", "running", "completed", "failed", "cancelled", "buried", "delayed", "waiting", "retrying")
 _NOT_LISTED = frozenset({"args", "headers", "history", "log"})
 
 
@@ -72,6 +72,7 @@ class Task(Answer):
     progress: float | None
     progress_message: str | None
     worker_id: str | None
+    waits_for: str | None = Field(description="What a suspended workflow waits for; null for any other task.")
     version: int = Field(description="The fencing token: grows with every claim.")
     truncated: Annotated[list[str], BeforeValidator(_http_names)] = Field(
         description="The fields that a list shortens or leaves out; a task read by its id is complete."
@@ -155,7 +156,7 @@ class Prioritized(Answer):
 
 
 class Stats(Answer):
-    """Counts of tasks by status; `delayed` ones are also pending, `retrying` ones also failed."""
+    """Counts of tasks by status; `delayed` and `waiting` ones are also pending, `retrying` ones also failed."""
 
     pending: int
     processing: int
@@ -164,6 +165,7 @@ class Stats(Answer):
     cancelled: int
     buried: int
     delayed: int
+    waiting: int = Field(description="Workflows that sleep, or wait for an event, a person or other tasks.")
     retrying: int
     by_type: dict[str, dict[str, int]] = Field(description="The busiest types, up to 500; the others are only counted.")
     types_left_out: int = Field(0, description="How many types are not in `byType`; see GET /api/types.")

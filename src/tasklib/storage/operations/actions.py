@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.lifecycle import ACTIONS, Action, is_possible, phase_of, refusal, states_for
+from tasklib.core.lifecycle import ACTIONS, Action, is_parked, is_possible, phase_of, refusal, states_for
 from tasklib.core.task import Task, TaskFilter, TaskState
 from tasklib.errors import UniqueConflict
 from tasklib.storage.operations.reading.lists import filter_params
@@ -52,7 +52,7 @@ def retry_task(task_id: UUID) -> Operation[Task]:
     if started is not None:
         return started
     task = yield from require_task(task_id)
-    if not is_possible(Action.RETRY, phase_of(task)):
+    if not is_possible(Action.RETRY, phase_of(task)) and not is_parked(task):
         raise refusal(Action.RETRY, task)
     if task.unique_key is not None:
         holder = yield from _live_holder(task)
@@ -61,6 +61,7 @@ def retry_task(task_id: UUID) -> Operation[Task]:
     changed = yield Statement("retry_tasks", {"ids": _ids([task_id]), "states": dumps([str(task.state)])})
     if not changed:
         raise (yield from _refusal(task_id, Action.RETRY))
+    yield from reopen_workflows(changed)
     yield Statement("wake_workers")
     answer = yield from require_task(task_id)
     memory[BEFORE] = _mark(task)
@@ -120,6 +121,7 @@ def act_on_matching(
         ids = (yield from without_taken_keys(rows)) if retry else [uuid(row["id"]) for row in rows]
         changed = yield Statement(_STATEMENTS[action], {"ids": _ids(ids), "priority": priority, "states": _RETRYABLE})
         if retry:
+            yield from reopen_workflows(changed)
             yield Statement("wake_workers")
         return len(changed)
 
@@ -192,6 +194,12 @@ def without_taken_keys(rows: Sequence[Row]) -> Operation[list[UUID]]:
             if holders.setdefault((row["name"], row["unique_key"]), task_id) == task_id:
                 free.append(task_id)
     return free
+
+
+def reopen_workflows(restarted: Sequence[Row]) -> Operation[None]:
+    """Let workflows among restarted tasks run their failed steps again; what is done stays done."""
+    if begun := [str(row["id"]) for row in restarted if row["marks"] is not None]:
+        yield Statement("reopen_steps", {"batch": dumps([{"id": task_id, "key": None} for task_id in begun])})
 
 
 def _live_holder(task: Task) -> Operation[UUID | None]:

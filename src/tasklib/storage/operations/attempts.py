@@ -12,7 +12,7 @@ from tasklib.core.outcome import Completion
 from tasklib.core.task import LogLine
 from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded, summary
 from tasklib.core.texts.fingerprint import fingerprint
-from tasklib.storage.statement import Operation, Row, Statement, recall
+from tasklib.storage.statement import BEGIN, Operation, Row, Statement, recall
 
 
 def complete_tasks(
@@ -46,13 +46,22 @@ def end_attempts(endings: Sequence[Ending], *, moment: float | None = None, agai
     Their moments are compared with `moment`, or with the machine's.  With `again`, after a lost reply, an attempt that
     has ended in just this way was ended by this call.
     """
+    if any(e.waits_on or e.reopen is not None for e in endings):
+        yield BEGIN
     again = yield from _is_repeated(again)
     moment = time.monotonic() if moment is None else moment
+    if waiting := sorted(e.task_id for e in endings if e.waits_on):
+        # Whoever fills a step locks its task first: what is filled by now is seen below, and later finds it suspended.
+        yield Statement("lock_tasks", {"ids": dumps(waiting)})
     batch = [_ending(ending, moment) for ending in sorted(endings, key=lambda e: e.task_id)]
     rows = yield Statement("end_attempts", {"batch": dumps(batch)})
     refused = _refused((e.task_id for e in endings), rows)
     if refused and again:
         refused -= yield from _find_recorded(ended_as(e) for e in endings)
+    if reopened := [
+        {"id": e.task_id, "key": e.reopen} for e in endings if e.reopen is not None and e.task_id not in refused
+    ]:
+        yield Statement("reopen_steps", {"batch": dumps(reopened)})
     return refused
 
 
@@ -152,6 +161,8 @@ def _ending(ending: Ending, moment: float) -> dict[str, Any]:
         "ended_ago": 0.0 if ending.ended is None else moment - ending.ended,
         "progress": None if ending.progress is None else ending.progress[0],
         "message": None if ending.progress is None else ending.progress[1],
+        "waits_for": ending.waits_for,
+        "keys": list(ending.waits_on) or None,
     }
 
 

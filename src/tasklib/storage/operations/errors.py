@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tasklib.core.codec import dumps
 from tasklib.core.task import ErrorGroup, TaskFilter, TaskState
 from tasklib.core.texts.error_text import summary
-from tasklib.storage.operations.actions import in_steps, without_taken_keys
+from tasklib.storage.operations.actions import in_steps, reopen_workflows, without_taken_keys
 from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement
 
@@ -50,6 +50,7 @@ def redrive(which: TaskFilter, rate: float | None) -> Operation[int]:
         delays = {str(task_id): (restarted + n) / rate if rate else 0.0 for n, task_id in enumerate(ids)}
         batch = dumps([{"id": task_id, "delay": delay} for task_id, delay in sorted(delays.items())])
         changed = yield Statement("redrive_tasks", {"batch": batch})
+        yield from reopen_workflows(changed)
         yield Statement("wake_workers")
         restarted += len(changed)
         return len(changed)

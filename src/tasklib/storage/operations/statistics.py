@@ -191,7 +191,7 @@ def _note_depth() -> Operation[None]:
     batch = []
     for name, counts in stats.by_name.items():
         delayed, retrying = counts.get("delayed", 0), counts.get("retrying", 0)
-        due = counts.get("pending", 0) - delayed
+        due = counts.get("pending", 0) - delayed - counts.get("waiting", 0)
         running = counts.get("running", 0)
         if due or delayed or retrying or running:
             batch.append({"name": name, "due": due, "delayed": delayed, "retrying": retrying, "running": running})
@@ -225,7 +225,7 @@ def _stats(rows: Sequence[Row]) -> QueueStats:
 
 
 _NUMBERS = ("count", "later", "waiting")
-_KEYS = (*(str(state) for state in TaskState), "delayed", "retrying")
+_KEYS = (*(str(state) for state in TaskState), "delayed", "waiting", "retrying")
 
 
 def _of_name(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
@@ -236,8 +236,10 @@ def _of_name(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
     retrying = get("failed", "waiting")
     counts = {
-        "pending": get("waiting") - retrying,
-        "delayed": get("waiting", "later") - get("failed", "later"),
+        # What is suspended without an end has no due time, and so is in neither of the indexes of what is due.
+        "pending": get("waiting") - retrying + get("suspended") - get("suspended", "waiting"),
+        "delayed": get("waiting", "later") - get("failed", "later") - get("suspended", "later"),
+        "waiting": get("suspended"),
         "running": get("running"),
         "failed": get("failed"),
         "retrying": retrying,

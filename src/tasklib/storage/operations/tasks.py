@@ -43,7 +43,7 @@ def submit_tasks(
         yield BEGIN
     waiting = list(new)
     for _ in range(RESUBMITS):
-        params = {"batch": dumps([_columns(n) for n in waiting])}
+        params = {"batch": dumps([columns_of(n) for n in waiting])}
         if entries is None:
             rows = yield Statement("insert_tasks", params)
         else:
@@ -76,7 +76,11 @@ def submit_once(new: NewTask) -> Operation[TaskId]:
 
 def submit_batch(batch: TaskBatch) -> Operation[TaskIds]:
     """Store the tasks of a batch, all or none; done again after a lost reply it stores nothing twice."""
-    params = {"like": dumps(_columns(batch.like)), "ids": str(batch.like.id)[:-POSITION_DIGITS], "inputs": batch.inputs}
+    params = {
+        "like": dumps(columns_of(batch.like)),
+        "ids": str(batch.like.id)[:-POSITION_DIGITS],
+        "inputs": batch.inputs,
+    }
     try:
         yield Statement("insert_batch", params)
     except DuplicateKey:
@@ -134,7 +138,7 @@ def _values(new: NewTask) -> dict[str, Any]:
     }
 
 
-def _columns(new: NewTask) -> dict[str, Any]:
+def columns_of(new: NewTask) -> dict[str, Any]:
     """The task as one object of the JSON batch; what is left out gets its default in the statement."""
     optional = {
         "run_at": None if new.run_at is None else moment_text(new.run_at),
@@ -182,7 +186,7 @@ def _settle(task: NewTask, found: Sequence[Row]) -> Operation[TaskId | None]:
             raise UniqueConflict(task.name, key, existing)
         case "replace":
             try:
-                rows = yield Statement("replace_task", {"batch": dumps([_columns(task)])})
+                rows = yield Statement("replace_task", {"batch": dumps([columns_of(task)])})
             except PermissionDenied as error:
                 raise PermissionDenied(
                     f"task {existing} has the unique key {key!r} and waits; on_conflict='replace' rewrites it, which "
@@ -192,6 +196,8 @@ def _settle(task: NewTask, found: Sequence[Row]) -> Operation[TaskId | None]:
                 # The refused insert woke workers too early.
                 yield Statement("wake_workers")
                 return TaskId(uuid(rows[0]["id"]), created=False)
+            if holder["marks"] is not None:
+                raise UniqueConflict(task.name, key, existing, "it is a workflow that has begun and cannot be replaced")
             if holder["state"] == TaskState.RUNNING:
                 raise UniqueConflict(task.name, key, existing, "it is running and cannot be replaced")
             return None

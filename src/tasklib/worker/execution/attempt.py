@@ -25,9 +25,14 @@ from tasklib.core.task import LogLine
 from tasklib.core.timing import Timer, Timing
 from tasklib.definition import Definition, secrets_of
 from tasklib.errors import TaskTimeout
+from tasklib.storage.database import Database
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import Committed
 from tasklib.worker.recording.notes import Notes
+from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, workflow_for
+from tasklib.worker.workflows.ending import decided, with_failed_step
+from tasklib.worker.workflows.engine import Engine
+from tasklib.worker.workflows.journal import Journal
 
 UNWIND_SECONDS = 5.0
 """How long work may take to end after it was stopped; then it is abandoned, and said to be."""
@@ -64,6 +69,8 @@ class AttemptRunner(Protocol):
 
     settings: AttemptSettings
     notes: Notes
+    journal: Journal
+    database: Database
 
     def has_next(self, executor: Executor) -> bool:
         """Whether an attempt may begin there now."""
@@ -139,6 +146,7 @@ class Attempt:
         "stop_reason",
         "task",
         "work",
+        "workflow",
     )
 
     def __init__(self, runner: AttemptRunner, task: ClaimedTask, definition: Definition, executor: Executor) -> None:
@@ -153,6 +161,8 @@ class Attempt:
         self._runner = runner
         self._context: TaskContext | None = None
         self._timer: Timer | None = None
+        self.workflow: AwaitingWorkflow | BlockingWorkflow | None = None
+        """What it has recorded; None if it asked for nothing that is."""
         if task.timeout_seconds is None:
             # A row made by hand or by name has no timeout of its own: the definition's applies.
             task.timeout_seconds = definition.options.timeout_seconds
@@ -177,7 +187,26 @@ class Attempt:
             report=partial(self._runner.notes.note_progress, self.task),
             record=self._record_line,
             secrets=partial(secrets_of, self.definition),
+            workflow=self._begin_workflow,
         )
+
+    def _begin_workflow(self) -> AwaitingWorkflow | BlockingWorkflow:
+        """What the context's first step begins, once, whichever thread asks first."""
+        return self.workflow or self._make_workflow(self.context)
+
+    def _make_workflow(self, context: TaskContext) -> AwaitingWorkflow | BlockingWorkflow:
+        with _making_context:
+            if self.workflow is None:
+                settings, runner, options = self._runner.settings, self._runner, self.definition.options
+                limit, transactional = settings.max_result_bytes, options.transactional
+                engine = Engine(
+                    self.task, context, settings.timing, max_value_bytes=limit, is_transactional=transactional
+                )
+                awaits = self.definition.is_async
+                self.workflow = workflow_for(
+                    engine, runner.journal, lambda: runner.database, settings.timing, awaits=awaits
+                )
+            return self.workflow
 
     def begin(self) -> None:
         """Its function is called now."""
@@ -217,6 +246,8 @@ class Attempt:
         """How an attempt ended whose function has returned."""
         if isinstance(result, Committed):
             return result
+        if self.workflow is not None and (ending := self._decided()) is not None:
+            return ending
         if self.stop_reason is StopReason.TIMED_OUT:
             return self.stopped()
         try:
@@ -231,6 +262,8 @@ class Attempt:
         if is_interrupt(raised):
             self.end(self.stopped())
             raise raised
+        if (ending := self._decided(raised)) is not None:
+            return ending
         return self._failed(raised) if self.stop_reason is None else self.stopped()
 
     def stopped(self) -> Ending:
@@ -257,10 +290,15 @@ class Attempt:
                 ended = replace(ended, progress=self._progress)
             self._runner.ended(self, ended)
 
+    def _decided(self, error: BaseException | None = None) -> Ending | None:
+        ending = decided(self.task, self.definition, self.workflow, error)
+        return None if ending is None else ending.between(self.started, self._runner.settings.timing.monotonic())
+
     def _failed(self, error: BaseException) -> Ending:
         settings = self._runner.settings
         call_error_hooks(settings.error_hooks, self.context, error)
         ending = decide(self.task, Raised(error), settings.retry_policy, self.definition.options)
+        ending = with_failed_step(ending, error)
         return ending.redacted(self.context.hide.text).between(self.started, settings.timing.monotonic())
 
     @property

@@ -21,7 +21,7 @@ from tasklib.core.outcome import completed
 from tasklib.core.timing import Timing
 from tasklib.definition import Definition
 from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseUnavailable, Snooze
-from tasklib.storage.database import Database, Transaction
+from tasklib.storage.database import Database
 from tasklib.storage.operations.attempts import complete_tasks
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation
@@ -31,6 +31,7 @@ from tasklib.worker.execution.dependencies import (
     with_dependencies,
     with_dependencies_async,
 )
+from tasklib.worker.workflows.drivers import joined
 
 
 class Committed(Enum):
@@ -104,7 +105,7 @@ class Caller:
         database = self._queue.database
         with _TransactionalCall(task, self._queue.timing) as attempt, database.transaction() as transaction:
             attempt.begun = True
-            with _joined(context, database, transaction):
+            with joined(context, database, transaction):
                 result = call()
             transaction.run(lambda: self._complete(task, result, attempt.started, context))
         return COMMITTED
@@ -116,7 +117,7 @@ class Caller:
         async def run() -> None:
             async with database.atransaction() as transaction:
                 attempt.begun = True
-                with _joined(context, database, transaction), attempt.noting():
+                with joined(context, database, transaction), attempt.noting():
                     result = await call()
                 attempt.returned = True
                 await transaction.arun(lambda: self._complete(task, result, attempt.started, context))
@@ -173,17 +174,6 @@ class _TransactionalCall:
             )
             raise Snooze(delay=PUT_OFF_SECONDS * random.uniform(0.5, 1.5)) from error
         return False
-
-
-@contextmanager
-def _joined(context: TaskContext, database: Database, transaction: Transaction) -> Generator[None]:
-    """Run the function inside the transaction; what it leaves behind has no part in it any more."""
-    context.join(database, transaction.connection)
-    try:
-        with activate(context):
-            yield
-    finally:
-        context.join(None, None)
 
 
 async def _uncancelled(work: asyncio.Future[None], too_late: Callable[[], bool]) -> None:

@@ -30,6 +30,7 @@ from tasklib.worker.recording.finisher import Finisher
 from tasklib.worker.recording.metrics import Metrics
 from tasklib.worker.recording.notes import Lines, Notes
 from tasklib.worker.settings import WorkerSettings
+from tasklib.worker.workflows.journal import Journal
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -70,6 +71,8 @@ class Runner:
         self.metrics = Metrics()
         self.finisher = Finisher(queue.database, self.metrics, control, queue.end_hooks)
         self._end_hooks = queue.end_hooks
+        self.journal = Journal(queue.database, control)
+        self.database = queue.database
         self.stuck: set[asyncio.Future[Any]] = set()
         """Work that was abandoned and has not ended: threads in native code, coroutines that swallow a cancellation."""
         self._max_stuck = worker.max_stuck_threads
@@ -102,6 +105,7 @@ class Runner:
 
     def hold(self, tasks: Iterable[ClaimedTask]) -> None:
         """Take claimed tasks; here it is decided, once for each, where it runs."""
+        self.journal.loop = asyncio.get_running_loop()
         for task in tasks:
             definition = self._registry.get(task.name)
             if definition is None:
@@ -219,6 +223,8 @@ class Runner:
             self.metrics.note_committed(task, self.settings.timing.monotonic() - attempt.started)
             self._end_log.committed(task)
             call_end_hooks(self._end_hooks, [task.id])
+            if task.marks:
+                self._control.children_ended.set()
         else:
             self.finisher.add_all([(task, ended)], lines)
             self._end_log.ended(task, ended)

@@ -38,7 +38,8 @@ class EndLog:
         # The error was redacted when the attempt ended, before anything was cut from it.
         reason = summary(ending.error) if ending.error else ""
         level = logging.INFO if ending.error is None else logging.WARNING
-        words = _WORDS[ending.event].format(took=_took(ending.started, ending.ended), delay=ending.delay or 0.0)
+        took, delay = _took(ending.started, ending.ended), ending.delay or 0.0
+        words = _WORDS[ending.event].format(took=took, delay=delay, waits_for=ending.waits_for)
         self._write(level, task, f"{words}: {reason}" if reason else words)
 
     def _write(self, level: int, task: ClaimedTask, words: str) -> None:
@@ -58,6 +59,7 @@ _WORDS = {
     Event.GIVE_UP: "failed{took} for good",
     Event.BURY: "killed its process and is buried",
     Event.SNOOZE: "snoozed for {delay:.3g} s",
+    Event.SUSPEND: "waits{took}, for {waits_for}",
     Event.RELEASE: "was released, to run elsewhere",
     Event.CANCEL: "was cancelled{took}",
 }

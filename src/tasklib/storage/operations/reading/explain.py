@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.explain import MAX_AHEAD, Evidence, KeySeen, LimitSeen
+from tasklib.core.explain import MAX_AHEAD, Children, Evidence, KeySeen, LimitSeen
 from tasklib.core.limits import Limit
 from tasklib.core.task import TaskState
 from tasklib.storage.operations.clock import read_clock
@@ -30,7 +30,7 @@ def gather_evidence(task_id: UUID) -> Operation[Evidence]:
             holders = yield from _holders(limit)
             limits.append(LimitSeen(limit, holders))
     ahead = 0
-    if task.state in (TaskState.PENDING, TaskState.FAILED) and task.completed_at is None:
+    if task.state in (TaskState.PENDING, TaskState.FAILED) and task.due_at is not None:
         able = [worker for worker in workers if worker.alive and task.name in worker.names]
         known = {name for worker in able for name in worker.names} - {pause.name for pause in paused}
         names = sorted(known | {task.name})
@@ -41,7 +41,9 @@ def gather_evidence(task_id: UUID) -> Operation[Evidence]:
     if any(task.name in worker.limits for worker in workers):
         rows = yield Statement("count_held_of", {"name": task.name})
         running = {uuid(row["instance"]): row["running"] for row in rows}
-    return Evidence(task, clock, pauses, workers, limits, key, ahead, running)
+    waited = (yield Statement("count_children", {"id": str(task_id)})) if task.waits_for is not None else ()
+    children = Children(**waited[0]) if waited and waited[0]["total"] else None
+    return Evidence(task, clock, pauses, workers, limits, key, ahead, running, children)
 
 
 def _key_of(key: str, name: str) -> Operation[KeySeen]:

@@ -94,10 +94,11 @@ def count_by_state() -> Operation[QueueStats]:
     """How many tasks are in each state, in all and by name."""
     rows = yield Statement("count_by_state")
     by_name: dict[str, dict[str, int]] = {}
-    totals = dict.fromkeys([*TaskState, "delayed", "retrying"], 0)
+    totals = dict.fromkeys([*TaskState, "delayed", "waiting", "retrying"], 0)
     for row in rows:
         of_name = by_name.setdefault(row["name"], {})
-        for key, count in ((row["state"], row["count"]), ("delayed", row["delayed"]), ("retrying", row["retrying"])):
+        parts = (("delayed", row["delayed"]), ("waiting", row["suspended"]), ("retrying", row["retrying"]))
+        for key, count in ((row["state"], row["count"]), *parts):
             totals[key] += count
             if count:
                 of_name[key] = of_name.get(key, 0) + count
@@ -106,10 +107,11 @@ def count_by_state() -> Operation[QueueStats]:
 
 def filter_params(which: TaskFilter) -> dict[str, Any]:
     """The parameters of the `matches` fragment."""
-    states = [str(s) for s in which.states if s not in ("delayed", "retrying")]
+    states = [str(s) for s in which.states if s not in ("delayed", "waiting", "retrying")]
     return {
         "states": dumps(states) if states else None,
         "delayed": True if "delayed" in which.states else None,
+        "suspended": True if "waiting" in which.states else None,
         "retrying": True if "retrying" in which.states else None,
         "name": which.name,
         "tags": dumps(dict(which.tags)) if which.tags else None,

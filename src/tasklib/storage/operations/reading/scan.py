@@ -32,7 +32,7 @@ COVERED: Final = 60_000
 """Failures looked through for one page where the index decides whether they match."""
 UNCOVERED: Final = 5_000
 """The same where each has to be read."""
-WAITING: Final = frozenset({"pending", "delayed"})
+WAITING: Final = frozenset({"pending", "delayed", "waiting"})
 
 Keep = Callable[[Task], bool]
 

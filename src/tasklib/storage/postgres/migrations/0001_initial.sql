@@ -45,13 +45,17 @@ CREATE TABLE {schema}.tasks (
     unique_key          text,
     concurrency_key     text        COLLATE "C",
     fingerprint         text        COLLATE "C",
+    -- Only workflows and their children have the next three; plain tasks pay nothing for them.
+    waits_for           text        COLLATE "C",
+    marks               smallint,
+    group_id            uuid,
 
     -- The generated columns are what indexes look at.  Finishing a task without a concurrency key changes none of them
     -- (the first is already NULL while it runs, the others stay NULL on the way to success), so a finish is a heap-only
     -- update: it touches no index at all.  No index may name state, completed_at, locked_until or worker_id, not even
     -- in its predicate, or that is lost.
     due_at timestamptz GENERATED ALWAYS AS (
-        coalesce(next_retry_at, CASE WHEN state = 'pending' THEN scheduled_at END)
+        coalesce(next_retry_at, CASE WHEN state = 'pending' AND waits_for IS NULL THEN scheduled_at END)
     ) STORED,
     live_key text GENERATED ALWAYS AS (CASE WHEN completed_at IS NULL THEN unique_key END) STORED,
     trouble text COLLATE "C" GENERATED ALWAYS AS (
@@ -68,6 +72,7 @@ CREATE TABLE {schema}.tasks (
         (completed_at IS NULL) = (state IN ('pending', 'running') OR next_retry_at IS NOT NULL)
     ),
     CONSTRAINT tasks_retry_when_waiting CHECK (next_retry_at IS NULL OR state IN ('pending', 'failed')),
+    CONSTRAINT tasks_suspended_when_pending CHECK (waits_for IS NULL OR state = 'pending'),
     CONSTRAINT tasks_leased_when_running CHECK (state <> 'running' OR locked_until IS NOT NULL),
     CONSTRAINT tasks_result_when_completed CHECK (result IS NULL OR state = 'completed'),
     -- What is added to must stay within its type: one row that does not would fail every claim that meets it.
@@ -113,6 +118,9 @@ CREATE UNIQUE INDEX tasks_live_key ON {schema}.tasks (name, live_key) WHERE live
 -- With what counts by name and lists of one kind of failure need, so that they read this index alone.
 CREATE INDEX tasks_trouble ON {schema}.tasks (trouble, seq) INCLUDE (name, due_at, fingerprint) WHERE trouble IS NOT NULL;
 CREATE INDEX tasks_dead ON {schema}.tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
+-- What is suspended, to count and list it; only there does anything enter or leave it.
+CREATE INDEX tasks_group ON {schema}.tasks (group_id, seq) WHERE group_id IS NOT NULL;
+CREATE INDEX tasks_suspended ON {schema}.tasks (name, seq) INCLUDE (due_at) WHERE waits_for IS NOT NULL;
 
 -- Where claims get their versions from.  Owned by no column: whoever empties the table does not start it again.
 CREATE SEQUENCE {schema}.tasklib_versions;
@@ -269,6 +277,159 @@ CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks
     ) EXECUTE FUNCTION {schema}.tasklib_hint();
 CREATE TRIGGER tasks_hint_delete AFTER DELETE ON {schema}.tasks
     FOR EACH ROW WHEN (OLD.slot_key IS NOT NULL) EXECUTE FUNCTION {schema}.tasklib_hint();
+
+-- What a workflow has recorded: one row per step, found again by its key when the function runs from the top.
+CREATE TABLE {schema}.tasklib_steps (
+    task_id    uuid        NOT NULL,
+    key        text        COLLATE "C" NOT NULL CHECK (octet_length(key) <= 1000),
+    number     integer     NOT NULL,
+    kind       text        COLLATE "C" NOT NULL CHECK (kind IN ('step', 'sleep', 'wait', 'ask', 'run', 'map', 'spend')),
+    state      text        COLLATE "C" NOT NULL CHECK (state IN ('open', 'done', 'failed')),
+    version    bigint      NOT NULL,
+    digest     text        COLLATE "C",
+    value      jsonb,
+    error      jsonb,
+    until      timestamptz,
+    tries      integer     NOT NULL DEFAULT 0,
+    note       text,
+    ask        jsonb,
+    started_at timestamptz NOT NULL,
+    ended_at   timestamptz,
+    PRIMARY KEY (task_id, key)
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- Which open steps wait for which events.
+CREATE TABLE {schema}.tasklib_waits (
+    event   text COLLATE "C" NOT NULL,
+    task_id uuid NOT NULL,
+    key     text COLLATE "C" NOT NULL,
+    PRIMARY KEY (event, task_id, key)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX tasklib_waits_task ON {schema}.tasklib_waits (task_id);
+
+-- A fact is for everybody, now and later; a message is for one task and taken once.  One insert is a complete emit, from
+-- any language; a worker delivers it.
+CREATE TABLE {schema}.tasklib_events (
+    id           bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name         text        COLLATE "C" NOT NULL CHECK (name <> '' AND octet_length(name) <= 1000),
+    task_id      uuid,
+    payload      jsonb       NOT NULL DEFAULT 'null',
+    sender       text,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    delivered_at timestamptz,
+    taken_by     text
+);
+CREATE UNIQUE INDEX tasklib_events_fact ON {schema}.tasklib_events (name) WHERE task_id IS NULL;
+CREATE INDEX tasklib_events_message ON {schema}.tasklib_events (task_id, name, id) WHERE taken_by IS NULL;
+CREATE INDEX tasklib_events_new ON {schema}.tasklib_events (id) WHERE delivered_at IS NULL;
+
+-- Whoever waits is woken by a worker; each looks once a second too.
+CREATE FUNCTION {schema}.tasklib_announce() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('tasklib_' || left(md5(TG_TABLE_SCHEMA), 16), 'event');
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER tasklib_events_announce AFTER INSERT ON {schema}.tasklib_events
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_announce();
+
+-- Children that somebody waits for, counted: `ended` of `total` as far as it is folded.
+CREATE TABLE {schema}.tasklib_groups (
+    id           uuid        NOT NULL PRIMARY KEY,
+    task_id      uuid        NOT NULL,
+    key          text        COLLATE "C" NOT NULL,
+    kind         text        COLLATE "C" NOT NULL CHECK (kind IN ('run', 'map', 'after')),
+    run_if       text        COLLATE "C" CHECK (run_if IN ('success', 'failure', 'end')),
+    total        bigint      NOT NULL DEFAULT 0,
+    sealed       boolean     NOT NULL DEFAULT false,
+    ended        bigint      NOT NULL DEFAULT 0,
+    failed       bigint      NOT NULL DEFAULT 0,
+    cancelled    bigint      NOT NULL DEFAULT 0,
+    max_failures bigint,
+    fired_at     timestamptz,
+    stopped_at   timestamptz,
+    cleared_at   timestamptz
+) WITH (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX tasklib_groups_owner ON {schema}.tasklib_groups (task_id);
+CREATE INDEX tasklib_groups_stopped ON {schema}.tasklib_groups (id) WHERE stopped_at IS NOT NULL AND cleared_at IS NULL;
+
+-- Which tasks others wait for: each counts for the group of what is before a task, and may be one of its arguments.
+CREATE TABLE {schema}.tasklib_edges (
+    task_id  uuid NOT NULL,
+    group_id uuid NOT NULL,
+    param    text COLLATE "C",
+    number   integer NOT NULL,
+    PRIMARY KEY (task_id, group_id, number)
+);
+CREATE INDEX tasklib_edges_group ON {schema}.tasklib_edges (group_id);
+
+-- What has happened to members and owners of groups since it was last added up.  Rows are only inserted, so that ends of
+-- members wait for nobody; who adds them up deletes them.
+CREATE TABLE {schema}.tasklib_tallies (
+    group_id  uuid,
+    task_id   uuid,
+    ended     integer NOT NULL DEFAULT 0,
+    failed    integer NOT NULL DEFAULT 0,
+    cancelled integer NOT NULL DEFAULT 0
+) WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX tasklib_tallies_group ON {schema}.tasklib_tallies (group_id);
+
+-- Every way in which a member can end, or come alive again, counts once, a person's own SQL too.
+CREATE FUNCTION {schema}.tasklib_tell() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    step  integer := 1;
+    state text;
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        state := 'cancelled';
+    ELSIF NEW.completed_at IS NULL THEN
+        step := -1;
+        state := OLD.state;
+    ELSE
+        state := NEW.state;
+    END IF;
+    IF OLD.group_id IS NOT NULL THEN
+        INSERT INTO {schema}.tasklib_tallies (group_id, ended, failed, cancelled) VALUES (
+            OLD.group_id, step, CASE WHEN state IN ('failed', 'buried') THEN step ELSE 0 END,
+            CASE WHEN state = 'cancelled' THEN step ELSE 0 END
+        );
+    END IF;
+    IF OLD.marks & 32 > 0 THEN
+        INSERT INTO {schema}.tasklib_tallies (group_id, ended, failed, cancelled)
+        SELECT e.group_id, step, CASE WHEN state IN ('failed', 'buried') THEN step ELSE 0 END,
+            CASE WHEN state = 'cancelled' THEN step ELSE 0 END
+        FROM (SELECT DISTINCT d.group_id FROM {schema}.tasklib_edges AS d WHERE d.task_id = OLD.id) AS e;
+    END IF;
+    IF OLD.marks & 16 > 0 AND step > 0 AND state <> 'completed' THEN
+        INSERT INTO {schema}.tasklib_tallies (task_id) VALUES (OLD.id);
+    END IF;
+    RETURN NULL;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION {schema}.tasklib_tell() FROM PUBLIC;
+CREATE TRIGGER tasks_tell AFTER UPDATE ON {schema}.tasks
+    FOR EACH ROW WHEN (
+        (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND (OLD.group_id IS NOT NULL OR OLD.marks & 48 > 0)
+    ) EXECUTE FUNCTION {schema}.tasklib_tell();
+CREATE TRIGGER tasks_tell_delete AFTER DELETE ON {schema}.tasks
+    FOR EACH ROW WHEN (OLD.completed_at IS NULL AND (OLD.group_id IS NOT NULL OR OLD.marks & 48 > 0))
+    EXECUTE FUNCTION {schema}.tasklib_tell();
+
+CREATE FUNCTION {schema}.tasklib_drop_workflow() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM {schema}.tasklib_steps AS s WHERE s.task_id = OLD.id;
+    DELETE FROM {schema}.tasklib_waits AS w WHERE w.task_id = OLD.id;
+    DELETE FROM {schema}.tasklib_events AS e WHERE e.task_id = OLD.id;
+    DELETE FROM {schema}.tasklib_edges AS e WHERE e.task_id = OLD.id;
+    DELETE FROM {schema}.tasklib_groups AS g WHERE g.task_id = OLD.id AND (g.stopped_at IS NULL OR g.cleared_at IS NOT NULL);
+    RETURN NULL;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION {schema}.tasklib_drop_workflow() FROM PUBLIC;
+CREATE TRIGGER tasks_workflow_delete AFTER DELETE ON {schema}.tasks
+    FOR EACH ROW WHEN (OLD.marks IS NOT NULL) EXECUTE FUNCTION {schema}.tasklib_drop_workflow();
 
 CREATE TABLE {schema}.tasklib_schedules (
     name         text        COLLATE "C" NOT NULL PRIMARY KEY,
@@ -432,6 +593,9 @@ COMMENT ON COLUMN {schema}.tasks.finished_by IS 'who ran it last';
 COMMENT ON COLUMN {schema}.tasks.unique_key IS 'at most one live task of a name has it';
 COMMENT ON COLUMN {schema}.tasks.concurrency_key IS 'tasks with the same one share a limit, see tasklib_key_limits';
 COMMENT ON COLUMN {schema}.tasks.fingerprint IS 'kind of the last failure: equal for tasks that failed in the same way';
+COMMENT ON COLUMN {schema}.tasks.waits_for IS 'what a suspended workflow waits for: sleep, retry, event, answer, children, budget, code, and the name';
+COMMENT ON COLUMN {schema}.tasks.marks IS 'of workflows, as bits: 1 is a child that somebody waits for, 4 has steps, 16 has children, 32 is before others in a flow';
+COMMENT ON COLUMN {schema}.tasks.group_id IS 'the children that it is one of';
 COMMENT ON COLUMN {schema}.tasks.due_at IS 'generated: when it may start next, if it waits';
 COMMENT ON COLUMN {schema}.tasks.live_key IS 'generated: the unique key, while it is not terminal';
 COMMENT ON COLUMN {schema}.tasks.trouble IS 'generated: the state, if failed, cancelled or buried';
@@ -468,6 +632,34 @@ COMMENT ON COLUMN {schema}.tasklib_key_limits.max_running IS '0 is unlimited';
 COMMENT ON TABLE {schema}.tasklib_hints IS 'Concurrency keys of which a task may be able to start: where the next claim should look.';
 COMMENT ON COLUMN {schema}.tasklib_hints.name IS 'the waiting task''s name; '''' when a slot of the key became free';
 COMMENT ON COLUMN {schema}.tasklib_hints.ready_at IS 'when the task is due';
+COMMENT ON TABLE {schema}.tasklib_steps IS 'What workflows have recorded: a step that is done is never run again.';
+COMMENT ON COLUMN {schema}.tasklib_steps.key IS 'its name, with #2 for the second of that name, or with the key that the code gives';
+COMMENT ON COLUMN {schema}.tasklib_steps.number IS 'the order in which the function came to it first';
+COMMENT ON COLUMN {schema}.tasklib_steps.version IS 'the claim that wrote it';
+COMMENT ON COLUMN {schema}.tasklib_steps.digest IS 'hash of the function and its arguments';
+COMMENT ON COLUMN {schema}.tasklib_steps.error IS '{type, message} of a step that failed';
+COMMENT ON COLUMN {schema}.tasklib_steps.until IS 'end of a sleep, of patience, or of the pause before the next try';
+COMMENT ON COLUMN {schema}.tasklib_steps.tries IS 'how often it has failed in a row';
+COMMENT ON COLUMN {schema}.tasklib_steps.note IS 'what was odd about it when it was last found: other arguments than recorded';
+COMMENT ON COLUMN {schema}.tasklib_steps.ask IS 'of a question to a person: {question, schema}';
+COMMENT ON TABLE {schema}.tasklib_groups IS 'Children that a workflow waits for.';
+COMMENT ON COLUMN {schema}.tasklib_groups.task_id IS 'the workflow';
+COMMENT ON COLUMN {schema}.tasklib_groups.key IS 'its step that waits';
+COMMENT ON COLUMN {schema}.tasklib_groups.total IS 'children stored so far';
+COMMENT ON COLUMN {schema}.tasklib_groups.sealed IS 'no more will come';
+COMMENT ON COLUMN {schema}.tasklib_groups.fired_at IS 'when the workflow was told that all have ended, or too many failed';
+COMMENT ON COLUMN {schema}.tasklib_groups.stopped_at IS 'when the rest was to be cancelled';
+COMMENT ON COLUMN {schema}.tasklib_groups.cleared_at IS 'when the rest was cancelled';
+COMMENT ON COLUMN {schema}.tasklib_groups.run_if IS 'of what is before a task: how that must end for it to run';
+COMMENT ON TABLE {schema}.tasklib_edges IS 'Which tasks are before others in flows.';
+COMMENT ON COLUMN {schema}.tasklib_edges.param IS 'the argument that its result becomes';
+COMMENT ON TABLE {schema}.tasklib_tallies IS 'What has happened to children and to those who wait for them since it was last added up.';
+COMMENT ON COLUMN {schema}.tasklib_tallies.task_id IS 'a workflow that ended without success: its children are to be cancelled';
+COMMENT ON TABLE {schema}.tasklib_waits IS 'Which open steps wait for which events.';
+COMMENT ON TABLE {schema}.tasklib_events IS 'Events: INSERT INTO tasklib_events (name, payload) tells whoever waits for it, now or later.';
+COMMENT ON COLUMN {schema}.tasklib_events.task_id IS 'the one task that a message is for; NULL for a fact';
+COMMENT ON COLUMN {schema}.tasklib_events.delivered_at IS 'when those who waited for it had it; NULL: not yet';
+COMMENT ON COLUMN {schema}.tasklib_events.taken_by IS 'the step that took a message';
 COMMENT ON TABLE {schema}.tasklib_schedules IS 'Schedules: each makes a task at every tick.';
 COMMENT ON COLUMN {schema}.tasklib_schedules.plan IS 'what was decided: task, cron or every, tz, kwargs, misfire, overlap, jitter, options';
 COMMENT ON COLUMN {schema}.tasklib_schedules.declared_at IS 'declared in code by a worker that started then; NULL if made at run time';

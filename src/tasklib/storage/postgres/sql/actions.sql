@@ -1,14 +1,15 @@
 -- name: retry_tasks
--- Restart tasks from zero attempts; only those in one of the states given.
+-- Restart tasks from zero attempts; only those in one of the states given, and of pending ones only those that are parked.
 UPDATE {schema}.tasks AS t
-SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL,
+SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL, waits_for = NULL,
     result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
     finished_by = NULL, expires_at = NULL, updated_at = c.now,
     scheduled_at = least(t.scheduled_at, c.now)
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
 WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
     AND t.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb)))
-RETURNING t.id;
+    AND (t.state <> 'pending' OR t.waits_for LIKE 'code%')
+RETURNING t.id, t.marks;
 
 -- name: wake_workers
 -- Notify idle workers that tasks became due by something other than an insert.
@@ -42,7 +43,7 @@ WITH changed AS (
     UPDATE {schema}.tasks AS t
     SET state = CASE WHEN t.state = 'running' THEN 'running' ELSE 'cancelled' END,
         completed_at = CASE WHEN t.state <> 'running' THEN c.now END,
-        next_retry_at = NULL,
+        next_retry_at = NULL, waits_for = NULL,
         cancel_requested_at = coalesce(t.cancel_requested_at, c.now), updated_at = c.now
     FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
     WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
@@ -118,7 +119,8 @@ SELECT {columns} FROM {schema}.tasks AS t WHERE t.seq > :after::bigint ORDER BY 
 INSERT INTO {schema}.tasks (
     id, name, state, scheduled_at, started_at, completed_at, created_at, updated_at, next_retry_at, expires_at,
     cancel_requested_at, timeout_seconds, progress, priority, version, attempts, retry_count, max_retries, lost_count,
-    args, kwargs, tags, headers, result, history, log, error, progress_message, finished_by, unique_key, concurrency_key
+    args, kwargs, tags, headers, result, history, log, error, progress_message, finished_by, unique_key, concurrency_key,
+    waits_for, marks
 )
 SELECT
     n.id, n.name, n.state, n.scheduled_at AT TIME ZONE 'UTC', n.started_at AT TIME ZONE 'UTC',
@@ -126,14 +128,14 @@ SELECT
     n.next_retry_at AT TIME ZONE 'UTC', n.expires_at AT TIME ZONE 'UTC', n.cancel_requested_at AT TIME ZONE 'UTC',
     n.timeout_seconds, n.progress, n.priority, n.version, n.attempts, n.retry_count, n.max_retries, n.lost_count,
     coalesce(n.args, '{}'), coalesce(n.kwargs, 'null'), coalesce(n.tags, '{}'), n.headers, n.result, n.history, n.log,
-    n.error, n.progress_message, n.finished_by, n.unique_key, n.concurrency_key
+    n.error, n.progress_message, n.finished_by, n.unique_key, n.concurrency_key, n.waits_for, n.marks
 FROM jsonb_to_recordset(:batch::jsonb) AS n (
     id uuid, name text, state text, scheduled_at timestamp, started_at timestamp, completed_at timestamp,
     created_at timestamp, updated_at timestamp, next_retry_at timestamp, expires_at timestamp,
     cancel_requested_at timestamp, timeout_seconds double precision, progress double precision, priority integer,
     version bigint, attempts integer, retry_count integer, max_retries integer, lost_count integer, args jsonb,
     kwargs jsonb, tags jsonb, headers jsonb, result jsonb, history jsonb, log jsonb, error text, progress_message text,
-    finished_by text, unique_key text, concurrency_key text
+    finished_by text, unique_key text, concurrency_key text, waits_for text, marks smallint
 )
 ON CONFLICT DO NOTHING
 RETURNING id;

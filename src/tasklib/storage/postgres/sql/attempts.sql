@@ -126,7 +126,7 @@ claimed AS (
         started_at = CASE WHEN t.expires_at <= c.now THEN t.started_at ELSE c.now END,
         worker_id = CASE WHEN t.expires_at <= c.now THEN NULL ELSE :worker_id::text END,
         locked_until = CASE WHEN t.expires_at <= c.now THEN NULL ELSE c.now + make_interval(secs => :lease::float8) END,
-        version = {next_version}, next_retry_at = NULL, updated_at = c.now
+        version = {next_version}, next_retry_at = NULL, waits_for = NULL, updated_at = c.now
     FROM clock AS c
     WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p))
     RETURNING t.id, t.seq, t.version, t.priority, t.state = 'cancelled' AND t.watched AS awaited,
@@ -214,7 +214,7 @@ claimed AS (
     SET state = 'running', attempts = {next_attempt}, version = {next_version}, started_at = c.now,
         max_retries = {retries_in_force},
         locked_until = c.now + make_interval(secs => :lease::float8), worker_id = :worker_id::text,
-        next_retry_at = NULL, updated_at = c.now
+        next_retry_at = NULL, waits_for = NULL, updated_at = c.now
     FROM clock AS c
     WHERE t.ctid = ANY (ARRAY(SELECT p.tid FROM picked AS p WHERE NOT EXISTS (SELECT FROM picked AS e WHERE e.expired)))
     RETURNING t.seq, t.version, t.priority, {claimed_json} AS json
@@ -286,10 +286,10 @@ LEFT JOIN LATERAL (
 concat('["', t.id, '",', t.seq, ',', t.version, ',', t.attempts, ',', t.max_retries, ',',
         date_part('epoch', t.created_at), ',', to_json(t.name), ',', t.kwargs, ',',
         CASE WHEN t.scheduled_at = t.created_at AND t.retry_count = 0 AND t.lost_count = 0 AND t.priority = 0
-            AND t.tags = '{}' AND num_nonnulls(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) = 0
+            AND t.tags = '{}' AND num_nonnulls(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at, t.marks) = 0
             THEN 'null'
             ELSE json_build_array(date_part('epoch', t.scheduled_at), t.retry_count, t.lost_count, t.priority, t.tags,
-                t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at)::text
+                t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at, t.marks)::text
         END, ']')
 
 -- name: complete_tasks
@@ -321,12 +321,13 @@ FROM done AS d;
 -- name: end_attempts
 -- End attempts in any way but success: retry later, give up, snooze, release, cancel or lose; fenced like complete_tasks.
 -- Whatever does not end the task for good cancels it if a person has asked for that meanwhile.  A release leaves a task
--- whose last attempt failed waiting for its retry again, which is due now.
+-- whose last attempt failed waiting for its retry again, which is due now.  One that suspends itself waits on, unless
+-- one of the steps it waits for is open no more; where that can happen, `lock_tasks` comes before.
 WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
         id uuid, version bigint, state text, terminal boolean, delay double precision, refund integer,
         retried integer, lost integer, released boolean, error text, fingerprint text, outcome text, summary text, started_ago double precision,
-        ended_ago double precision, progress double precision, message text
+        ended_ago double precision, progress double precision, message text, waits_for text, keys jsonb
     )
 ),
 done AS (
@@ -334,7 +335,10 @@ done AS (
     SET state = CASE WHEN {is_asked_to_end} THEN 'cancelled' WHEN {is_retry_given_back} THEN 'failed' ELSE e.state END,
         completed_at = CASE WHEN {is_final} THEN c.now - make_interval(secs => e.ended_ago) END,
         next_retry_at = CASE WHEN NOT {is_final}
+            AND (e.keys IS NULL OR {waits_still})
             THEN c.now + make_interval(secs => CASE WHEN {is_retry_given_back} THEN 0 ELSE e.delay END) END,
+        waits_for = CASE WHEN NOT {is_final} AND (e.keys IS NULL OR {waits_still}) THEN e.waits_for END,
+        expires_at = CASE WHEN e.waits_for IS NULL THEN t.expires_at END,
         started_at = coalesce(c.now - make_interval(secs => e.started_ago), t.started_at),
         attempts = t.attempts - e.refund,
         retry_count = t.retry_count + CASE WHEN {is_final} THEN 0 ELSE e.retried END,
@@ -358,6 +362,12 @@ FROM done AS d;
 
 -- fragment: is_final
 (e.terminal OR t.cancel_requested_at IS NOT NULL)
+
+-- fragment: waits_still
+NOT EXISTS (
+                SELECT FROM {schema}.tasklib_steps AS s
+                WHERE s.task_id = t.id AND s.key = ANY (ARRAY(SELECT jsonb_array_elements_text(e.keys))) AND s.state <> 'open'
+            )
 
 -- fragment: is_asked_to_end
 NOT e.terminal AND t.cancel_requested_at IS NOT NULL

@@ -26,7 +26,7 @@ ORDER BY g.last_seen DESC, g.name, g.fingerprint;
 -- name: redrive_tasks
 -- Restart tasks from zero attempts, each due after a delay of its own; only those that failed for good.
 UPDATE {schema}.tasks AS t
-SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL,
+SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL, waits_for = NULL,
     result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL,
     cancel_requested_at = NULL, finished_by = NULL, expires_at = NULL, updated_at = c.now,
     scheduled_at = c.now + make_interval(secs => b.delay)
@@ -34,7 +34,7 @@ FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
     jsonb_to_recordset(:batch::jsonb) AS b (id uuid, delay double precision)
 WHERE t.id = ANY (ARRAY(SELECT (e.value ->> 'id')::uuid FROM jsonb_array_elements(:batch::jsonb) AS e))
     AND t.id = b.id AND t.dead_at IS NOT NULL
-RETURNING t.id;
+RETURNING t.id, t.marks;
 -- name: count_errors_by_hour
 -- How many tasks failed for good in each of the last 24 hours, by name and fingerprint; hour 0 is the one going on.
 SELECT t.name, t.fingerprint, floor(extract(epoch FROM c.now - t.dead_at) / 3600)::integer AS hour, count(*) AS count

@@ -217,6 +217,10 @@ FROM (
     FROM clock CROSS JOIN {schema}.tasks AS t WHERE t.trouble IS NOT NULL
     GROUP BY t.name, t.trouble
     UNION ALL
+    SELECT t.name, 'suspended', count(*), count(*) FILTER (WHERE t.due_at > clock.now), count(t.due_at)
+    FROM clock CROSS JOIN {schema}.tasks AS t WHERE t.waits_for IS NOT NULL
+    GROUP BY t.name
+    UNION ALL
     SELECT t.name, 'running', count(*), 0, 0
     FROM {schema}.tasklib_claims AS h
     CROSS JOIN unnest(h.seqs, h.versions) AS held (seq, version)

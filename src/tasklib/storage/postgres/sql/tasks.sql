@@ -3,7 +3,8 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     t.next_retry_at, t.locked_until, t.expires_at, t.cancel_requested_at, t.timeout_seconds, t.progress, t.priority,
     t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count, t.args::text AS args, t.kwargs::text AS kwargs,
     t.tags::text AS tags, t.headers::text AS headers, t.result::text AS result, t.history::text AS history, t.log::text AS log,
-    t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
+    t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key,
+    t.waits_for, t.marks
 
 -- fragment: listed_columns
 -- The same, with no more of what may be long than so many characters.
@@ -15,12 +16,14 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     left(t.result::text, :width::integer) AS result, left(t.history::text, :width::integer) AS history,
     left(t.log::text, :width::integer) AS log, left(t.error, :width::integer) AS error,
     left(t.progress_message, :width::integer) AS progress_message,
-    t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
+    t.worker_id, t.finished_by, t.unique_key, t.concurrency_key,
+    t.waits_for, t.marks
 
 -- fragment: matches
-((:states::jsonb IS NULL AND :delayed::boolean IS NULL AND :retrying::boolean IS NULL)
+((:states::jsonb IS NULL AND :delayed::boolean IS NULL AND :retrying::boolean IS NULL AND :suspended::boolean IS NULL)
         OR t.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb)))
-        OR (:delayed::boolean AND t.state = 'pending' AND t.due_at > coalesce(:now::timestamptz, now()))
+        OR (:delayed::boolean AND t.state = 'pending' AND t.due_at > coalesce(:now::timestamptz, now()) AND t.waits_for IS NULL)
+        OR (:suspended::boolean AND t.waits_for IS NOT NULL)
         OR (:retrying::boolean AND t.state = 'failed' AND t.completed_at IS NULL))
     AND (:name::text IS NULL OR t.name = :name::text)
     AND (:tags::jsonb IS NULL OR t.tags @> :tags::jsonb)
@@ -126,21 +129,21 @@ ON CONFLICT (id) DO NOTHING;
 
 -- name: find_live_keys
 -- The live task holding each unique key asked for, and the task of each id, whichever exists.
-SELECT t.id, t.name, t.live_key, t.state, k.id AS asked
+SELECT t.id, t.name, t.live_key, t.state, t.marks, k.id AS asked
 FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
-CROSS JOIN LATERAL (SELECT x.id, x.name, x.live_key, x.state FROM {schema}.tasks AS x WHERE x.id = k.id LIMIT 1) AS t
+CROSS JOIN LATERAL (SELECT x.id, x.name, x.live_key, x.state, x.marks FROM {schema}.tasks AS x WHERE x.id = k.id LIMIT 1) AS t
 UNION
-SELECT t.id, t.name, t.live_key, t.state, k.id AS asked
+SELECT t.id, t.name, t.live_key, t.state, t.marks, k.id AS asked
 FROM jsonb_to_recordset(:keys::jsonb) AS k (id uuid, name text, unique_key text)
 CROSS JOIN LATERAL (
-    SELECT x.id, x.name, x.live_key, x.state FROM {schema}.tasks AS x
+    SELECT x.id, x.name, x.live_key, x.state, x.marks FROM {schema}.tasks AS x
     WHERE x.name = k.name AND x.live_key = k.unique_key LIMIT 1
 ) AS t;
 
 -- name: replace_task
 -- Rewrite a waiting task in place under the same id; no row means that it is not waiting any more.
 UPDATE {schema}.tasks AS t
-SET state = 'pending', next_retry_at = NULL, kwargs = coalesce(n.kwargs, 'null'), max_retries = n.max_retries,
+SET state = 'pending', next_retry_at = NULL, waits_for = NULL, kwargs = coalesce(n.kwargs, 'null'), max_retries = n.max_retries,
     scheduled_at = coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))),
     timeout_seconds = n.timeout_seconds, priority = coalesce(n.priority, 0), tags = coalesce(n.tags, '{}'),
     concurrency_key = n.concurrency_key, headers = n.headers,
@@ -153,7 +156,7 @@ FROM
         timeout_seconds double precision, priority integer, tags jsonb, unique_key text, concurrency_key text,
         headers jsonb, expires_at timestamp, expires_in double precision
     )
-WHERE t.name = n.name AND t.live_key = n.unique_key AND t.due_at IS NOT NULL
+WHERE t.name = n.name AND t.live_key = n.unique_key AND t.due_at IS NOT NULL AND t.marks IS NULL
 RETURNING t.id;
 
 -- name: get_task
@@ -222,6 +225,8 @@ FROM (
     UNION ALL
     (SELECT t.seq FROM {schema}.tasks AS t
     WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL AND t.seq < :before::bigint OFFSET 0)
+    UNION ALL
+    (SELECT t.seq FROM {schema}.tasks AS t WHERE t.waits_for IS NOT NULL AND t.seq < :before::bigint OFFSET 0)
 ) AS w;
 
 -- name: find_trouble
@@ -315,10 +320,11 @@ WHERE t.dead_at IS NOT NULL AND (:name::text IS NULL OR t.name = :name::text)
     AND (:troubles::jsonb IS NULL OR t.trouble = ANY (ARRAY(SELECT jsonb_array_elements_text(:troubles::jsonb))));
 
 -- name: count_by_state
--- How many tasks are in each state, by name, with the delayed and the retrying apart.
+-- How many tasks are in each state, by name, with the delayed, the suspended and the retrying apart.
 SELECT
     t.name, t.state, count(*) AS count,
-    count(*) FILTER (WHERE t.state = 'pending' AND t.due_at > coalesce(:now::timestamptz, now())) AS delayed,
+    count(*) FILTER (WHERE t.state = 'pending' AND t.due_at > coalesce(:now::timestamptz, now()) AND t.waits_for IS NULL) AS delayed,
+    count(t.waits_for) AS suspended,
     count(*) FILTER (WHERE t.state = 'failed' AND t.due_at IS NOT NULL) AS retrying
 FROM {schema}.tasks AS t
 GROUP BY t.name, t.state;

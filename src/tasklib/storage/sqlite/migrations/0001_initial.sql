@@ -49,11 +49,15 @@ CREATE TABLE tasks (
     unique_key          TEXT,  -- at most one live task of a name has it
     concurrency_key     TEXT,  -- tasks with the same one share a limit, see tasklib_key_limits
     fingerprint         TEXT,  -- kind of the last failure: equal for tasks that failed in the same way
+    -- what a suspended workflow waits for: sleep, retry, event, answer, children, budget, code, and the name
+    waits_for           TEXT,
+    marks               INTEGER,  -- of workflows, as bits: 1 is a child that somebody waits for, 4 has steps, 16 has children, 32 is before others
+    group_id            TEXT,  -- the children that it is one of
 
     -- What the indexes look at: the same columns as on PostgreSQL, so that finishing a task changes no index.
     -- generated: when it may start next, if it waits
     due_at   TEXT GENERATED ALWAYS AS (
-        coalesce(next_retry_at, CASE WHEN state = 'pending' THEN scheduled_at END)
+        coalesce(next_retry_at, CASE WHEN state = 'pending' AND waits_for IS NULL THEN scheduled_at END)
     ) VIRTUAL,
     -- generated: the unique key, while it is not terminal
     live_key TEXT GENERATED ALWAYS AS (CASE WHEN completed_at IS NULL THEN unique_key END) VIRTUAL,
@@ -70,6 +74,7 @@ CREATE TABLE tasks (
         (completed_at IS NULL) = (state IN ('pending', 'running') OR next_retry_at IS NOT NULL)
     ),
     CONSTRAINT tasks_retry_when_waiting CHECK (next_retry_at IS NULL OR state IN ('pending', 'failed')),
+    CONSTRAINT tasks_suspended_when_pending CHECK (waits_for IS NULL OR state = 'pending'),
     CONSTRAINT tasks_leased_when_running CHECK (state <> 'running' OR locked_until IS NOT NULL),
     CONSTRAINT tasks_result_when_completed CHECK (result IS NULL OR state = 'completed'),
     CONSTRAINT tasks_counters_sane CHECK (
@@ -140,6 +145,9 @@ CREATE UNIQUE INDEX tasks_live_key ON tasks (name, live_key) WHERE live_key IS N
 -- With what counts by name and lists of one kind of failure need, so that they read this index alone.
 CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at, fingerprint) WHERE trouble IS NOT NULL;
 CREATE INDEX tasks_dead ON tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
+-- What is suspended, to count and list it; only there does anything enter or leave it.
+CREATE INDEX tasks_group ON tasks (group_id, seq) WHERE group_id IS NOT NULL;
+CREATE INDEX tasks_suspended ON tasks (name, seq, due_at) WHERE waits_for IS NOT NULL;
 
 -- The last version that a claim was given.
 CREATE TABLE tasklib_versions (
@@ -249,6 +257,138 @@ CREATE TRIGGER tasks_hint_delete AFTER DELETE ON tasks
 WHEN OLD.slot_key IS NOT NULL
 BEGIN
     INSERT OR IGNORE INTO tasklib_hints (key, name, priority, ready_at) VALUES (OLD.slot_key, '', 0, '');
+END;
+
+CREATE TABLE tasklib_steps (
+    -- What workflows have recorded: a step that is done is never run again.
+    task_id    TEXT    NOT NULL,
+    -- its name, with #2 for the second of that name, or with the key that the code gives
+    key        TEXT    NOT NULL CHECK (length(CAST(key AS BLOB)) <= 1000),
+    number     INTEGER NOT NULL,  -- the order in which the function came to it first
+    kind       TEXT    NOT NULL CHECK (kind IN ('step', 'sleep', 'wait', 'ask', 'run', 'map', 'spend')),
+    state      TEXT    NOT NULL CHECK (state IN ('open', 'done', 'failed')),
+    version    INTEGER NOT NULL,  -- the claim that wrote it
+    digest     TEXT,  -- hash of the function and its arguments
+    value      TEXT CHECK (value IS NULL OR json_valid(value)),
+    error      TEXT CHECK (error IS NULL OR json_valid(error)),  -- {type, message} of a step that failed
+    until      TEXT,  -- end of a sleep, of patience, or of the pause before the next try
+    tries      INTEGER NOT NULL DEFAULT 0,  -- how often it has failed in a row
+    note       TEXT,  -- what was odd about it when it was last found: other arguments than recorded
+    ask        TEXT CHECK (ask IS NULL OR json_valid(ask)),  -- of a question to a person: {question, schema}
+    started_at TEXT    NOT NULL,
+    ended_at   TEXT,
+    PRIMARY KEY (task_id, key)
+) WITHOUT ROWID;
+
+CREATE TABLE tasklib_waits (
+    -- Which open steps wait for which events.
+    event   TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    PRIMARY KEY (event, task_id, key)
+) WITHOUT ROWID;
+CREATE INDEX tasklib_waits_task ON tasklib_waits (task_id);
+
+CREATE TABLE tasklib_events (
+    -- Events: INSERT INTO tasklib_events (name, payload) tells whoever waits for it, now or later.
+    id           INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    name         TEXT    NOT NULL CHECK (name <> '' AND length(CAST(name AS BLOB)) <= 1000),
+    task_id      TEXT,  -- the one task that a message is for; NULL for a fact
+    payload      TEXT    NOT NULL DEFAULT 'null' CHECK (json_valid(payload)),
+    sender       TEXT,
+    created_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
+    delivered_at TEXT,  -- when those who waited for it had it; NULL: not yet
+    taken_by     TEXT  -- the step that took a message
+);
+CREATE UNIQUE INDEX tasklib_events_fact ON tasklib_events (name) WHERE task_id IS NULL;
+CREATE INDEX tasklib_events_message ON tasklib_events (task_id, name, id) WHERE taken_by IS NULL;
+CREATE INDEX tasklib_events_new ON tasklib_events (id) WHERE delivered_at IS NULL;
+
+CREATE TABLE tasklib_groups (
+    -- Children that a workflow waits for.
+    id           TEXT    NOT NULL PRIMARY KEY,
+    task_id      TEXT    NOT NULL,  -- the workflow
+    key          TEXT    NOT NULL,  -- its step that waits
+    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'after')),
+    -- of what is before a task: how that must end for it to run
+    run_if       TEXT    CHECK (run_if IS NULL OR run_if IN ('success', 'failure', 'end')),
+    total        INTEGER NOT NULL DEFAULT 0,  -- children stored so far
+    sealed       INTEGER NOT NULL DEFAULT 0,  -- no more will come
+    ended        INTEGER NOT NULL DEFAULT 0,
+    failed       INTEGER NOT NULL DEFAULT 0,
+    cancelled    INTEGER NOT NULL DEFAULT 0,
+    max_failures INTEGER,
+    fired_at     TEXT,  -- when the workflow was told that all have ended, or too many failed
+    stopped_at   TEXT,  -- when the rest was to be cancelled
+    cleared_at   TEXT  -- when the rest was cancelled
+) WITHOUT ROWID;
+CREATE INDEX tasklib_groups_owner ON tasklib_groups (task_id);
+CREATE INDEX tasklib_groups_stopped ON tasklib_groups (id) WHERE stopped_at IS NOT NULL AND cleared_at IS NULL;
+
+CREATE TABLE tasklib_edges (
+    -- Which tasks are before others in flows.
+    task_id  TEXT    NOT NULL,
+    group_id TEXT    NOT NULL,
+    param    TEXT,  -- the argument that its result becomes
+    number   INTEGER NOT NULL,
+    PRIMARY KEY (task_id, group_id, number)
+) WITHOUT ROWID;
+CREATE INDEX tasklib_edges_group ON tasklib_edges (group_id);
+
+CREATE TABLE tasklib_tallies (
+    -- What has happened to children and to those who wait for them since it was last added up.
+    group_id  TEXT,
+    task_id   TEXT,  -- a workflow that ended without success: its children are to be cancelled
+    ended     INTEGER NOT NULL DEFAULT 0,
+    failed    INTEGER NOT NULL DEFAULT 0,
+    cancelled INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX tasklib_tallies_group ON tasklib_tallies (group_id);
+
+CREATE TRIGGER tasks_tell AFTER UPDATE ON tasks
+WHEN (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND OLD.group_id IS NOT NULL
+BEGIN
+    INSERT INTO tasklib_tallies (group_id, ended, failed, cancelled)
+    SELECT OLD.group_id, s.step, s.step * (s.state IN ('failed', 'buried')), s.step * (s.state = 'cancelled')
+    FROM (
+        SELECT iif(NEW.completed_at IS NULL, -1, 1) AS step, iif(NEW.completed_at IS NULL, OLD.state, NEW.state) AS state
+    ) AS s;
+END;
+CREATE TRIGGER tasks_tell_after AFTER UPDATE ON tasks
+WHEN (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND OLD.marks & 32 > 0
+BEGIN
+    INSERT INTO tasklib_tallies (group_id, ended, failed, cancelled)
+    SELECT DISTINCT e.group_id, s.step, s.step * (s.state IN ('failed', 'buried')), s.step * (s.state = 'cancelled')
+    FROM tasklib_edges AS e CROSS JOIN (
+        SELECT iif(NEW.completed_at IS NULL, -1, 1) AS step, iif(NEW.completed_at IS NULL, OLD.state, NEW.state) AS state
+    ) AS s
+    WHERE e.task_id = OLD.id;
+END;
+CREATE TRIGGER tasks_tell_end AFTER UPDATE ON tasks
+WHEN OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND NEW.state <> 'completed' AND OLD.marks & 16 > 0
+BEGIN
+    INSERT INTO tasklib_tallies (task_id) VALUES (OLD.id);
+END;
+CREATE TRIGGER tasks_tell_delete AFTER DELETE ON tasks
+WHEN OLD.completed_at IS NULL AND OLD.group_id IS NOT NULL
+BEGIN
+    INSERT INTO tasklib_tallies (group_id, ended, cancelled) VALUES (OLD.group_id, 1, 1);
+END;
+CREATE TRIGGER tasks_tell_after_delete BEFORE DELETE ON tasks
+WHEN OLD.completed_at IS NULL AND OLD.marks & 32 > 0
+BEGIN
+    INSERT INTO tasklib_tallies (group_id, ended, cancelled)
+    SELECT DISTINCT e.group_id, 1, 1 FROM tasklib_edges AS e WHERE e.task_id = OLD.id;
+END;
+
+CREATE TRIGGER tasks_workflow_delete AFTER DELETE ON tasks
+WHEN OLD.marks IS NOT NULL
+BEGIN
+    DELETE FROM tasklib_steps WHERE task_id = OLD.id;
+    DELETE FROM tasklib_waits WHERE task_id = OLD.id;
+    DELETE FROM tasklib_events WHERE task_id = OLD.id;
+    DELETE FROM tasklib_edges WHERE task_id = OLD.id;
+    DELETE FROM tasklib_groups WHERE task_id = OLD.id AND (stopped_at IS NULL OR cleared_at IS NOT NULL);
 END;
 
 CREATE TABLE tasklib_schedules (

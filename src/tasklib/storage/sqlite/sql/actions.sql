@@ -1,12 +1,13 @@
 -- name: retry_tasks
--- Restart tasks from zero attempts; only those in one of the states given.
+-- Restart tasks from zero attempts; only those in one of the states given, and of pending ones only those that are parked.
 UPDATE tasks
-SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL,
+SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL, waits_for = NULL,
     result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
     finished_by = NULL, expires_at = NULL, updated_at = :now,
     scheduled_at = min(scheduled_at, :now)
 WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND state IN (SELECT s.value FROM json_each(:states) AS s)
-RETURNING id;
+    AND (state <> 'pending' OR waits_for LIKE 'code%')
+RETURNING id, marks;
 
 -- name: wake_workers
 -- Differs by necessity: idle workers see by themselves that the file has changed.
@@ -35,7 +36,7 @@ SELECT count(*) AS count FROM tasks AS t WHERE {matches} AND t.completed_at IS N
 UPDATE tasks
 SET state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
     completed_at = CASE WHEN state <> 'running' THEN :now END,
-    next_retry_at = NULL,
+    next_retry_at = NULL, waits_for = NULL,
     cancel_requested_at = coalesce(cancel_requested_at, :now), updated_at = :now
 WHERE id IN (SELECT i.value FROM json_each(:ids) AS i)
     AND (state IN ('pending', 'running') OR (state = 'failed' AND next_retry_at IS NOT NULL))
@@ -94,7 +95,8 @@ SELECT {columns} FROM tasks AS t WHERE t.seq > :after ORDER BY t.seq LIMIT :limi
 INSERT INTO tasks (
     id, name, state, scheduled_at, started_at, completed_at, created_at, updated_at, next_retry_at, expires_at,
     cancel_requested_at, timeout_seconds, progress, priority, version, attempts, retry_count, max_retries, lost_count,
-    args, kwargs, tags, headers, result, history, log, error, progress_message, finished_by, unique_key, concurrency_key
+    args, kwargs, tags, headers, result, history, log, error, progress_message, finished_by, unique_key, concurrency_key,
+    waits_for, marks
 )
 SELECT
     n.value ->> 'id', n.value ->> 'name', n.value ->> 'state', n.value ->> 'scheduled_at', n.value ->> 'started_at',
@@ -104,7 +106,7 @@ SELECT
     n.value ->> 'max_retries', n.value ->> 'lost_count', n.value -> 'args', n.value -> 'kwargs', n.value -> 'tags',
     nullif(n.value -> 'headers', 'null'), nullif(n.value -> 'result', 'null'), nullif(n.value -> 'history', 'null'),
     nullif(n.value -> 'log', 'null'), n.value ->> 'error', n.value ->> 'progress_message', n.value ->> 'finished_by',
-    n.value ->> 'unique_key', n.value ->> 'concurrency_key'
+    n.value ->> 'unique_key', n.value ->> 'concurrency_key', n.value ->> 'waits_for', n.value ->> 'marks'
 FROM json_each(:batch) AS n
 WHERE true
 ON CONFLICT DO NOTHING

@@ -57,7 +57,7 @@ SET state = CASE WHEN expires_at <= :now THEN 'cancelled' ELSE 'running' END,
         ),
         CASE WHEN version < 4503599627370496 THEN version + 1 ELSE 0 END
     ),
-    next_retry_at = NULL, updated_at = :now
+    next_retry_at = NULL, waits_for = NULL, updated_at = :now
 WHERE seq IN (SELECT +p.seq FROM temp.tasklib_picked AS p) AND due_at IS NOT NULL;
 UPDATE tasklib_versions SET last = last + (SELECT count(*) FROM temp.tasklib_picked)
 WHERE EXISTS (SELECT 1 FROM temp.tasklib_picked);
@@ -99,9 +99,9 @@ SELECT
             t.id, t.seq, t.version, t.attempts, t.max_retries, t.created_at, t.name, json(t.kwargs),
             CASE WHEN t.scheduled_at <> t.created_at OR t.retry_count <> 0 OR t.lost_count <> 0 OR t.priority <> 0
                 OR t.tags <> '{}'
-                OR coalesce(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at) IS NOT NULL
+                OR coalesce(t.timeout_seconds, t.headers, t.unique_key, t.concurrency_key, t.expires_at, t.marks) IS NOT NULL
                 THEN json_array(t.scheduled_at, t.retry_count, t.lost_count, t.priority, json(t.tags), t.timeout_seconds,
-                    json(t.headers), t.unique_key, t.concurrency_key, t.expires_at) END
+                    json(t.headers), t.unique_key, t.concurrency_key, t.expires_at, t.marks) END
         -- Not in a WHERE: that lets SQLite read the whole table first, to make a Bloom filter for this join.
         ), ',' || char(10)) FILTER (WHERE t.state = 'running')
         FROM (SELECT p.seq FROM temp.tasklib_picked AS p ORDER BY p.ord) AS p
@@ -171,18 +171,21 @@ strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -(e.value ->> 'en
 -- name: end_attempts
 -- End attempts in any way but success: retry later, give up, snooze, release, cancel or lose; fenced like complete_tasks.
 -- Whatever does not end the task for good cancels it if a person has asked for that meanwhile.  A release leaves a task
--- whose last attempt failed waiting for its retry again, which is due now.
+-- whose last attempt failed waiting for its retry again, which is due now.  One that suspends itself waits on, unless
+-- one of the steps it waits for is open no more.
 UPDATE tasks
 SET state = CASE
         WHEN {is_asked_to_end} THEN 'cancelled' WHEN {is_retry_given_back} THEN 'failed' ELSE e.value ->> 'state'
     END,
     completed_at = CASE WHEN {is_final} THEN {ended_at} END,
     next_retry_at = CASE
-        WHEN {is_final} THEN NULL
+        WHEN {is_final} OR NOT {waits_still} THEN NULL
         WHEN {is_retry_given_back} THEN :now
         WHEN e.value ->> 'delay' IS NOT NULL
         THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', e.value ->> 'delay'))
     END,
+    waits_for = CASE WHEN NOT {is_final} AND {waits_still} THEN e.value ->> 'waits_for' END,
+    expires_at = CASE WHEN e.value ->> 'waits_for' IS NULL THEN expires_at END,
     started_at = CASE WHEN e.value ->> 'started_ago' IS NULL THEN started_at ELSE {started_at} END,
     attempts = attempts - (e.value ->> 'refund'),
     retry_count = retry_count + CASE WHEN {is_final} THEN 0 ELSE (e.value ->> 'retried') END,
@@ -209,6 +212,12 @@ RETURNING tasks.id;
 
 -- fragment: is_final
 (e.value ->> 'terminal' OR cancel_requested_at IS NOT NULL)
+
+-- fragment: waits_still
+(e.value ->> 'keys' IS NULL OR NOT EXISTS (
+            SELECT 1 FROM tasklib_steps AS s
+            WHERE s.task_id = tasks.id AND s.key IN (SELECT k.value FROM json_each(e.value -> 'keys') AS k) AND s.state <> 'open'
+        ))
 
 -- fragment: is_asked_to_end
 NOT (e.value ->> 'terminal') AND cancel_requested_at IS NOT NULL

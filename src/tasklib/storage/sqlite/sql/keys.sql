@@ -125,7 +125,7 @@ ORDER BY r.priority DESC, r.ready_at, r.id LIMIT :limit;
 -- End the due tasks of hints whose key is no text for good: no claim could ask for them.
 -- Only here: PostgreSQL stores no text that is none.
 UPDATE tasks
-SET state = 'failed', completed_at = :now, next_retry_at = NULL, error = :error, fingerprint = 'UnreadableTask',
+SET state = 'failed', completed_at = :now, next_retry_at = NULL, waits_for = NULL, error = :error, fingerprint = 'UnreadableTask',
     updated_at = :now
 WHERE state <> 'running' AND seq IN (
     SELECT t.seq FROM json_each(:ids) AS i CROSS JOIN tasklib_hints AS h ON h.id = i.value

@@ -169,6 +169,10 @@ FROM (
     FROM tasks AS t INDEXED BY tasks_trouble WHERE t.trouble IS NOT NULL
     GROUP BY t.name, t.trouble
     UNION ALL
+    SELECT t.name, 'suspended', count(*), count(*) FILTER (WHERE t.due_at > :now), count(t.due_at)
+    FROM tasks AS t INDEXED BY tasks_suspended WHERE t.waits_for IS NOT NULL
+    GROUP BY t.name
+    UNION ALL
     SELECT t.name, 'running', count(*), 0, 0
     FROM tasklib_claims AS h
     CROSS JOIN json_each(h.seqs) AS held

@@ -2,7 +2,8 @@
 t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.created_at, t.updated_at,
     t.next_retry_at, t.locked_until, t.expires_at, t.cancel_requested_at, t.timeout_seconds, t.progress, t.priority,
     t.version, t.attempts, t.retry_count, t.max_retries, t.lost_count, t.args, t.kwargs, t.tags, t.headers, t.result,
-    t.history, t.log, t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
+    t.history, t.log, t.error, t.progress_message, t.worker_id, t.finished_by, t.unique_key, t.concurrency_key,
+    t.waits_for, t.marks
 
 -- fragment: listed_columns
 -- The same, with no more of what may be long than so many characters.
@@ -14,12 +15,14 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     substr(t.result, 1, :width) AS result, substr(t.history, 1, :width) AS history,
     substr(t.log, 1, :width) AS log, substr(t.error, 1, :width) AS error,
     substr(t.progress_message, 1, :width) AS progress_message,
-    t.worker_id, t.finished_by, t.unique_key, t.concurrency_key
+    t.worker_id, t.finished_by, t.unique_key, t.concurrency_key,
+    t.waits_for, t.marks
 
 -- fragment: matches
-((:states IS NULL AND :delayed IS NULL AND :retrying IS NULL)
+((:states IS NULL AND :delayed IS NULL AND :retrying IS NULL AND :suspended IS NULL)
         OR t.state IN (SELECT s.value FROM json_each(:states) AS s)
-        OR (:delayed AND t.state = 'pending' AND t.due_at > :now)
+        OR (:delayed AND t.state = 'pending' AND t.due_at > :now AND t.waits_for IS NULL)
+        OR (:suspended AND t.waits_for IS NOT NULL)
         OR (:retrying AND t.state = 'failed' AND t.completed_at IS NULL))
     AND (:name IS NULL OR t.name = :name)
     AND (:tags IS NULL OR NOT EXISTS (
@@ -125,18 +128,18 @@ ON CONFLICT (id) DO NOTHING;
 
 -- name: find_live_keys
 -- The live task holding each unique key asked for, and the task of each id, whichever exists.
-SELECT t.id, t.name, t.live_key, t.state, k.value ->> 'id' AS asked
+SELECT t.id, t.name, t.live_key, t.state, t.marks, k.value ->> 'id' AS asked
 FROM json_each(:keys) AS k
 JOIN tasks AS t ON t.id = k.value ->> 'id'
 UNION
-SELECT t.id, t.name, t.live_key, t.state, k.value ->> 'id' AS asked
+SELECT t.id, t.name, t.live_key, t.state, t.marks, k.value ->> 'id' AS asked
 FROM json_each(:keys) AS k
 JOIN tasks AS t ON t.name = k.value ->> 'name' AND t.live_key = k.value ->> 'unique_key';
 
 -- name: replace_task
 -- Rewrite a waiting task in place under the same id; no row means that it is not waiting any more.
 UPDATE tasks
-SET state = 'pending', next_retry_at = NULL, kwargs = n.value -> 'kwargs', max_retries = n.value ->> 'max_retries',
+SET state = 'pending', next_retry_at = NULL, waits_for = NULL, kwargs = n.value -> 'kwargs', max_retries = n.value ->> 'max_retries',
     scheduled_at = coalesce(n.value ->> 'run_at', CASE
         WHEN coalesce(n.value ->> 'delay', 0) = 0 THEN :now
         ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'delay'))
@@ -150,6 +153,7 @@ SET state = 'pending', next_retry_at = NULL, kwargs = n.value -> 'kwargs', max_r
     attempts = 0, retry_count = 0, lost_count = 0, error = NULL, fingerprint = NULL, updated_at = :now
 FROM json_each(:batch) AS n
 WHERE tasks.name = n.value ->> 'name' AND tasks.live_key = n.value ->> 'unique_key' AND tasks.due_at IS NOT NULL
+    AND tasks.marks IS NULL
 RETURNING tasks.id;
 
 -- name: get_task
@@ -215,6 +219,8 @@ FROM (
     UNION ALL
     SELECT t.seq FROM tasks AS t INDEXED BY tasks_keyed
     WHERE t.due_at IS NOT NULL AND t.concurrency_key IS NOT NULL AND t.seq < :before
+    UNION ALL
+    SELECT t.seq FROM tasks AS t INDEXED BY tasks_suspended WHERE t.waits_for IS NOT NULL AND t.seq < :before
 ) AS w;
 
 -- name: find_trouble
@@ -274,10 +280,11 @@ WHERE t.dead_at IS NOT NULL AND (:name IS NULL OR t.name = :name) AND coalesce(t
     AND (:troubles IS NULL OR t.trouble IN (SELECT k.value FROM json_each(:troubles) AS k));
 
 -- name: count_by_state
--- How many tasks are in each state, by name, with the delayed and the retrying apart.
+-- How many tasks are in each state, by name, with the delayed, the suspended and the retrying apart.
 SELECT
     t.name, t.state, count(*) AS count,
-    count(*) FILTER (WHERE t.state = 'pending' AND t.due_at > :now) AS delayed,
+    count(*) FILTER (WHERE t.state = 'pending' AND t.due_at > :now AND t.waits_for IS NULL) AS delayed,
+    count(t.waits_for) AS suspended,
     count(*) FILTER (WHERE t.state = 'failed' AND t.due_at IS NOT NULL) AS retrying
 FROM tasks AS t
 GROUP BY t.name, t.state;

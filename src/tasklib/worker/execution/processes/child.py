@@ -15,10 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import completed
 from tasklib.core.texts.error_text import summary
-from tasklib.errors import ProcessDied, ProcessNotReady
+from tasklib.errors import ClaimLost, ProcessDied, ProcessNotReady, TaskLibError
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import Attempt, AttemptRunner
 from tasklib.worker.execution.call import COMMITTED
@@ -27,6 +28,7 @@ from tasklib.worker.execution.processes.log_forwarding import show
 from tasklib.worker.execution.processes.orphan_killer import OrphanKiller
 from tasklib.worker.execution.processes.os_process import Death, OsProcess
 from tasklib.worker.messages import RECALL, Channel
+from tasklib.worker.workflows.effects import Ask
 
 TERM_SECONDS = 1.0
 """How long a child may take to end after SIGTERM, before it is killed."""
@@ -219,6 +221,8 @@ class Child:
                 job.attempt.context.progress(fraction, text)
             case ["line", task.id, level, text]:
                 job.attempt.context.keep_line(level, text)
+            case ["ask", number, task.id, name, params]:
+                own_task(self._answer(job, number, Ask(name, params)))
             case ["returned", [*task_ids]]:
                 self._take_back(task_ids)
             case ["leaving"]:
@@ -228,6 +232,17 @@ class Child:
                 self._finish(ProcessNotReady(f"could not load the task: {summary(text)}\n{text}", never=never))
             case _:
                 pass  # about a task that has ended
+
+    async def _answer(self, job: Job, number: int, request: Ask) -> None:
+        """Ask the worker's journal for a workflow there."""
+        try:
+            answer = [True, await job.runner.journal.ask(job.task, request)]
+        except ClaimLost as error:
+            answer = [False, "ClaimLost", str(error)]
+        except TaskLibError as error:
+            answer = [False, "StorageError", str(error)]
+        if not self._channel.is_closed:
+            self._send(["answer", number, *answer])
 
     def _begun(self, job: Job) -> None:
         """Its function is called: from here on its time counts."""

@@ -40,6 +40,10 @@ from tasklib.worker.execution.processes.limits import MemoryLimit
 from tasklib.worker.execution.processes.log_forwarding import forward_logs
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.messages import Channel, Inbox
+from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, workflow_for
+from tasklib.worker.workflows.ending import decided, with_failed_step
+from tasklib.worker.workflows.engine import Engine
+from tasklib.worker.workflows.pipe_journal import PipeJournal
 
 if TYPE_CHECKING:
     from tasklib.queue import TaskQueue
@@ -104,6 +108,7 @@ class Host:
         self._runner: asyncio.Runner | None = None
         self._context: TaskContext | None = None
         self._coroutine: asyncio.Task[Any] | None = None
+        self._workflow: AwaitingWorkflow | BlockingWorkflow | None = None
         self._asked = threading.Event()
         self._report: tuple[str, float, str | None] | None = None
         self._reported = 0.0
@@ -176,25 +181,45 @@ class Host:
             report=lambda fraction, message: self._note(task.id, fraction, message),
             record=lambda level, text: self._channel.send(["line", task.id, level, text]),
             secrets=lambda: secrets_of(definition),
+            workflow=lambda: self._begin_workflow(task, definition, context),
         )
+        self._workflow = None
         try:
             result = self._call(self._caller.prepare(definition, task, context), definition.is_async)
             if result is COMMITTED:
                 return ["committed"]
+            if (ending := decided(task, definition, self._workflow)) is not None:
+                return _message(ending.between(started, time.monotonic()))
             text = encode_result(result, limit=self._config.max_result_bytes)
             return ["done", text, started, time.monotonic()]
         except BaseException as thrown:  # noqa: BLE001  whatever the user's function raised
             if self._asked.is_set():
                 return None
             raised = uncarried(thrown)
+            if (ending := decided(task, definition, self._workflow, raised)) is not None:
+                return _message(ending.between(started, time.monotonic()))
             if self._memory.explain(raised):
                 self._channel.send(["leaving"])
             if self._queue is not None:
                 call_error_hooks(self._queue.error_hooks, context, raised)
             ending = decide(task, Raised(raised), self._config.backoff, definition.options).redacted(context.hide.text)
+            ending = with_failed_step(ending, raised)
             return _message(ending.between(started, time.monotonic()))
         finally:
             self._context = None
+
+    def _begin_workflow(
+        self, task: ClaimedTask, definition: Definition, context: TaskContext
+    ) -> AwaitingWorkflow | BlockingWorkflow:
+        """What the context's first step begins: its journal is the worker's."""
+        if self._workflow is None:
+            limit, transactional = self._config.max_result_bytes, definition.options.transactional
+            engine = Engine(task, context, self._timing, max_value_bytes=limit, is_transactional=transactional)
+            journal = PipeJournal(self._channel, self._inbox)
+            self._workflow = workflow_for(
+                engine, journal, lambda: self.database, self._timing, awaits=definition.is_async
+            )
+        return self._workflow
 
     def _call(self, call: Callable[[], Any], is_async: bool) -> Any:
         """Make the call in variables of its own: here, or on the event loop that all coroutines of this child share."""
@@ -325,7 +350,8 @@ def _same_database(one: Config, other: Config) -> bool:
 
 def _message(ending: Ending) -> list[Any]:
     error = None if ending.error is None else bounded(ending.error, ERROR_CHARACTERS)
-    return ["ended", ending.event.value, ending.delay, error, ending.outcome, ending.started, ending.ended]
+    waits = (None, ending.waits_for, ending.waits_on, ending.reopen)
+    return ["ended", ending.event.value, ending.delay, error, ending.outcome, ending.started, ending.ended, *waits]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,185 @@
+"""Workflows: steps, children and questions of tasks; telling events and answering questions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BeforeValidator, Field
+
+from tasklib.http.admission.audit import AuditedRoute, audit_of
+from tasklib.http.parts import Service
+from tasklib.http.schemas.fields import Answer, Input, Text
+from tasklib.http.security.auth import Permission, needs, principal_of
+from tasklib.service.service import as_data
+
+router = APIRouter(prefix="/api", tags=["workflows"], route_class=AuditedRoute)
+AnyJson = Annotated[Any, BeforeValidator(as_data)]
+
+
+class Step(Answer):
+    """A recorded step of a task."""
+
+    key: str
+    number: int
+    kind: str = Field(description="`step`, `sleep`, `wait`, `ask`, `run` or `map`.")
+    state: str = Field(description="`open`, `done` or `failed`.")
+    value: AnyJson
+    error: AnyJson
+    question: str | None
+    tries: int
+    note: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    until: datetime | None
+
+
+class Steps(Answer):
+    """What a task has recorded, in its order."""
+
+    steps: list[Step]
+
+
+class Related(Answer):
+    """A task that is before or below another."""
+
+    id: UUID
+    type: str
+    status: str
+    param: str | None = None
+
+
+class Children(Answer):
+    """Children that a task has waited for, of which the first hundred are named."""
+
+    key: str
+    kind: str
+    total: int
+    ended: int
+    failed: int
+    cancelled: int
+    sealed: bool = Field(description="Whether no more will come.")
+    children: list[Related]
+
+
+class Tree(Answer):
+    """What is before a task in its flow, and its children."""
+
+    id: UUID
+    type: str
+    status: str
+    waits_for: str | None
+    before: list[Related]
+    groups: list[Children]
+
+
+class Question(Answer):
+    """A question that a task asks a person."""
+
+    task_id: UUID
+    type: str = Field(validation_alias="task_name")
+    key: str
+    question: str
+    answer_schema: AnyJson = Field(validation_alias="schema", description="What an answer looks like, as JSON Schema.")
+    asked_at: datetime | None
+    until: datetime | None
+
+
+class Questions(Answer):
+    """Open questions, the oldest first."""
+
+    questions: list[Question]
+
+
+class EventInput(Input):
+    """An event to tell."""
+
+    name: Annotated[Text, Field(max_length=200)]
+    payload: Any = None
+
+
+class Told(Answer):
+    """Whether the event is new: of a fact the first counts."""
+
+    new: bool
+
+
+class AnswerInput(Input):
+    """An answer to a question."""
+
+    value: Any
+
+
+class Answered(Answer):
+    """The question is answered."""
+
+    answered: bool = True
+
+
+@router.get("/tasks/{task_id}/steps", **needs(Permission.READ, 404))
+async def list_steps(task_id: str, service: Service) -> Steps:
+    """What a task has recorded."""
+    return Steps(steps=[Step.of(step) for step in await service.workflows.asteps(task_id)])
+
+
+@router.get("/tasks/{task_id}/tree", **needs(Permission.READ, 404))
+async def show_tree(task_id: str, service: Service) -> Tree:
+    """What is before a task in its flow, and the children it has waited for."""
+    found = await service.workflows.atree(task_id)
+    groups = [
+        Children.model_validate({**group, "children": [_related(child) for child in group["children"]]})
+        for group in found["groups"]
+    ]
+    return Tree(
+        id=found["id"],
+        type=found["name"],
+        status=found["state"],
+        waits_for=found["waits_for"],
+        before=[_related(each) for each in found["before"]],
+        groups=groups,
+    )
+
+
+@router.get("/questions", **needs(Permission.READ, 400))
+async def list_questions(service: Service, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Questions:
+    """Questions that tasks ask people, the oldest first."""
+    found = await service.workflows.aquestions(limit=limit)
+    return Questions(questions=[Question.model_validate(each) for each in found])
+
+
+@router.post("/events", status_code=201, **needs(Permission.OPERATE, 400, 413))
+async def emit(body: EventInput, request: Request, service: Service) -> Told:
+    """Tell a fact to whoever waits for it, now or later; the first of its name counts."""
+    by = principal_of(request).name
+    new = await service.workflows.aemit(body.name, body.payload, by=by, audit=audit_of(request, name=body.name))
+    await service.workflows.adeliver()
+    return Told(new=new)
+
+
+@router.delete("/events/{name}", **needs(Permission.OPERATE, 400))
+async def withdraw(name: str, request: Request, service: Service) -> Told:
+    """Forget a fact; `new` says whether there was one."""
+    return Told(new=await service.workflows.awithdraw(name, audit=audit_of(request, name=name)))
+
+
+@router.post("/tasks/{task_id}/events", status_code=201, **needs(Permission.OPERATE, 400, 404, 413))
+async def emit_to(task_id: str, body: EventInput, request: Request, service: Service) -> Told:
+    """Send a message to one task, which takes each once, in order."""
+    by, audit = principal_of(request).name, audit_of(request, name=body.name)
+    new = await service.workflows.aemit(body.name, body.payload, to=task_id, by=by, audit=audit)
+    await service.workflows.adeliver()
+    return Told(new=new)
+
+
+@router.post("/tasks/{task_id}/answers/{key:path}", **needs(Permission.OPERATE, 400, 404, 413))
+async def answer(task_id: str, key: str, body: AnswerInput, request: Request, service: Service) -> Answered:
+    """Answer a question that a task asks; the first answer counts."""
+    by = principal_of(request).name
+    await service.workflows.aanswer(task_id, key, body.value, by=by, audit=audit_of(request, key=key))
+    return Answered()
+
+
+def _related(found: dict[str, Any]) -> Related:
+    return Related(id=found["id"], type=found["name"], status=found["state"], param=found.get("param"))

@@ -1,0 +1,143 @@
+"""Flows: tasks that run after others, with their results as arguments; stored together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Generic, Literal, TypeVar, cast
+from uuid import UUID, uuid4
+
+from tasklib.core.calls.context import TaskContext, current_context
+from tasklib.core.task import TaskId
+from tasklib.errors import ConfigurationError
+from tasklib.queue.base import QueueBase
+from tasklib.queue.sync_async import require_asyncio
+from tasklib.storage.operations.groups import BEFORE, rows_of, store_flow
+from tasklib.submission.function import BoundTask, NodeResult
+
+R = TypeVar("R")
+RunIf = Literal["success", "failure", "end"]
+RUN_IF: Final = ("success", "failure", "end")
+MOST_NODES: Final = 100_000
+
+
+class MakesFlows(QueueBase):
+    """Flows of this queue."""
+
+    def flow(self, name: str) -> Flow:
+        """A flow to which tasks are added, and which is submitted as a whole."""
+        return Flow(self, name)
+
+
+class Node(Generic[R]):
+    """A task of a flow."""
+
+    def __init__(
+        self, flow: Flow, call: BoundTask[R], before: Sequence[tuple[Node[Any], str | None]], run_if: RunIf
+    ) -> None:
+        self.flow = flow
+        self.call = call
+        self.before = before
+        """What is before it, each with the argument that its result becomes."""
+        self.run_if = run_if
+        self.id: UUID = call.new.id
+        """The task's id, also before it is submitted."""
+
+    @property
+    def result(self) -> R:
+        """Stands for what the task will return: given as an argument to another, it makes that wait for this one."""
+        return cast("R", NodeResult(self))
+
+    def __repr__(self) -> str:
+        return f"<Node {self.call.new.name!r} of flow {self.flow.name!r}>"
+
+
+class Flow:
+    """Tasks that run after others; made by `queue.flow(name)`."""
+
+    def __init__(self, queue: QueueBase, name: str) -> None:
+        if not _is_name(name):
+            raise ConfigurationError(f"a flow's name is a text of 1 to 200 characters, got {name!r}")
+        self.name = name
+        self._queue = queue
+        self._nodes: list[Node[Any]] = []
+
+    def add(self, call: BoundTask[R], *, after: Iterable[Node[Any]] = (), run_if: RunIf = "success") -> Node[R]:
+        """Add a task that runs when those whose results it takes, and those of `after`, have ended.
+
+        `run_if` says how: `success` all of them, `failure` at least one not, `end` whatever became of them.  A task
+        that may not run is cancelled, and its error says what was skipped and why.
+        """
+        if not isinstance(call, BoundTask):
+            raise ConfigurationError(f"flow.add takes task.bind(...), got {call!r}")
+        if run_if not in RUN_IF:
+            raise ConfigurationError(f"run_if is one of {', '.join(RUN_IF)}, got {run_if!r}")
+        if len(self._nodes) >= MOST_NODES:
+            raise ConfigurationError(f"a flow has at most {MOST_NODES:,} tasks")
+        if call.new.unique_key is not None:
+            raise ConfigurationError(f"task {call.new.name!r} has a unique key, which a task of a flow cannot have")
+        before: list[tuple[Any, str | None]] = [(each.node, param) for param, each in call.results.items()]
+        before += [(each, None) for each in after]
+        for each, _ in before:
+            if not isinstance(each, Node) or each.flow is not self:
+                raise ConfigurationError(f"{each!r} is no task of the flow {self.name!r}; add it first")
+        node = Node(self, call, before, run_if)
+        self._nodes.append(node)
+        return node
+
+    def submit(self, *, connection: Any = None) -> list[TaskId[Any]]:
+        """Store all tasks in one transaction, or in the caller's; their ids, in the order in which they were added."""
+        database, make = self._queue.database, self._storing()
+        joined = self._connection(connection)
+        if joined is None:
+            database.run(make)
+        else:
+            database.run_on(joined, make)
+        return [TaskId(node.id) for node in self._nodes]
+
+    async def asubmit(self, *, connection: Any = None) -> list[TaskId[Any]]:
+        """The awaiting form of `submit`."""
+        require_asyncio()
+        database, make = self._queue.database, self._storing()
+        joined = self._connection(connection)
+        if joined is None:
+            await database.arun(make)
+        else:
+            await database.arun_on(joined, make)
+        return [TaskId(node.id) for node in self._nodes]
+
+    def _storing(self) -> Any:
+        if not self._nodes:
+            raise ConfigurationError(f"the flow {self.name!r} has no tasks; add some with flow.add(task.bind(...))")
+        needed = {each.id for node in self._nodes for each, _ in node.before}
+        rows: list[dict[str, Any]] = []
+        after: list[dict[str, Any]] = []
+        edges: list[dict[str, Any]] = []
+        for node in self._nodes:
+            new = replace(node.call.new, tags={"flow": self.name, **node.call.new.tags})
+            (row,) = rows_of([new])
+            row["marks"] = BEFORE if node.id in needed else 0
+            if node.before:
+                group = str(uuid4())
+                names = ", ".join(dict.fromkeys(each.call.new.name for each, _ in node.before))
+                row["waits_for"] = f"prerequisites {names}"[:200]
+                distinct = len({each.id for each, _ in node.before})
+                after.append({"id": group, "task_id": str(node.id), "total": distinct, "run_if": node.run_if})
+                edges += [
+                    {"task_id": str(each.id), "group_id": group, "param": param, "number": number}
+                    for number, (each, param) in enumerate(node.before)
+                ]
+            rows.append(row)
+        return partial(store_flow, rows, after, edges)
+
+    def _connection(self, connection: Any) -> Any:
+        running: TaskContext | None = current_context(None) if connection is None else None
+        return connection if running is None else running.transaction_of(self._queue.database)
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name!r} of {len(self._nodes)} tasks>"
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 200

@@ -1,0 +1,76 @@
+"""Telling workflows something: events for whoever waits, and answers to their questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasklib.core.calls.context import TaskContext, current_context
+from tasklib.core.codec import dumps, plain
+from tasklib.errors import ConfigurationError
+from tasklib.queue.arguments import Id, require_id
+from tasklib.queue.base import QueueBase
+from tasklib.queue.sync_async import operation, require_asyncio
+from tasklib.storage.operations import events
+from tasklib.storage.statement import Operation
+
+
+class TellsWorkflows(QueueBase):
+    """Events and answers."""
+
+    def emit(
+        self, name: str, payload: Any = None, *, to: Id | None = None, connection: Any = None, withdraw: bool = False
+    ) -> bool:
+        """Tell an event to whoever waits for it, now or later; False if a fact of this name was known already.
+
+        Without `to` it is a fact: the first of its name counts and is kept.  With `to` it is a message to one task,
+        which takes each once, in order.  On a `connection` it joins the caller's transaction.  `withdraw=True` forgets
+        a fact.
+        """
+        make = self._telling(name, payload, to, withdraw)
+        joined = self._connection(connection)
+        if joined is not None:
+            return _is_told(self.database.run_on(joined, make))
+        told = self.database.run(make, repeatable=to is None)
+        if not withdraw and told is not None:
+            self.database.run(lambda: events.deliver_event(told))
+        return _is_told(told)
+
+    async def aemit(
+        self, name: str, payload: Any = None, *, to: Id | None = None, connection: Any = None, withdraw: bool = False
+    ) -> bool:
+        """The awaiting form of `emit`."""
+        require_asyncio()
+        make = self._telling(name, payload, to, withdraw)
+        joined = self._connection(connection)
+        if joined is not None:
+            return _is_told(await self.database.arun_on(joined, make))
+        told = await self.database.arun(make, repeatable=to is None)
+        if not withdraw and told is not None:
+            await self.database.arun(lambda: events.deliver_event(told))
+        return _is_told(told)
+
+    @operation
+    def answer(self, task_id: Id, key: str, value: Any, *, by: str | None = None) -> Operation[None]:
+        """Answer the question that a workflow asks under this key; the first answer counts."""
+        yield from events.answer_question(require_id(task_id), key, plain(value, what="answer"), by)
+
+    aanswer = answer.as_async
+
+    def _telling(self, name: str, payload: Any, to: Id | None, withdraw: bool) -> Any:
+        events.check_event(name)
+        if withdraw:
+            if to is not None or payload is not None:
+                raise ConfigurationError("withdraw=True forgets a fact: give its name alone")
+            return lambda: events.withdraw(name)
+        text = dumps(plain(payload, what=f"event {name}"))
+        target = None if to is None else require_id(to)
+        return lambda: events.tell(name, text, target, None)
+
+    def _connection(self, connection: Any) -> Any:
+        running: TaskContext | None = current_context(None) if connection is None else None
+        return connection if running is None else running.transaction_of(self.database)
+
+
+def _is_told(told: int | bool | None) -> bool:
+    """Whether something changed: an event has a number, and a withdrawal says so."""
+    return told is not None and told is not False

@@ -1,0 +1,86 @@
+"""Workflows as front ends see them: their steps, children and questions; telling events and answering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tasklib.core.codec import dumps, plain
+from tasklib.queue import Id, require_id
+from tasklib.queue.sync_async import operation, single_try
+from tasklib.service.audit import AuditEntry
+from tasklib.service.base import ServicePart
+from tasklib.storage.operations import events, groups, workflows
+from tasklib.storage.operations.tasks import require_task
+from tasklib.storage.operations.workflows import StepInfo
+from tasklib.storage.statement import Operation
+
+__all__ = ["StepInfo", "Workflows"]
+
+
+class Workflows(ServicePart):
+    """Steps, events and questions of one queue."""
+
+    @operation
+    def steps(self, task_id: Id) -> Operation[Sequence[StepInfo]]:
+        """What a task has recorded, in its order, with secrets hidden; TaskNotFound if there is none."""
+        task = yield from require_task(require_id(task_id))
+        found = yield from workflows.list_steps(task.id)
+        hide = self.redactor.value
+        return [replace(step, value=hide(step.value), error=hide(step.error)) for step in found]
+
+    asteps = steps.as_async
+
+    @operation
+    def tree(self, task_id: Id) -> Operation[dict[str, Any]]:
+        """What is before a task, and its children."""
+        task = yield from require_task(require_id(task_id))
+        found = yield from groups.show_tree(task.id)
+        return {"id": task.id, "name": task.name, "state": task.state, "waits_for": task.waits_for, **found}
+
+    atree = tree.as_async
+
+    @operation
+    def questions(self, *, limit: int = 100) -> Operation[Sequence[dict[str, Any]]]:
+        """Open questions to people, the oldest first."""
+        return (yield from events.list_questions(limit))
+
+    aquestions = questions.as_async
+
+    @single_try
+    def emit(
+        self, name: str, payload: Any, *, to: Id | None = None, by: str | None = None, audit: AuditEntry | None = None
+    ) -> Operation[bool]:
+        """Tell an event to whoever waits for it, or to one task; False if a fact of this name was known already."""
+        text = dumps(plain(payload, what=f"event {name}"))
+        target = None if to is None else require_id(to)
+        work = events.tell(events.check_event(name), text, target, by)
+        told = yield from self.audited(work, audit, lambda number: {"new": number is not None})
+        return told is not None
+
+    aemit = emit.as_async
+
+    @operation
+    def deliver(self) -> Operation[int]:
+        """Give new events to those who wait for them; a worker does it too, a moment later."""
+        return (yield from events.deliver_new())
+
+    adeliver = deliver.as_async
+
+    @operation
+    def withdraw(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
+        """Forget a fact; False if there is none."""
+        return (yield from self.audited(events.withdraw(name), audit, lambda done: {} if done else None))
+
+    awithdraw = withdraw.as_async
+
+    @operation
+    def answer(
+        self, task_id: Id, key: str, value: Any, *, by: str | None = None, audit: AuditEntry | None = None
+    ) -> Operation[None]:
+        """Answer a question; the first answer counts."""
+        work = events.answer_question(require_id(task_id), key, plain(value, what="answer"), by)
+        yield from self.audited(work, audit)
+
+    aanswer = answer.as_async

@@ -1,0 +1,180 @@
+"""Events: telling them, waiting for them, and delivering them to the steps that wait; none is lost.
+
+To tell an event is one insert.  A wait commits its open step first and then looks for the event, so that either the
+wait sees the event or the delivery sees the wait.  Who fills a step, or suspends its task, locks the task first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from tasklib.core.codec import dumps
+from tasklib.core.json_schema import misfit
+from tasklib.errors import ClaimLost, ConfigurationError, InvalidPayload, InvalidTransition, TaskNotFound
+from tasklib.storage.operations.tasks import get_task
+from tasklib.storage.operations.workflows import record_steps
+from tasklib.storage.rows import json_value, moment, uuid
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
+
+CHUNK: Final = 1000
+"""Tasks that one transaction of a delivery wakes at most."""
+MOST_EVENT_BYTES: Final = 256 * 1024
+MAX_NAME: Final = 200
+
+
+def check_event(name: Any) -> str:
+    """The name of an event, if it can be one."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "\0" in name:
+        raise ConfigurationError(f"an event's name is a text of 1 to {MAX_NAME} characters, got {name!r}")
+    return name
+
+
+def tell(name: str, payload: str, to: UUID | None, sender: str | None) -> Operation[int | None]:
+    """Store an event; its number, or None if a fact of this name is known already."""
+    if len(payload) > MOST_EVENT_BYTES:
+        raise InvalidPayload(f"event {name}", [f"it has {len(payload):,} bytes; at most {MOST_EVENT_BYTES:,} are kept"])
+    if to is not None and (yield from get_task(to)) is None:
+        raise TaskNotFound(to)
+    told = {"name": name, "task_id": None if to is None else str(to), "payload": payload, "sender": sender}
+    rows = yield Statement("insert_event", told)
+    return rows[0]["id"] if rows else None
+
+
+def withdraw(name: str) -> Operation[bool]:
+    """Forget a fact; False if there is none.  Who had it keeps it."""
+    return bool((yield Statement("withdraw_event", {"name": name})))
+
+
+def open_wait(task_id: str, version: int, step: Mapping[str, Any], events: Sequence[str]) -> Operation[None]:
+    """Record an open step that waits for events."""
+    yield BEGIN
+    yield from record_steps([{**step, "task_id": task_id, "version": version}])
+    if events:
+        yield Statement("open_waits", {"id": task_id, "key": step["key"], "events": dumps(list(events))})
+
+
+def take_event(task_id: str, version: int, key: str, events: Sequence[str]) -> Operation[dict[str, Any]]:
+    """What has become of a step that waits: filled, timed out, or still open with the seconds that are left."""
+    yield BEGIN
+    if not (yield Statement("lock_attempt", {"id": task_id, "version": version})):
+        raise ClaimLost(UUID(task_id), version)
+    (step,) = yield Statement("get_step", {"id": task_id, "key": key})
+    state, value = step["state"], json_value(step["value"])
+    if state == "open" and events:
+        found = yield Statement("find_event", {"id": task_id, "events": dumps(list(events))})
+        if found:
+            state, value = "done", json_value(found[0]["payload"])
+            yield from _fill([(task_id, key)], found[0]["payload"], found[0]["name"])
+            if found[0]["is_message"]:
+                yield Statement("take_message", {"event_id": found[0]["id"], "key": key})
+    if state == "open" and step["left"] is not None and step["left"] <= 0:
+        state = "failed"
+        late = dumps({"type": "WaitTimeout", "message": "nothing came in time"})
+        batch = dumps([{"id": task_id, "key": key}])
+        yield Statement("fill_steps", {"batch": batch, "state": state, "value": None, "error": late, "note": None})
+    error = json_value(step["error"]) if state == step["state"] else {"type": "WaitTimeout"}
+    return {"state": state, "value": value, "error": error, "left": step["left"]}
+
+
+def deliver_event(event_id: int) -> Operation[None]:
+    """Give an event to every step that waits for it, and wake their tasks; harmless if it is done again."""
+    rows = yield Statement("get_event", {"id": event_id})
+    if not rows:
+        return
+    event = rows[0]
+    if event["task_id"] is not None:
+        yield from _deliver_message(event_id, event)
+        return
+    while True:
+        yield BEGIN
+        waits = yield Statement("find_waits", {"name": event["name"], "task_id": None, "limit": CHUNK})
+        if not waits:
+            yield Statement("mark_delivered", {"id": event_id})
+            yield COMMIT
+            return
+        steps = [(str(row["task_id"]), row["key"]) for row in waits]
+        yield from _lock(steps)
+        yield from _fill(steps, event["payload"], event["name"])
+        yield from _wake(steps)
+        yield COMMIT
+
+
+def deliver_new(limit: int = 100) -> Operation[int]:
+    """Deliver events that were told without that: by SQL, or in a transaction of the caller's; how many."""
+    rows = yield Statement("find_new_events", {"limit": limit})
+    for row in rows:
+        yield from deliver_event(row["id"])
+    return len(rows)
+
+
+def answer_question(task_id: UUID, key: str, value: Any, sender: str | None = None) -> Operation[None]:
+    """Answer a question that a task asks, once: the first answer counts."""
+    yield BEGIN
+    task = yield from get_task(task_id)
+    if task is None:
+        raise TaskNotFound(task_id)
+    yield from _lock([(str(task_id), key)])
+    rows = yield Statement("get_step", {"id": str(task_id), "key": key})
+    if not rows or rows[0]["kind"] != "ask":
+        raise ConfigurationError(
+            f"task {task_id} asks no question {key!r}; `tasklib steps {task_id}` lists what it asks"
+        )
+    if rows[0]["state"] != "open":
+        raise InvalidTransition(task_id, "answered", "answer", "open")
+    problem = misfit(value, json_value(rows[0]["ask"])["schema"])
+    if problem is not None:
+        raise InvalidPayload(f"answer {key}", [problem])
+    yield from _fill([(str(task_id), key)], dumps(value), sender)
+    yield from _wake([(str(task_id), key)])
+
+
+def list_questions(limit: int = 100) -> Operation[list[dict[str, Any]]]:
+    """Open questions to people, the oldest first."""
+    rows = yield Statement("list_questions", {"limit": limit})
+    return [
+        {
+            "task_id": uuid(row["task_id"]),
+            "task_name": row["name"],
+            "key": row["key"],
+            **json_value(row["ask"]),
+            "asked_at": moment(row["started_at"]),
+            "until": moment(row["until"]),
+        }
+        for row in rows
+    ]
+
+
+def _deliver_message(event_id: int, event: Row) -> Operation[None]:
+    """Give a task its messages of this name, the oldest first, to its waits in their order."""
+    yield BEGIN
+    target = str(event["task_id"])
+    yield Statement("lock_tasks", {"ids": dumps([target])})
+    waits = yield Statement("find_waits", {"name": event["name"], "task_id": target, "limit": CHUNK})
+    woken: list[tuple[str, str]] = []
+    for wait in waits:
+        found = yield Statement("find_event", {"id": target, "events": dumps([event["name"]])})
+        if not found or not found[0]["is_message"]:
+            break
+        yield from _fill([(target, wait["key"])], found[0]["payload"], event["name"])
+        yield Statement("take_message", {"event_id": found[0]["id"], "key": wait["key"]})
+        woken.append((target, wait["key"]))
+    yield Statement("mark_delivered", {"id": event_id})
+    if woken:
+        yield from _wake(woken)
+
+
+def _lock(steps: Sequence[tuple[str, str]]) -> Operation[None]:
+    yield Statement("lock_tasks", {"ids": dumps(sorted({task_id for task_id, _ in steps}))})
+
+
+def _fill(steps: Sequence[tuple[str, str]], value: str, note: str | None) -> Operation[None]:
+    batch = dumps([{"id": task_id, "key": key} for task_id, key in sorted(steps)])
+    yield Statement("fill_steps", {"batch": batch, "state": "done", "value": value, "error": None, "note": note})
+
+
+def _wake(steps: Sequence[tuple[str, str]]) -> Operation[None]:
+    woken = yield Statement("wake_tasks", {"ids": dumps(sorted({task_id for task_id, _ in steps}))})
+    if woken:
+        yield Statement("wake_workers")

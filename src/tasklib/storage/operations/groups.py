@@ -1,0 +1,246 @@
+"""Groups: children that a workflow waits for, stored in chunks, counted as they end, cancelled with their workflow.
+
+A member that ends, or comes alive again, leaves a tally in its own transaction, by a trigger.  The fold adds tallies up
+under the group's lock; when all members have ended, or too many failed, it fills the step that waits, once.  Locks are
+taken in one order: groups by id, then tasks by id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from tasklib.core.codec import dumps
+from tasklib.core.task import NewTask
+from tasklib.errors import ClaimLost
+from tasklib.storage.operations.tasks import columns_of
+from tasklib.storage.operations.workflows import record_steps
+from tasklib.storage.rows import json_value
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
+
+MEMBER: Final = 1
+"""In `tasks.marks`: the task is a child that somebody waits for."""
+BEFORE: Final = 32
+"""In `tasks.marks`: the task is before others in a flow."""
+OWNER: Final = 16
+"""In `tasks.marks`: the task has children."""
+PAGE: Final = 1000
+SHOWN: Final = 100
+"""Children of a group that a tree shows."""
+GROUPS: Final = 100
+"""Groups that one fold looks at."""
+_RETRYABLE: Final = dumps(["failed", "cancelled", "buried"])
+
+
+def rows_of(new: Sequence[NewTask]) -> list[dict[str, Any]]:
+    """Children as the journal takes them."""
+    return [columns_of(each) for each in new]
+
+
+def open_group(
+    task_id: str, version: int, step: Mapping[str, Any], group: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> Operation[None]:
+    """Record the open step, and its group with the first children; done again it changes nothing."""
+    yield BEGIN
+    yield from record_steps([{**step, "task_id": task_id, "version": version}])
+    counted = {"total": len(rows), "sealed": group["sealed"], "max_failures": group["max_failures"]}
+    named = {"id": group["id"], "task_id": task_id, "key": step["key"], "kind": step["kind"]}
+    yield Statement("insert_group", named | counted)
+    if rows:
+        yield Statement("insert_members", {"batch": dumps(list(rows)), "group_id": group["id"]})
+
+
+def store_flow(
+    rows: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], edges: Sequence[Mapping[str, Any]]
+) -> Operation[None]:
+    """Store the tasks of a flow and what is before each, all or none; done again it changes nothing."""
+    yield BEGIN
+    if after:
+        yield Statement("insert_after_groups", {"groups": dumps(list(after)), "edges": dumps(list(edges))})
+    yield Statement("insert_members", {"batch": dumps(list(rows)), "group_id": None})
+
+
+def add_members(
+    task_id: str, version: int, group_id: str, before: int, rows: Sequence[Mapping[str, Any]]
+) -> Operation[int]:
+    """Store further children, after the `before` first; how many there are now.
+
+    Done again it changes nothing, and neither does a workflow that is not the current attempt any more.
+    """
+    yield BEGIN
+    (group,) = yield Statement("lock_group", {"id": group_id})
+    yield from _require_attempt(task_id, version)
+    total: int = group["total"]
+    if total != before:
+        return total
+    yield Statement("insert_members", {"batch": dumps(list(rows)), "group_id": group_id})
+    yield Statement("grow_group", {"id": group_id, "total": total + len(rows), "sealed": False})
+    return total + len(rows)
+
+
+def look_at_group(task_id: str, version: int, group_id: str) -> Operation[dict[str, Any]]:
+    """How many children are stored, and whether all are."""
+    yield BEGIN
+    (group,) = yield Statement("lock_group", {"id": group_id})
+    yield from _require_attempt(task_id, version)
+    return {"total": group["total"], "sealed": bool(group["sealed"])}
+
+
+def seal_group(task_id: str, version: int, group_id: str) -> Operation[None]:
+    """No more children will come: if all have ended by now, that is told now."""
+    yield BEGIN
+    (group,) = yield Statement("lock_group", {"id": group_id})
+    yield from _require_attempt(task_id, version)
+    if not group["sealed"]:
+        yield Statement("grow_group", {"id": group_id, "total": group["total"], "sealed": True})
+    yield from _fold([group_id])
+
+
+def restart_children(task_id: str, version: int, group_id: str) -> Operation[None]:
+    """Let the children run again that had not succeeded when the step that waits for them was opened again."""
+    yield BEGIN
+    (group,) = yield Statement("lock_group", {"id": group_id})
+    yield from _require_attempt(task_id, version)
+    if group["fired_at"] is None and group["stopped_at"] is None:
+        return
+    yield Statement("mark_groups", {"batch": dumps([{"id": group_id, "fired": False, "stopped": False}])})
+    after = 0
+    while members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE})):
+        after = members[-1]["seq"]
+        lost = sorted(str(row["id"]) for row in members if row["state"] in ("failed", "cancelled", "buried"))
+        yield Statement("retry_tasks", {"ids": dumps(lost), "states": _RETRYABLE})
+    yield from _fold([group_id])
+    yield Statement("wake_workers")
+
+
+def fold_groups() -> Operation[int]:
+    """Add up what has happened to members, tell workflows whose children have ended, and stop what is to be stopped.
+
+    Returns how many groups it has worked on; those that others work on are left for the next time.
+    """
+    yield Statement("stop_groups_of")
+    locked: list[str] = []
+    tallied = [str(row["id"]) for row in (yield Statement("find_tallied", {"limit": GROUPS}))]
+    if tallied:
+        yield BEGIN
+        locked = [str(row["id"]) for row in (yield Statement("lock_groups", {"ids": dumps(sorted(tallied))}))]
+        if locked:
+            yield from _fold(locked)
+        if len(locked) < len(tallied):
+            yield Statement("drop_orphan_tallies", {"ids": dumps(sorted(set(tallied) - set(locked)))})
+        yield COMMIT
+    stopped = [str(row["id"]) for row in (yield Statement("find_stopped", {"limit": GROUPS}))]
+    for group_id in stopped:
+        yield from _cancel_members(group_id)
+    return len(locked) + len(stopped)
+
+
+def show_tree(task_id: UUID) -> Operation[dict[str, Any]]:
+    """What is before a task in its flow, and the children it has waited for, of each group the first hundred."""
+    before = yield Statement("list_before", {"id": str(task_id)})
+    groups: list[dict[str, Any]] = []
+    for group in (yield Statement("list_groups", {"id": str(task_id)})):
+        if group["kind"] == "after":
+            continue
+        members = yield Statement("find_members", {"id": str(group["id"]), "after": 0, "limit": SHOWN})
+        counts = {name: group[name] for name in ("key", "kind", "total", "ended", "failed", "cancelled")}
+        shown = [{"id": str(row["id"]), "name": row["name"], "state": row["state"]} for row in members]
+        groups.append(counts | {"sealed": bool(group["sealed"]), "children": shown})
+    waited = [
+        {"id": str(row["id"]), "name": row["name"], "state": row["state"], "param": row["param"]} for row in before
+    ]
+    return {"before": waited, "groups": groups}
+
+
+def list_members(group_id: str, after: int) -> Operation[Sequence[Row]]:
+    """The next members of a group, in the order of the inputs."""
+    return (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE}))
+
+
+def _require_attempt(task_id: str, version: int) -> Operation[None]:
+    if not (yield Statement("lock_attempt", {"id": task_id, "version": version})):
+        raise ClaimLost(UUID(task_id), version)
+
+
+def _fold(group_ids: Sequence[str]) -> Operation[None]:
+    """Add up tallies of groups that are locked, and tell whose children have ended."""
+    groups = yield Statement("fold_tallies", {"ids": dumps(sorted(group_ids))})
+    fired = [group for group in groups if group["fired_at"] is None and _is_over(group)]
+    if not fired:
+        return
+    yield Statement("lock_tasks", {"ids": dumps(sorted({str(group["task_id"]) for group in fired}))})
+    for group in fired:
+        yield from (_release(group) if group["kind"] == "after" else _tell(group))
+    marks = [
+        {"id": str(group["id"]), "fired": True, "stopped": group["stopped_at"] is not None or _is_too_much(group)}
+        for group in fired
+    ]
+    yield Statement("mark_groups", {"batch": dumps(marks)})
+    yield Statement("wake_tasks", {"ids": dumps(sorted({str(g["task_id"]) for g in fired if g["kind"] != "after"}))})
+    yield Statement("wake_workers")
+
+
+def _is_over(group: Row) -> bool:
+    return bool(group["sealed"] and group["ended"] >= group["total"]) or _is_too_much(group)
+
+
+def _is_too_much(group: Row) -> bool:
+    most = group["max_failures"]
+    return most is not None and group["failed"] + group["cancelled"] > most
+
+
+def _release(group: Row) -> Operation[None]:
+    """Let a task of a flow run with the results of what is before it, or skip it."""
+    before = yield Statement("find_arguments", {"id": str(group["id"])})
+    failed = group["failed"] + group["cancelled"] > 0
+    if group["run_if"] == "end" or failed is (group["run_if"] == "failure"):
+        arguments = {
+            row["param"]: json_value(row["result"])["value"]
+            for row in before
+            if row["param"] is not None and row["state"] == "completed"
+        }
+        yield Statement("release_task", {"id": str(group["task_id"]), "arguments": dumps(arguments)})
+        return
+    others = ", ".join(f"{row['name']} was {row['state']}" for row in before if row["state"] != "completed")
+    error = f"Skipped: {others}" if others else "Skipped: nothing before it failed"
+    yield Statement("skip_task", {"id": str(group["task_id"]), "error": error})
+
+
+def _tell(group: Row) -> Operation[None]:
+    """Fill the step that waits: with the child itself, or with what became of all."""
+    group_id = str(group["id"])
+    value = {"group": group_id, **{name: group[name] for name in ("total", "failed", "cancelled")}}
+    error: dict[str, Any] | None = None
+    if group["kind"] == "run":
+        members = yield Statement("find_members", {"id": group_id, "after": 0, "limit": 1})
+        child = _child(members[0]) if members else {"state": "deleted"}
+        if child["state"] == "completed":
+            value["result"] = child["result"]
+        else:
+            error = {"type": "TaskFailed", "child": child}
+    elif _is_too_much(group):
+        failed = group["failed"] + group["cancelled"]
+        error = {"type": "TaskFailed", "message": f"{failed} of {group['total']} children failed"}
+    state = "done" if error is None else "failed"
+    batch = dumps([{"id": str(group["task_id"]), "key": group["key"]}])
+    filled = {"value": dumps(value), "error": None if error is None else dumps(error), "note": None}
+    yield Statement("fill_steps", {"batch": batch, "state": state, **filled})
+
+
+def _child(row: Row) -> dict[str, Any]:
+    found = {name: row[name] for name in ("name", "state", "error", "attempts", "max_retries")}
+    result = json_value(row["result"])
+    shown = {"id": str(row["id"]), "kwargs": json_value(row["kwargs"])}
+    return found | shown | {"result": None if result is None else result["value"]}
+
+
+def _cancel_members(group_id: str) -> Operation[None]:
+    """Cancel what lives of a stopped group, a bounded number in each transaction."""
+    after = 0
+    while members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE})):
+        after = members[-1]["seq"]
+        lives = sorted(str(row["id"]) for row in members if row["lives"])
+        if lives:
+            yield Statement("cancel_tasks", {"ids": dumps(lives)})
+    yield Statement("clear_group", {"id": group_id})

@@ -1,0 +1,109 @@
+"""Workflows: recording steps, and waking what waits; every write of an attempt is fenced by its claim's version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from tasklib.core.codec import dumps
+from tasklib.errors import ClaimLost
+from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.rows import json_value, moment
+from tasklib.storage.statement import Operation, Row, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class StepInfo:
+    """A recorded step, for people to see."""
+
+    key: str
+    number: int
+    kind: str
+    """`step`, `sleep`, `wait`, `ask`, `run` or `map`."""
+    state: str
+    """`open`, `done` or `failed`."""
+    value: Any
+    error: Any
+    question: str | None
+    tries: int
+    note: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    until: datetime | None
+
+
+HAS_STEPS: Final = 4
+"""In `tasks.marks`: the task has recorded something."""
+
+Step = Mapping[str, Any]
+"""A step to record: task_id, version, key, number, kind, state, and what else there is of it."""
+
+
+def load_steps(task_id: str) -> Operation[list[dict[str, Any]]]:
+    """Everything that a task has recorded, in its order."""
+    return [_step(row) for row in (yield Statement("load_steps", {"id": task_id}))]
+
+
+def list_steps(task_id: UUID) -> Operation[list[StepInfo]]:
+    """Everything that a task has recorded, for people to see."""
+    rows = yield Statement("load_steps", {"id": str(task_id)})
+    return [
+        StepInfo(
+            key=row["key"],
+            number=row["number"],
+            kind=row["kind"],
+            state="done" if row["kind"] == "sleep" and (row["left"] or 0.0) <= 0 else row["state"],
+            value=json_value(row["value"]) if row["state"] == "done" else None,
+            error=json_value(row["error"]),
+            question=None if row["ask"] is None else json_value(row["ask"])["question"],
+            tries=row["tries"],
+            note=row["note"],
+            started_at=moment(row["started_at"]),
+            ended_at=moment(row["ended_at"]),
+            until=moment(row["until"]),
+        )
+        for row in rows
+    ]
+
+
+def record_steps(steps: Sequence[Step]) -> Operation[None]:
+    """Record steps of running attempts; ClaimLost for the first whose attempt is not the current one."""
+    refused = yield from try_record_steps(steps)
+    if refused:
+        first = next(step for step in steps if (step["task_id"], step["key"]) in refused)
+        raise ClaimLost(UUID(first["task_id"]), first["version"])
+
+
+def try_record_steps(steps: Sequence[Step]) -> Operation[set[tuple[str, str]]]:
+    """The same; returns task and key of those that changed nothing, because their attempt is not the current one."""
+    ordered = sorted(steps, key=lambda step: (step["task_id"], step["key"]))
+    rows = yield Statement("record_steps", {"batch": dumps(ordered)})
+    recorded = {(str(row["task_id"]), row["key"]) for row in rows}
+    return {(step["task_id"], step["key"]) for step in steps} - recorded
+
+
+def note_step(task_id: str, key: str, note: str) -> Operation[None]:
+    """Keep what was odd about a step when it was found."""
+    yield Statement("note_step", {"id": task_id, "key": key, "note": note})
+
+
+def read_time() -> Operation[float]:
+    """Seconds since 1970 by the database's clock."""
+    return (yield from read_clock()).timestamp()
+
+
+def wake_parked(code: Mapping[str, str]) -> Operation[int]:
+    """Let tasks run again that wait for other code than this, given as a hash by name; how many."""
+    batch = dumps([{"name": name, "code": value} for name, value in sorted(code.items())])
+    woken = yield Statement("wake_parked", {"batch": batch})
+    if woken:
+        yield Statement("wake_workers")
+    return len(woken)
+
+
+def _step(row: Row) -> dict[str, Any]:
+    plain = ("key", "number", "kind", "state", "digest", "tries", "left", "note")
+    return {name: row[name] for name in plain} | {"value": json_value(row["value"]), "error": json_value(row["error"])}

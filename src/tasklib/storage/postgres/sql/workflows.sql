@@ -1,0 +1,341 @@
+-- name: load_steps
+-- Everything a task has recorded, with the seconds that are left until each step's moment.
+SELECT s.key, s.number, s.kind, s.state, s.version, s.digest, s.value::text AS value, s.error::text AS error, s.tries,
+    extract(epoch FROM s.until - coalesce(:now::timestamptz, now()))::float8 AS left, s.note, s.started_at, s.ended_at,
+    s.until, s.ask::text AS ask
+FROM {schema}.tasklib_steps AS s
+WHERE s.task_id = :id::uuid
+ORDER BY s.number, s.key;
+
+-- name: record_steps
+-- Record steps of running attempts; one of an attempt that is not the current one changes nothing and is left out of the
+-- answer.  What is done stays as it is, unless the same attempt writes it again.
+-- A step that is done starts the task's retries anew.
+WITH batch AS MATERIALIZED (
+    SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
+        task_id uuid, version bigint, key text, number integer, kind text, state text, digest text, value jsonb,
+        error jsonb, until_in double precision, tries integer, note text, ask jsonb, started_ago double precision, ended boolean
+    )
+),
+mine AS MATERIALIZED (
+    SELECT t.id, t.ctid AS tid, t.version, coalesce(t.marks, 0) & 4 = 0 OR t.retry_count > 0 AS changes
+    FROM {schema}.tasks AS t
+    WHERE t.id = ANY (ARRAY(SELECT b.task_id FROM batch AS b)) AND t.state = 'running'
+        AND t.version = ANY (ARRAY(SELECT b.version FROM batch AS b))
+    ORDER BY t.id
+    FOR NO KEY UPDATE
+),
+marked AS (
+    UPDATE {schema}.tasks AS t
+    SET marks = coalesce(t.marks, 0) | 4,
+        retry_count = CASE WHEN EXISTS (SELECT FROM batch AS b WHERE b.task_id = t.id AND b.state = 'done') THEN 0
+            ELSE t.retry_count END
+    WHERE t.ctid = ANY (ARRAY(SELECT m.tid FROM mine AS m WHERE m.changes))
+)
+INSERT INTO {schema}.tasklib_steps AS s (
+    task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, started_at, ended_at
+)
+SELECT b.task_id, b.key, b.number, b.kind, b.state, b.version, b.digest, b.value, b.error,
+    c.now + make_interval(secs => b.until_in), b.tries, b.note, b.ask, c.now - make_interval(secs => b.started_ago),
+    CASE WHEN b.ended THEN c.now END
+FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c, batch AS b JOIN mine AS m ON m.id = b.task_id AND m.version = b.version
+ORDER BY b.task_id, b.key
+ON CONFLICT (task_id, key) DO UPDATE
+SET state = excluded.state, version = excluded.version, digest = excluded.digest, value = excluded.value,
+    error = excluded.error, until = excluded.until, tries = excluded.tries, note = excluded.note,
+    ended_at = excluded.ended_at
+WHERE s.state <> 'done' OR s.version = excluded.version
+RETURNING s.task_id, s.key;
+
+-- name: reopen_steps
+-- Let steps that failed run again: of each task the one named, or all.
+UPDATE {schema}.tasklib_steps AS s
+SET state = 'open', tries = 0, until = NULL, ended_at = NULL
+FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, key text)
+WHERE s.task_id = b.id AND s.state = 'failed' AND (b.key IS NULL OR s.key = b.key);
+
+-- name: lock_tasks
+-- Lock tasks in the order of their ids, so that what follows in the transaction sees what others have done to them.
+SELECT t.id FROM {schema}.tasks AS t
+WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
+ORDER BY t.id
+FOR NO KEY UPDATE;
+
+-- name: wake_parked
+-- Let tasks run again that wait for other code than this.
+UPDATE {schema}.tasks AS t
+SET waits_for = NULL, next_retry_at = NULL, updated_at = coalesce(:now::timestamptz, now())
+FROM jsonb_to_recordset(:batch::jsonb) AS b (name text, code text)
+WHERE t.name = b.name AND t.waits_for LIKE 'code %' AND t.waits_for <> 'code ' || b.code
+RETURNING t.id;
+
+-- name: note_step
+-- Keep what was odd about a step when it was found.
+UPDATE {schema}.tasklib_steps AS s SET note = :note::text WHERE s.task_id = :id::uuid AND s.key = :key::text;
+
+-- name: open_waits
+-- Note which events an open step waits for.
+INSERT INTO {schema}.tasklib_waits (event, task_id, key)
+SELECT e.name, :id::uuid, :key::text FROM jsonb_array_elements_text(:events::jsonb) AS e (name)
+ON CONFLICT DO NOTHING;
+
+-- name: lock_attempt
+-- Lock the task of an attempt; no row means that the attempt is not the current one.
+SELECT t.id FROM {schema}.tasks AS t
+WHERE t.id = :id::uuid AND t.version = :version::bigint AND t.state = 'running'
+FOR NO KEY UPDATE;
+
+-- name: get_step
+-- One step, with the seconds that are left until its moment.
+SELECT s.key, s.number, s.kind, s.state, s.value::text AS value, s.error::text AS error, s.ask::text AS ask,
+    extract(epoch FROM s.until - coalesce(:now::timestamptz, now()))::float8 AS left
+FROM {schema}.tasklib_steps AS s WHERE s.task_id = :id::uuid AND s.key = :key::text;
+
+-- name: find_event
+-- The event that a step of a task gets: the oldest message that nobody took, else a fact.
+SELECT e.id, e.name, e.payload::text AS payload, e.task_id IS NOT NULL AS is_message
+FROM {schema}.tasklib_events AS e
+WHERE e.name = ANY (ARRAY(SELECT jsonb_array_elements_text(:events::jsonb)))
+    AND (e.task_id IS NULL OR e.task_id = :id::uuid AND e.taken_by IS NULL)
+ORDER BY e.task_id IS NULL, e.id
+LIMIT 1;
+
+-- name: fill_steps
+-- End open steps with a value or an error; those that are open no more stay as they are.
+WITH filled AS (
+    UPDATE {schema}.tasklib_steps AS s
+    SET state = :state::text, value = :value::jsonb, error = :error::jsonb, note = coalesce(:note::text, s.note),
+        ended_at = coalesce(:now::timestamptz, now())
+    FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, key text)
+    WHERE s.task_id = b.id AND s.key = b.key AND s.state = 'open'
+    RETURNING s.task_id, s.key
+),
+gone AS (
+    DELETE FROM {schema}.tasklib_waits AS w USING jsonb_to_recordset(:batch::jsonb) AS b (id uuid, key text)
+    WHERE w.task_id = b.id AND w.key = b.key
+)
+SELECT f.task_id, f.key FROM filled AS f;
+
+-- name: take_message
+-- Note which step took a message.
+UPDATE {schema}.tasklib_events AS e
+SET taken_by = :key::text, delivered_at = coalesce(e.delivered_at, :now::timestamptz, now())
+WHERE e.id = :event_id::bigint;
+
+-- name: wake_tasks
+-- Let suspended tasks run again because something they wait for has come; those that wait for other code stay.
+UPDATE {schema}.tasks AS t
+SET waits_for = NULL, next_retry_at = NULL, retry_count = 0, updated_at = coalesce(:now::timestamptz, now())
+WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
+    AND t.waits_for IS NOT NULL AND t.waits_for NOT LIKE 'code%'
+RETURNING t.id;
+
+-- name: insert_event
+-- Store an event; no row if a fact of this name is known already.
+INSERT INTO {schema}.tasklib_events (name, task_id, payload, sender, created_at)
+VALUES (:name::text, :task_id::uuid, :payload::jsonb, :sender::text, coalesce(:now::timestamptz, now()))
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: withdraw_event
+-- Forget a fact; who had it keeps it.
+DELETE FROM {schema}.tasklib_events AS e WHERE e.task_id IS NULL AND e.name = :name::text RETURNING e.id;
+
+-- name: find_new_events
+-- Events that were not delivered yet, the oldest first.
+SELECT e.id FROM {schema}.tasklib_events AS e WHERE e.delivered_at IS NULL ORDER BY e.id LIMIT :limit::integer;
+
+-- name: get_event
+-- One event.
+SELECT e.name, e.task_id, e.payload::text AS payload, e.taken_by FROM {schema}.tasklib_events AS e WHERE e.id = :id::bigint;
+
+-- name: find_waits
+-- Open steps that wait for an event, in the order of their tasks; of one task only, if given.
+SELECT w.task_id, w.key
+FROM {schema}.tasklib_waits AS w
+WHERE w.event = :name::text AND (:task_id::uuid IS NULL OR w.task_id = :task_id::uuid)
+ORDER BY w.task_id, w.key
+LIMIT :limit::integer;
+
+-- name: mark_delivered
+-- Note that everybody who waited for an event has it.
+UPDATE {schema}.tasklib_events AS e SET delivered_at = coalesce(:now::timestamptz, now()) WHERE e.id = :id::bigint;
+
+-- name: list_questions
+-- Open questions to people, the oldest first.
+SELECT s.task_id, s.key, s.ask::text AS ask, s.started_at, s.until, t.name
+FROM {schema}.tasks AS t JOIN {schema}.tasklib_steps AS s ON s.task_id = t.id
+WHERE t.waits_for IS NOT NULL AND s.kind = 'ask' AND s.state = 'open'
+ORDER BY s.started_at, s.task_id, s.key
+LIMIT :limit::integer;
+
+-- name: insert_members
+-- Store children of a group in the order given; one that is stored already is left out of the answer.
+INSERT INTO {schema}.tasks (
+    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+    unique_key, concurrency_key, headers, expires_at, group_id, marks, waits_for
+)
+SELECT
+    n.id, n.name, coalesce(n.kwargs, 'null'), coalesce(n.run_at AT TIME ZONE 'UTC', c.now + make_interval(secs => coalesce(n.delay, 0))), c.now, c.now,
+    n.max_retries, n.timeout_seconds, coalesce(n.priority, 0), coalesce(n.tags, '{}'),
+    n.unique_key, n.concurrency_key, n.headers,
+    coalesce(n.expires_at AT TIME ZONE 'UTC', c.now + make_interval(secs => n.expires_in)), :group_id::uuid, coalesce(n.marks, 1), n.waits_for
+FROM
+    (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
+    jsonb_to_recordset(:batch::jsonb) AS n (
+        id uuid, name text, kwargs jsonb, run_at timestamp, delay double precision, max_retries integer,
+        timeout_seconds double precision, priority integer, tags jsonb, unique_key text, concurrency_key text,
+        headers jsonb, expires_at timestamp, expires_in double precision,
+        marks smallint, waits_for text
+    )
+ON CONFLICT DO NOTHING
+RETURNING id, created_at;
+
+-- name: insert_group
+-- Store a group of children, and note that its workflow has some; nothing happens if it is there.
+WITH marked AS (
+    UPDATE {schema}.tasks AS t SET marks = t.marks | 16 WHERE t.id = :task_id::uuid AND t.marks & 16 = 0
+)
+INSERT INTO {schema}.tasklib_groups (id, task_id, key, kind, total, sealed, max_failures)
+VALUES (:id::uuid, :task_id::uuid, :key::text, :kind::text, :total::bigint, :sealed::boolean, :max_failures::bigint)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: lock_groups
+-- Lock groups that nobody else works on, in the order of their ids.
+SELECT g.id FROM {schema}.tasklib_groups AS g
+WHERE g.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
+ORDER BY g.id
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: lock_group
+-- Lock one group, and say how far it is.
+SELECT g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures, g.fired_at,
+    g.stopped_at, g.run_if
+FROM {schema}.tasklib_groups AS g WHERE g.id = :id::uuid
+FOR NO KEY UPDATE;
+
+-- name: grow_group
+-- Note how many children a group has, and whether more will come.
+UPDATE {schema}.tasklib_groups AS g SET total = :total::bigint, sealed = :sealed::boolean WHERE g.id = :id::uuid;
+
+-- name: fold_tallies
+-- Add up what has happened to the members of groups that are locked; says how far each is.
+WITH gone AS (
+    DELETE FROM {schema}.tasklib_tallies AS t
+    WHERE t.group_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
+    RETURNING t.group_id, t.ended, t.failed, t.cancelled
+),
+sums AS (
+    SELECT g.id, coalesce(sum(t.ended), 0) AS ended, coalesce(sum(t.failed), 0) AS failed,
+        coalesce(sum(t.cancelled), 0) AS cancelled
+    FROM jsonb_array_elements_text(:ids::jsonb) AS i (id) JOIN {schema}.tasklib_groups AS g ON g.id = i.id::uuid
+    LEFT JOIN gone AS t ON t.group_id = g.id
+    GROUP BY g.id
+)
+UPDATE {schema}.tasklib_groups AS g
+SET ended = g.ended + s.ended, failed = g.failed + s.failed, cancelled = g.cancelled + s.cancelled
+FROM sums AS s WHERE g.id = s.id
+RETURNING g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures, g.fired_at,
+    g.stopped_at, g.run_if;
+
+-- name: mark_groups
+-- Note that groups have told their workflows, and which of them are to be stopped; or that they are to tell again.
+UPDATE {schema}.tasklib_groups AS g
+SET fired_at = CASE WHEN b.fired THEN coalesce(:now::timestamptz, now()) END,
+    stopped_at = CASE WHEN b.stopped THEN coalesce(g.stopped_at, :now::timestamptz, now()) END,
+    sealed = g.sealed OR b.stopped, cleared_at = CASE WHEN b.stopped THEN g.cleared_at END
+FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, fired boolean, stopped boolean)
+WHERE g.id = b.id;
+
+-- name: find_tallied
+-- Groups with something to add up.
+SELECT DISTINCT t.group_id AS id FROM {schema}.tasklib_tallies AS t WHERE t.group_id IS NOT NULL LIMIT :limit::integer;
+
+-- name: stop_groups_of
+-- Stop the groups of workflows that have ended without success.
+WITH ended AS (DELETE FROM {schema}.tasklib_tallies AS t WHERE t.group_id IS NULL RETURNING t.task_id)
+UPDATE {schema}.tasklib_groups AS g SET stopped_at = coalesce(:now::timestamptz, now()), sealed = true
+FROM ended AS e WHERE g.task_id = e.task_id AND g.stopped_at IS NULL
+RETURNING g.id;
+
+-- name: find_stopped
+-- Groups whose members are still to be cancelled.
+SELECT g.id FROM {schema}.tasklib_groups AS g
+WHERE g.stopped_at IS NOT NULL AND g.cleared_at IS NULL LIMIT :limit::integer;
+
+-- name: find_members
+-- The next members of a group in the order of the inputs, with what became of them.
+SELECT t.id, t.seq, t.name, t.state, t.result::text AS result, t.error, t.kwargs::text AS kwargs, t.attempts, t.max_retries,
+    t.completed_at IS NULL AS lives
+FROM {schema}.tasks AS t
+WHERE t.group_id = :id::uuid AND t.seq > :after::bigint
+ORDER BY t.seq
+LIMIT :limit::integer;
+
+-- name: clear_group
+-- Note that all members of a stopped group were cancelled.
+UPDATE {schema}.tasklib_groups AS g SET cleared_at = coalesce(:now::timestamptz, now()) WHERE g.id = :id::uuid;
+
+-- name: count_children
+-- How many children the groups have that a workflow waits for.
+SELECT coalesce(sum(g.total), 0)::bigint AS total, coalesce(sum(g.ended), 0)::bigint AS ended,
+    coalesce(sum(g.failed), 0)::bigint AS failed, coalesce(sum(g.cancelled), 0)::bigint AS cancelled
+FROM {schema}.tasklib_groups AS g WHERE g.task_id = :id::uuid AND g.fired_at IS NULL;
+
+-- name: insert_after_groups
+-- Store what is before tasks of a flow: one group for each task, and an edge from each that is before it.
+WITH made AS (
+    INSERT INTO {schema}.tasklib_groups (id, task_id, key, kind, total, sealed, run_if)
+    SELECT b.id, b.task_id, '', 'after', b.total, true, b.run_if
+    FROM jsonb_to_recordset(:groups::jsonb) AS b (id uuid, task_id uuid, total bigint, run_if text)
+    ON CONFLICT DO NOTHING
+)
+INSERT INTO {schema}.tasklib_edges (task_id, group_id, param, number)
+SELECT e.task_id, e.group_id, e.param, e.number
+FROM jsonb_to_recordset(:edges::jsonb) AS e (task_id uuid, group_id uuid, param text, number integer)
+ON CONFLICT DO NOTHING;
+
+-- name: find_arguments
+-- The results that become arguments of a task, and what did not succeed before it.
+SELECT e.param, t.name, t.state, t.result::text AS result
+FROM {schema}.tasklib_edges AS e JOIN {schema}.tasks AS t ON t.id = e.task_id
+WHERE e.group_id = :id::uuid
+ORDER BY e.number;
+
+-- name: release_task
+-- Let a task of a flow run: what is before it has ended as it must.
+UPDATE {schema}.tasks AS t
+SET kwargs = t.kwargs || :arguments::jsonb, waits_for = NULL, updated_at = coalesce(:now::timestamptz, now())
+WHERE t.id = :id::uuid AND t.waits_for LIKE 'prerequisites%'
+RETURNING t.id;
+
+-- name: skip_task
+-- Cancel a task of a flow: what is before it has ended otherwise.
+WITH skipped AS (
+    UPDATE {schema}.tasks AS t
+    SET state = 'cancelled', completed_at = coalesce(:now::timestamptz, now()), waits_for = NULL, error = :error::text,
+        updated_at = coalesce(:now::timestamptz, now())
+    WHERE t.id = :id::uuid AND t.waits_for LIKE 'prerequisites%'
+    RETURNING t.id, t.watched
+)
+SELECT s.id, CASE WHEN s.watched THEN pg_notify('{channel}', 'done:' || s.id)::text END AS notified FROM skipped AS s;
+
+-- name: drop_orphan_tallies
+-- Forget what has happened to members of groups that are gone with their workflows.
+DELETE FROM {schema}.tasklib_tallies AS t
+WHERE t.group_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
+    AND NOT EXISTS (SELECT FROM {schema}.tasklib_groups AS g WHERE g.id = t.group_id);
+
+-- name: list_groups
+-- The groups of children of a workflow.
+SELECT g.id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures
+FROM {schema}.tasklib_groups AS g WHERE g.task_id = :id::uuid ORDER BY g.key, g.id;
+
+-- name: list_before
+-- The tasks that are before a task in its flow.
+SELECT t.id, t.name, t.state, e.param
+FROM {schema}.tasklib_groups AS g
+JOIN {schema}.tasklib_edges AS e ON e.group_id = g.id
+JOIN {schema}.tasks AS t ON t.id = e.task_id
+WHERE g.task_id = :id::uuid AND g.kind = 'after'
+ORDER BY e.number;

@@ -1,0 +1,300 @@
+-- name: load_steps
+-- Everything a task has recorded, with the seconds that are left until each step's moment.
+SELECT s.key, s.number, s.kind, s.state, s.version, s.digest, s.value, s.error, s.tries,
+    (julianday(s.until) - julianday(:now)) * 86400.0 AS left, s.note, s.started_at, s.ended_at, s.until,
+    s.ask
+FROM tasklib_steps AS s
+WHERE s.task_id = :id
+ORDER BY s.number, s.key;
+
+-- name: record_steps
+-- Record steps of running attempts; one of an attempt that is not the current one changes nothing and is left out of the
+-- answer.  What is done stays as it is, unless the same attempt writes it again.
+-- A step that is done starts the task's retries anew.
+UPDATE tasks
+SET marks = coalesce(marks, 0) | 4,
+    retry_count = CASE WHEN EXISTS (
+        SELECT 1 FROM json_each(:batch) AS b WHERE b.value ->> 'task_id' = tasks.id AND b.value ->> 'state' = 'done'
+    ) THEN 0 ELSE retry_count END
+WHERE id IN (SELECT b.value ->> 'task_id' FROM json_each(:batch) AS b)
+    AND version IN (SELECT b.value ->> 'version' FROM json_each(:batch) AS b)
+    AND state = 'running' AND (coalesce(marks, 0) & 4 = 0 OR retry_count > 0);
+INSERT INTO tasklib_steps (
+    task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, started_at, ended_at
+)
+SELECT b.value ->> 'task_id', b.value ->> 'key', b.value ->> 'number', b.value ->> 'kind', b.value ->> 'state',
+    b.value ->> 'version', b.value ->> 'digest', b.value -> 'value', nullif(b.value -> 'error', 'null'),
+    CASE WHEN b.value ->> 'until_in' IS NOT NULL
+        THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', b.value ->> 'until_in')) END,
+    b.value ->> 'tries', b.value ->> 'note', nullif(b.value -> 'ask', 'null'),
+    strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -(b.value ->> 'started_ago'))),
+    CASE WHEN b.value ->> 'ended' THEN :now END
+FROM json_each(:batch) AS b CROSS JOIN tasks AS t ON t.id = b.value ->> 'task_id'
+WHERE t.version = b.value ->> 'version' AND t.state = 'running'
+ON CONFLICT (task_id, key) DO UPDATE
+SET state = excluded.state, version = excluded.version, digest = excluded.digest, value = excluded.value,
+    error = excluded.error, until = excluded.until, tries = excluded.tries, note = excluded.note,
+    ended_at = excluded.ended_at
+WHERE state <> 'done' OR version = excluded.version
+RETURNING task_id, key;
+
+-- name: reopen_steps
+-- Let steps that failed run again: of each task the one named, or all.
+UPDATE tasklib_steps
+SET state = 'open', tries = 0, until = NULL, ended_at = NULL
+FROM json_each(:batch) AS b
+WHERE task_id = b.value ->> 'id' AND state = 'failed' AND (b.value ->> 'key' IS NULL OR tasklib_steps.key = b.value ->> 'key');
+
+-- name: lock_tasks
+-- Differs by necessity: whoever writes has the whole file, and sees everything that was done before.
+SELECT t.id FROM tasks AS t WHERE false AND t.id IN (SELECT i.value FROM json_each(:ids) AS i);
+
+-- name: wake_parked
+-- Let tasks run again that wait for other code than this.
+UPDATE tasks
+SET waits_for = NULL, next_retry_at = NULL, updated_at = :now
+FROM json_each(:batch) AS b
+WHERE tasks.name = b.value ->> 'name' AND tasks.waits_for LIKE 'code %' AND tasks.waits_for <> 'code ' || (b.value ->> 'code')
+RETURNING tasks.id;
+
+-- name: note_step
+-- Keep what was odd about a step when it was found.
+UPDATE tasklib_steps SET note = :note WHERE task_id = :id AND key = :key;
+
+-- name: open_waits
+-- Note which events an open step waits for.
+INSERT INTO tasklib_waits (event, task_id, key)
+SELECT e.value, :id, :key FROM json_each(:events) AS e WHERE true
+ON CONFLICT DO NOTHING;
+
+-- name: lock_attempt
+-- Differs by necessity: whoever writes has the whole file.  No row means that the attempt is not the current one.
+SELECT t.id FROM tasks AS t WHERE t.id = :id AND t.version = :version AND t.state = 'running';
+
+-- name: get_step
+-- One step, with the seconds that are left until its moment.
+SELECT s.key, s.number, s.kind, s.state, s.value, s.error, s.ask,
+    (julianday(s.until) - julianday(:now)) * 86400.0 AS left
+FROM tasklib_steps AS s WHERE s.task_id = :id AND s.key = :key;
+
+-- name: find_event
+-- The event that a step of a task gets: the oldest message that nobody took, else a fact.
+SELECT e.id, e.name, e.payload, e.task_id IS NOT NULL AS is_message
+FROM tasklib_events AS e
+WHERE e.name IN (SELECT n.value FROM json_each(:events) AS n)
+    AND (e.task_id IS NULL OR e.task_id = :id AND e.taken_by IS NULL)
+ORDER BY e.task_id IS NULL, e.id
+LIMIT 1;
+
+-- name: fill_steps
+-- End open steps with a value or an error; those that are open no more stay as they are.
+DELETE FROM tasklib_waits
+WHERE EXISTS (
+    SELECT 1 FROM json_each(:batch) AS b
+    WHERE tasklib_waits.task_id = b.value ->> 'id' AND tasklib_waits.key = b.value ->> 'key'
+);
+UPDATE tasklib_steps
+SET state = :state, value = :value, error = :error, note = coalesce(:note, note), ended_at = :now
+FROM json_each(:batch) AS b
+WHERE tasklib_steps.task_id = b.value ->> 'id' AND tasklib_steps.key = b.value ->> 'key' AND tasklib_steps.state = 'open'
+RETURNING tasklib_steps.task_id, tasklib_steps.key;
+
+-- name: take_message
+-- Note which step took a message.
+UPDATE tasklib_events SET taken_by = :key, delivered_at = coalesce(delivered_at, :now) WHERE id = :event_id;
+
+-- name: wake_tasks
+-- Let suspended tasks run again because something they wait for has come; those that wait for other code stay.
+UPDATE tasks
+SET waits_for = NULL, next_retry_at = NULL, retry_count = 0, updated_at = :now
+WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND waits_for IS NOT NULL AND waits_for NOT LIKE 'code%'
+RETURNING id;
+
+-- name: insert_event
+-- Store an event; no row if a fact of this name is known already.
+INSERT INTO tasklib_events (name, task_id, payload, sender, created_at)
+VALUES (:name, :task_id, :payload, :sender, :now)
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: withdraw_event
+-- Forget a fact; who had it keeps it.
+DELETE FROM tasklib_events WHERE task_id IS NULL AND name = :name RETURNING id;
+
+-- name: find_new_events
+-- Events that were not delivered yet, the oldest first.
+SELECT e.id FROM tasklib_events AS e WHERE e.delivered_at IS NULL ORDER BY e.id LIMIT :limit;
+
+-- name: get_event
+-- One event.
+SELECT e.name, e.task_id, e.payload, e.taken_by FROM tasklib_events AS e WHERE e.id = :id;
+
+-- name: find_waits
+-- Open steps that wait for an event, in the order of their tasks; of one task only, if given.
+SELECT w.task_id, w.key
+FROM tasklib_waits AS w
+WHERE w.event = :name AND (:task_id IS NULL OR w.task_id = :task_id)
+ORDER BY w.task_id, w.key
+LIMIT :limit;
+
+-- name: mark_delivered
+-- Note that everybody who waited for an event has it.
+UPDATE tasklib_events SET delivered_at = :now WHERE id = :id;
+
+-- name: list_questions
+-- Open questions to people, the oldest first.
+SELECT s.task_id, s.key, s.ask, s.started_at, s.until, t.name
+FROM tasks AS t CROSS JOIN tasklib_steps AS s ON s.task_id = t.id
+WHERE t.waits_for IS NOT NULL AND s.kind = 'ask' AND s.state = 'open'
+ORDER BY s.started_at, s.task_id, s.key
+LIMIT :limit;
+
+-- name: insert_members
+-- Store children of a group in the order given; one that is stored already is left out of the answer.
+INSERT INTO tasks (
+    id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+    unique_key, concurrency_key, headers, expires_at, group_id, marks, waits_for
+)
+SELECT
+    n.value ->> 'id', n.value ->> 'name', n.value -> 'kwargs',
+    coalesce(n.value ->> 'run_at', CASE
+        WHEN coalesce(n.value ->> 'delay', 0) = 0 THEN :now
+        ELSE strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'delay'))
+    END),
+    :now, :now, n.value ->> 'max_retries', n.value ->> 'timeout_seconds', coalesce(n.value ->> 'priority', 0),
+    coalesce(n.value -> 'tags', '{}'), n.value ->> 'unique_key', n.value ->> 'concurrency_key',
+    n.value -> 'headers',
+    coalesce(n.value ->> 'expires_at', CASE WHEN n.value ->> 'expires_in' IS NOT NULL THEN
+        strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', n.value ->> 'expires_in'))
+    END), :group_id, coalesce(n.value ->> 'marks', 1), n.value ->> 'waits_for'
+FROM json_each(:batch) AS n
+WHERE true
+ON CONFLICT DO NOTHING
+RETURNING id, created_at;
+
+-- name: insert_group
+-- Store a group of children, and note that its workflow has some; nothing happens if it is there.
+UPDATE tasks SET marks = marks | 16 WHERE id = :task_id AND marks & 16 = 0;
+INSERT INTO tasklib_groups (id, task_id, key, kind, total, sealed, max_failures)
+VALUES (:id, :task_id, :key, :kind, :total, :sealed, :max_failures)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: lock_groups
+-- Differs by necessity: whoever writes has the whole file.
+SELECT g.id FROM tasklib_groups AS g WHERE g.id IN (SELECT i.value FROM json_each(:ids) AS i) ORDER BY g.id;
+
+-- name: lock_group
+-- Differs by necessity: whoever writes has the whole file.
+SELECT g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures, g.fired_at,
+    g.stopped_at, g.run_if
+FROM tasklib_groups AS g WHERE g.id = :id;
+
+-- name: grow_group
+-- Note how many children a group has, and whether more will come.
+UPDATE tasklib_groups SET total = :total, sealed = :sealed WHERE id = :id;
+
+-- name: fold_tallies
+-- Add up what has happened to the members of groups that are locked; says how far each is.
+UPDATE tasklib_groups
+SET ended = tasklib_groups.ended + s.ended, failed = tasklib_groups.failed + s.failed,
+    cancelled = tasklib_groups.cancelled + s.cancelled
+FROM (
+    SELECT t.group_id, sum(t.ended) AS ended, sum(t.failed) AS failed, sum(t.cancelled) AS cancelled
+    FROM tasklib_tallies AS t WHERE t.group_id IN (SELECT i.value FROM json_each(:ids) AS i)
+    GROUP BY t.group_id
+) AS s
+WHERE id = s.group_id;
+DELETE FROM tasklib_tallies WHERE group_id IN (SELECT i.value FROM json_each(:ids) AS i);
+SELECT g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures, g.fired_at,
+    g.stopped_at, g.run_if
+FROM tasklib_groups AS g WHERE g.id IN (SELECT i.value FROM json_each(:ids) AS i);
+
+-- name: mark_groups
+-- Note that groups have told their workflows, and which of them are to be stopped; or that they are to tell again.
+UPDATE tasklib_groups
+SET fired_at = CASE WHEN b.value ->> 'fired' THEN :now END,
+    stopped_at = CASE WHEN b.value ->> 'stopped' THEN coalesce(stopped_at, :now) END,
+    sealed = sealed OR b.value ->> 'stopped', cleared_at = CASE WHEN b.value ->> 'stopped' THEN cleared_at END
+FROM json_each(:batch) AS b
+WHERE tasklib_groups.id = b.value ->> 'id';
+
+-- name: find_tallied
+-- Groups with something to add up.
+SELECT DISTINCT t.group_id AS id FROM tasklib_tallies AS t WHERE t.group_id IS NOT NULL LIMIT :limit;
+
+-- name: stop_groups_of
+-- Stop the groups of workflows that have ended without success.
+UPDATE tasklib_groups SET stopped_at = :now, sealed = 1
+WHERE stopped_at IS NULL AND task_id IN (SELECT t.task_id FROM tasklib_tallies AS t WHERE t.group_id IS NULL);
+DELETE FROM tasklib_tallies WHERE group_id IS NULL;
+
+-- name: find_stopped
+-- Groups whose members are still to be cancelled.
+SELECT g.id FROM tasklib_groups AS g WHERE g.stopped_at IS NOT NULL AND g.cleared_at IS NULL LIMIT :limit;
+
+-- name: find_members
+-- The next members of a group in the order of the inputs, with what became of them.
+SELECT t.id, t.seq, t.name, t.state, t.result, t.error, t.kwargs, t.attempts, t.max_retries, t.completed_at IS NULL AS lives
+FROM tasks AS t INDEXED BY tasks_group
+WHERE t.group_id = :id AND t.seq > :after
+ORDER BY t.seq
+LIMIT :limit;
+
+-- name: clear_group
+-- Note that all members of a stopped group were cancelled.
+UPDATE tasklib_groups SET cleared_at = :now WHERE id = :id;
+
+-- name: count_children
+-- How many children the groups have that a workflow waits for.
+SELECT coalesce(sum(g.total), 0) AS total, coalesce(sum(g.ended), 0) AS ended, coalesce(sum(g.failed), 0) AS failed,
+    coalesce(sum(g.cancelled), 0) AS cancelled
+FROM tasklib_groups AS g WHERE g.task_id = :id AND g.fired_at IS NULL;
+
+-- name: insert_after_groups
+-- Store what is before tasks of a flow: one group for each task, and an edge from each that is before it.
+INSERT INTO tasklib_groups (id, task_id, key, kind, total, sealed, run_if)
+SELECT b.value ->> 'id', b.value ->> 'task_id', '', 'after', b.value ->> 'total', 1, b.value ->> 'run_if'
+FROM json_each(:groups) AS b WHERE true
+ON CONFLICT DO NOTHING;
+INSERT INTO tasklib_edges (task_id, group_id, param, number)
+SELECT e.value ->> 'task_id', e.value ->> 'group_id', e.value ->> 'param', e.value ->> 'number'
+FROM json_each(:edges) AS e WHERE true
+ON CONFLICT DO NOTHING;
+
+-- name: find_arguments
+-- The results that become arguments of a task, and what did not succeed before it.
+SELECT e.param, t.name, t.state, t.result
+FROM tasklib_edges AS e CROSS JOIN tasks AS t ON t.id = e.task_id
+WHERE e.group_id = :id
+ORDER BY e.number;
+
+-- name: release_task
+-- Let a task of a flow run: what is before it has ended as it must.
+UPDATE tasks SET kwargs = json_patch(kwargs, :arguments), waits_for = NULL, updated_at = :now
+WHERE id = :id AND waits_for LIKE 'prerequisites%'
+RETURNING id;
+
+-- name: skip_task
+-- Cancel a task of a flow: what is before it has ended otherwise.
+UPDATE tasks SET state = 'cancelled', completed_at = :now, waits_for = NULL, error = :error, updated_at = :now
+WHERE id = :id AND waits_for LIKE 'prerequisites%'
+RETURNING id;
+
+-- name: drop_orphan_tallies
+-- Forget what has happened to members of groups that are gone with their workflows.
+DELETE FROM tasklib_tallies
+WHERE group_id IN (SELECT i.value FROM json_each(:ids) AS i) AND group_id NOT IN (SELECT g.id FROM tasklib_groups AS g);
+
+-- name: list_groups
+-- The groups of children of a workflow.
+SELECT g.id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures
+FROM tasklib_groups AS g WHERE g.task_id = :id ORDER BY g.key, g.id;
+
+-- name: list_before
+-- The tasks that are before a task in its flow.
+SELECT t.id, t.name, t.state, e.param
+FROM tasklib_groups AS g
+CROSS JOIN tasklib_edges AS e ON e.group_id = g.id
+CROSS JOIN tasks AS t ON t.id = e.task_id
+WHERE g.task_id = :id AND g.kind = 'after'
+ORDER BY e.number;

@@ -1,0 +1,1 @@
+"""Workflows: tasks whose functions record steps, and wait without a slot."""

@@ -1,0 +1,321 @@
+"""Carrying out what the logic of a workflow asks for: awaiting in a coroutine, blocking in a plain function."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Any, Final, assert_never
+
+from tasklib.core.calls.context import StepContext, TaskContext, activate
+from tasklib.core.calls.workflow import StepOptions, Suspended
+from tasklib.core.timing import Timing
+from tasklib.definition.functions import is_async
+from tasklib.errors import DatabaseBusy, DatabaseUnavailable, Snooze, TaskTimeout
+from tasklib.storage.database import Database, Transaction
+from tasklib.worker.workflows.effects import Ask, Call, Effect, Logic, Park, Rest, T, Transact
+from tasklib.worker.workflows.engine import Engine
+from tasklib.worker.workflows.journal import StepJournal
+from tasklib.worker.workflows.step_threads import call_within, start_thread
+
+ROUNDS: Final = 8
+"""Turns of the event loop in which another branch of the function may begin a step before all of it is suspended."""
+PUT_OFF_SECONDS: Final = 1.0
+"""About how long an attempt is put off whose step could not begin its transaction."""
+
+
+class _Workflow:
+    """The part that both have: each call of the context becomes logic, which is driven."""
+
+    def __init__(self, engine: Engine, journal: StepJournal, database: Callable[[], Database], timing: Timing) -> None:
+        self.engine = engine
+        engine.database = database
+        self._journal = journal
+        self._database = database
+        self._timing = timing
+
+    def step(self, options: StepOptions, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run the function once, and remember what it returned."""
+        return self._drive(self.engine.step(options, function, args, kwargs))
+
+    def sleep(self, options: StepOptions, seconds: float | timedelta | None, until: datetime | None) -> Any:
+        """Wait without a slot."""
+        return self._drive(self.engine.sleep(options, seconds, until))
+
+    def wait(
+        self,
+        options: StepOptions,
+        events: str | Sequence[str],
+        type: Any,
+        timeout_seconds: float | None,
+        ask: str | None,
+    ) -> Any:
+        """Wait for an event, or for a person's answer."""
+        return self._drive(self.engine.wait(options, events, type, timeout_seconds, ask))
+
+    def run(self, options: StepOptions, call: Any, timeout_seconds: float | None) -> Any:
+        """Run a task as a child, and wait for its result."""
+        return self._drive(self.engine.run(options, call, timeout_seconds))
+
+    def map(
+        self,
+        options: StepOptions,
+        task: Any,
+        inputs: Iterable[Mapping[str, Any]],
+        max_failures: int | None,
+        timeout_seconds: float | None,
+    ) -> Any:
+        """Run a task for each of many inputs as children, and wait for all."""
+        return self._drive(self.engine.map(options, task, inputs, max_failures, timeout_seconds))
+
+    def _drive(self, logic: Logic[T]) -> Any:
+        raise NotImplementedError
+
+    def _step_context(self, call: Call) -> StepContext:
+        return StepContext(self.engine.context, call.key)
+
+
+class AwaitingWorkflow(_Workflow):
+    """For coroutines: calls give awaitables, and waits of several branches end the attempt together."""
+
+    def __init__(self, engine: Engine, journal: StepJournal, database: Callable[[], Database], timing: Timing) -> None:
+        super().__init__(engine, journal, database, timing)
+        self._active = 0
+        """Calls that are awaited and do not wait for anything that comes later."""
+        self._parked: list[tuple[Park, asyncio.Future[None]]] = []
+
+    async def _drive(self, logic: Logic[T]) -> T:
+        self._active += 1
+        try:
+            effect = next(logic)
+            while True:
+                try:
+                    answer = await self._do(effect)
+                except BaseException as error:  # noqa: BLE001  the logic decides what it means
+                    effect = logic.throw(error)
+                else:
+                    effect = logic.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            self._active -= 1
+            self._consider()
+
+    async def _do(self, effect: Effect) -> Any:
+        match effect:
+            case Ask():
+                return await self._journal.ask(self.engine.task, effect)
+            case Call():
+                return await self._call(effect)
+            case Transact():
+                return await self._transact(effect)
+            case Rest(seconds):
+                return await self._timing.sleep(seconds)
+            case Park():
+                return await self._park(effect)
+            case _:
+                assert_never(effect)
+
+    async def _call(self, call: Call) -> Any:
+        context = self._step_context(call)
+        limit: Any = self._timing.timeout(call.timeout_seconds)
+        try:
+            async with limit:
+                if is_async(call.function):
+                    with activate(context):
+                        return await call.function(*call.args, **call.kwargs)
+                return await self._in_thread(lambda: _call_in(context, call))
+        except TimeoutError:
+            if call.timeout_seconds is not None and limit.expired():
+                raise TaskTimeout(call.timeout_seconds) from None
+            raise
+
+    async def _transact(self, effect: Transact) -> None:
+        call = effect.call
+        context = self._step_context(call)
+        if not is_async(call.function):
+            await self._in_thread(lambda: transact_blocking(self._database(), context, effect))
+            return
+        await transact_awaiting(self._database(), context, effect)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._timing.expect(done)
+
+        def deliver(value: Any, error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(value)
+            elif isinstance(error, StopIteration):
+                done.set_exception(RuntimeError("a step raised StopIteration"))
+            else:
+                done.set_exception(error)
+
+        def tell(value: Any, error: BaseException | None) -> None:
+            with suppress(RuntimeError):  # The loop is closed by now, and nobody waits.
+                loop.call_soon_threadsafe(deliver, value, error)
+
+        start_thread(call, tell)
+        return await done
+
+    async def _park(self, park: Park) -> None:
+        if self.engine.suspension is not None:
+            raise Suspended
+        waiting = asyncio.get_running_loop().create_future()
+        entry = (park, waiting)
+        self._parked.append(entry)
+        self._active -= 1
+        self._consider()
+        try:
+            await waiting
+        finally:
+            self._active += 1
+            self._parked.remove(entry)
+
+    def _consider(self) -> None:
+        """Suspend the function if all it awaits of us are waits; other branches have some turns to begin a step."""
+        if not self._active and self._parked and self.engine.suspension is None:
+            asyncio.get_running_loop().call_soon(self._settle, ROUNDS)
+
+    def _settle(self, rounds: int) -> None:
+        if self._active or not self._parked or self.engine.suspension is not None:
+            return
+        if rounds:
+            asyncio.get_running_loop().call_soon(self._settle, rounds - 1)
+            return
+        self.engine.suspend([park for park, _ in self._parked])
+        for _, waiting in self._parked:
+            if not waiting.done():
+                waiting.set_exception(Suspended())
+
+
+class BlockingWorkflow(_Workflow):
+    """For plain functions, each in a thread: calls block."""
+
+    def __init__(self, engine: Engine, journal: StepJournal, database: Callable[[], Database], timing: Timing) -> None:
+        super().__init__(engine, journal, database, timing)
+        self._changed = threading.Condition()
+        self._active = 0
+        self._parked: list[Park] = []
+
+    def _drive(self, logic: Logic[T]) -> T:
+        with self._changed:
+            self._active += 1
+        try:
+            effect = next(logic)
+            while True:
+                try:
+                    answer = self._do(effect)
+                except BaseException as error:  # noqa: BLE001  the logic decides what it means
+                    effect = logic.throw(error)
+                else:
+                    effect = logic.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            with self._changed:
+                self._active -= 1
+                self._changed.notify_all()
+
+    def _do(self, effect: Effect) -> Any:
+        match effect:
+            case Ask():
+                return self._journal.ask_blocking(self.engine.task, effect)
+            case Call():
+                return self._call(effect)
+            case Transact():
+                return self._transact(effect)
+            case Rest(seconds):
+                return self.engine.context.wait_cancelled(seconds)
+            case Park():
+                return self._park(effect)
+            case _:
+                assert_never(effect)
+
+    def _call(self, call: Call) -> Any:
+        context = self._step_context(call)
+        if call.timeout_seconds is None:
+            return _call_in(context, call)
+        return call_within(call.timeout_seconds, lambda: _call_in(context, call))
+
+    def _transact(self, effect: Transact) -> None:
+        context = self._step_context(effect.call)
+        if is_async(effect.call.function):
+            asyncio.run(transact_awaiting(self._database(), context, effect))
+        else:
+            transact_blocking(self._database(), context, effect)
+
+    def _park(self, park: Park) -> None:
+        with self._changed:
+            self._parked.append(park)
+            self._active -= 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._active or self.engine.suspension is not None)
+            self._active += 1
+            if self.engine.suspension is None:
+                self.engine.suspend(self._parked)
+                self._changed.notify_all()
+        raise Suspended
+
+
+def transact_blocking(database: Database, context: StepContext, effect: Transact) -> None:
+    """Run the step in a transaction whose last statement records it."""
+    begun = False
+    try:
+        with database.transaction() as transaction:
+            begun = True
+            with joined(context, database, transaction):
+                value = effect.call.function(*effect.call.args, **effect.call.kwargs)
+            transaction.run(lambda: effect.record(value))
+    except (DatabaseBusy, DatabaseUnavailable) as error:
+        raise _not_begun(error) if not begun else error from error
+
+
+async def transact_awaiting(database: Database, context: StepContext, effect: Transact) -> None:
+    """The same for a coroutine function."""
+    begun = False
+    try:
+        async with database.atransaction() as transaction:
+            begun = True
+            with joined(context, database, transaction):
+                value = await effect.call.function(*effect.call.args, **effect.call.kwargs)
+            await transaction.arun(lambda: effect.record(value))
+    except (DatabaseBusy, DatabaseUnavailable) as error:
+        raise _not_begun(error) if not begun else error from error
+
+
+def _not_begun(error: Exception) -> Snooze:
+    return Snooze(delay=PUT_OFF_SECONDS * random.uniform(0.5, 1.5), reason=f"no transaction could begin: {error}")
+
+
+@contextmanager
+def joined(context: TaskContext, database: Database, transaction: Transaction) -> Generator[None]:
+    """Run the function inside the transaction; what it leaves behind has no part in it any more."""
+    context.join(database, transaction.connection)
+    try:
+        with activate(context):
+            yield
+    finally:
+        context.join(None, None)
+
+
+def _call_in(context: StepContext, call: Call) -> Any:
+    """Call a function in the step's context; a coroutine function in an event loop of its own."""
+    with activate(context):
+        if is_async(call.function):
+            return asyncio.run(call.function(*call.args, **call.kwargs))
+        return call.function(*call.args, **call.kwargs)
+
+
+def workflow_for(
+    engine: Engine, journal: StepJournal, database: Callable[[], Database], timing: Timing, *, awaits: bool
+) -> AwaitingWorkflow | BlockingWorkflow:
+    """The workflow of an attempt: one decision for the worker and its child processes."""
+    return (AwaitingWorkflow if awaits else BlockingWorkflow)(engine, journal, database, timing)

@@ -1,0 +1,63 @@
+"""What the logic of a workflow asks for: requests to the journal, calls of the user's functions, rests and waits.
+
+The logic is written once, as generators that yield these; a driver carries them out, blocking or awaiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from tasklib.storage.statement import Operation
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request to the journal: its name and its JSON parameters."""
+
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the user's function as a step."""
+
+    key: str
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transact:
+    """The same in a transaction; `record` makes its last statement from what the function returned."""
+
+    call: Call
+    record: Callable[[Any], Operation[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Wait here, holding the slot."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Wait without a slot, for this step: the function is unwound, and runs again when it is due."""
+
+    waits_for: str
+    key: str
+    seconds: float | None
+    fillable: bool = False
+    """Whether somebody else may fill the step."""
+
+
+Effect: TypeAlias = Ask | Call | Transact | Rest | Park
+Logic: TypeAlias = Generator[Effect, Any, T]

@@ -1,0 +1,47 @@
+"""How an attempt at a workflow ends where more than its result or its exception decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tasklib.core.lifecycle import Ending
+from tasklib.core.texts.error_text import describe
+from tasklib.definition import Definition
+from tasklib.errors import InvalidArguments, NonDeterminism
+from tasklib.storage.operations.workflows import HAS_STEPS
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow
+from tasklib.worker.workflows.engine import failed_step
+from tasklib.worker.workflows.records import code_hash
+
+
+def decided(
+    task: ClaimedTask,
+    definition: Definition,
+    workflow: AwaitingWorkflow | BlockingWorkflow | None,
+    error: BaseException | None = None,
+) -> Ending | None:
+    """The ending that was decided before the function ended, or that its code decides; None if neither.
+
+    A workflow that waits is suspended, whatever its function has made of that.  One whose code does not fit what is
+    recorded is parked: it has failed in nothing, and other code or a person resumes it.
+    """
+    mismatch: BaseException | None = None
+    if workflow is not None:
+        if workflow.engine.suspension is not None:
+            return workflow.engine.suspension
+        mismatch = workflow.engine.mismatch
+    if mismatch is None and isinstance(error, InvalidArguments) and error.stored and task.marks & HAS_STEPS:
+        mismatch = error
+    if mismatch is None and isinstance(error, NonDeterminism):
+        mismatch = error
+    if mismatch is None:
+        return None
+    code = f"code {code_hash(definition.function)}"
+    return Ending.park(task.id, task.version, waits_for=code, error=describe(mismatch))
+
+
+def with_failed_step(ending: Ending, error: BaseException) -> Ending:
+    """The ending, with the step whose failure it is: the next attempt runs that step again."""
+    key = failed_step(error)
+    return ending if key is None else replace(ending, reopen=key)

@@ -1,0 +1,148 @@
+"""Where the steps of a worker's tasks are recorded: a lone one at once, many together, each fenced by its claim."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from tasklib.core.calls.own_tasks import own_task
+from tasklib.core.retry import OUTAGE_PAUSE
+from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
+from tasklib.storage.database import Database
+from tasklib.storage.operations import events as events_
+from tasklib.storage.operations import groups, workflows
+from tasklib.storage.operations.workflows import HAS_STEPS
+from tasklib.storage.rows import ClaimedTask
+from tasklib.storage.statement import Operation, T
+from tasklib.worker.control import WorkerControl
+from tasklib.worker.workflows.effects import Ask
+
+BATCH = 200
+"""Steps that one statement records at most."""
+
+log = logging.getLogger("tasklib.worker")
+
+
+class StepJournal(Protocol):
+    """What a workflow asks for records: the worker's database, or the worker over a pipe."""
+
+    async def ask(self, task: ClaimedTask, request: Ask) -> Any:
+        """The answer, awaited."""
+        ...
+
+    def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
+        """The answer, blocking this thread, which runs no event loop."""
+        ...
+
+
+REQUESTS: Final[Mapping[str, Callable[..., Operation[Any]]]] = {
+    "load": lambda task: workflows.load_steps(task.id),
+    "note": lambda task, key, note: workflows.note_step(task.id, key, note),
+    "open_wait": lambda task, step, events: events_.open_wait(task.id, task.version, step, events),
+    "take": lambda task, key, events: events_.take_event(task.id, task.version, key, events),
+    "open_group": lambda task, step, group, rows: groups.open_group(task.id, task.version, step, group, rows),
+    "add_members": lambda task, group, before, rows: groups.add_members(task.id, task.version, group, before, rows),
+    "look_at_group": lambda task, group: groups.look_at_group(task.id, task.version, group),
+    "seal_group": lambda task, group: groups.seal_group(task.id, task.version, group),
+    "restart_children": lambda task, group: groups.restart_children(task.id, task.version, group),
+    "now": lambda task: workflows.read_time(),
+}
+"""What can be asked beside recording, with JSON parameters, so that child processes can ask too."""
+
+
+class Journal:
+    """The journal of a worker: requests of all its tasks, from its event loop, its threads and its child processes."""
+
+    def __init__(self, database: Database, control: WorkerControl) -> None:
+        self._database = database
+        self._timing = control.timing
+        self._waiting: list[tuple[dict[str, Any], asyncio.Future[bool]]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The worker's event loop, where threads ask."""
+
+    async def ask(self, task: ClaimedTask, request: Ask) -> Any:
+        """The answer; asked again for as long as the database is away."""
+        if request.name == "record":
+            return await self._record(task, dict(request.params))
+        make = REQUESTS[request.name]
+        answer = await self._persist(lambda: make(task, **request.params))
+        if request.name in ("open_wait", "open_group"):
+            task.marks |= HAS_STEPS | (groups.OWNER if request.name == "open_group" else 0)
+        return answer
+
+    def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
+        """The same for a thread: the worker's event loop asks."""
+        assert self.loop is not None
+        answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        async def answering() -> None:
+            try:
+                answer.set_result(await self.ask(task, request))
+            except BaseException as error:  # noqa: BLE001  the thread gets it
+                answer.set_exception(error)
+
+        # In no task's variables: what is begun here is the worker's own.
+        context = contextvars.Context()
+        self.loop.call_soon_threadsafe(lambda: self._begin(answering()), context=context)
+        return answer.result()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = own_task(work)
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _record(self, task: ClaimedTask, step: dict[str, Any]) -> None:
+        recorded: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((step | {"task_id": task.id, "version": task.version}, recorded))
+        if self._writing is None or self._writing.done():
+            self._writing = contextvars.Context().run(own_task, self._write())
+        if not await recorded:
+            raise ClaimLost(UUID(task.id), task.version)
+        task.marks |= HAS_STEPS
+        if step["state"] == "done":
+            task.retry_count = 0
+
+    async def _write(self) -> None:
+        """Record what waits; what arrives during one statement shares the next."""
+        while self._waiting:
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            await self._write_batch(batch)
+
+    async def _write_batch(self, batch: list[tuple[dict[str, Any], asyncio.Future[bool]]]) -> None:
+        steps = [step for step, _ in batch]
+        try:
+            refused = await self._persist(lambda: workflows.try_record_steps(steps))
+        except TaskLibError as error:
+            if len(batch) > 1:
+                # One that cannot be stored must not fail the others.
+                for each in batch:
+                    await self._write_batch([each])
+            elif not batch[0][1].done():
+                batch[0][1].set_exception(error)
+            return
+        except BaseException:
+            for _, recorded in batch:
+                recorded.cancel()
+            raise
+        for step, recorded in batch:
+            if not recorded.done():
+                recorded.set_result((step["task_id"], step["key"]) not in refused)
+
+    async def _persist(self, make: Callable[[], Operation[T]]) -> T:
+        """The answer of the database, however long it is away: repeating is harmless, because every write is fenced."""
+        failures = 0
+        while True:
+            try:
+                return await self._database.arun(make)
+            except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
+                if failures == 0:
+                    log.warning("cannot record steps, trying until the database is back: %s", error)
+                await self._timing.sleep(OUTAGE_PAUSE(failures))
+                failures += 1

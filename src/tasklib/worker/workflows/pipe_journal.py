@@ -1,0 +1,57 @@
+"""The journal of a workflow in a child process: its worker asks the database, over their pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from typing import Any
+from uuid import UUID
+
+from tasklib.errors import ClaimLost, StorageError
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.messages import Channel, Inbox
+from tasklib.worker.workflows.effects import Ask
+
+
+class PipeJournal:
+    """Asks the worker; usable from any thread of the child."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, channel: Channel, inbox: Inbox) -> None:
+        self._channel = channel
+        self._inbox = inbox
+
+    async def ask(self, task: ClaimedTask, request: Ask) -> Any:
+        """The answer, awaited: a thread waits for it, so that other coroutines go on."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+
+        def deliver(answer: Any, error: Exception | None) -> None:
+            if not done.done():
+                done.set_result(answer) if error is None else done.set_exception(error)
+
+        def work() -> None:
+            try:
+                answer, error = self.ask_blocking(task, request), None
+            except Exception as refused:  # noqa: BLE001  the coroutine gets it
+                answer, error = None, refused
+            loop.call_soon_threadsafe(deliver, answer, error)
+
+        threading.Thread(target=work, name="tasklib-ask", daemon=True).start()
+        return await done
+
+    def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:
+        """The answer, blocking this thread."""
+        number = next(self._numbers)
+        self._channel.send(["ask", number, task.id, request.name, dict(request.params)])
+        match self._inbox.answer(number):
+            case [True, answer]:
+                return answer
+            case [False, "ClaimLost", _]:
+                raise ClaimLost(UUID(task.id), task.version)
+            case [False, _, text]:
+                raise StorageError(text)
+            case _:
+                raise StorageError("the worker of this child process is gone")

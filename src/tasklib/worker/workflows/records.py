@@ -1,0 +1,134 @@
+"""Recorded steps, and the values in them: as JSON, and as the types that the code says."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from tasklib.core.codec import dumps, encode_result, loads, shown
+from tasklib.definition.compiling import Compiled, compile_type
+from tasklib.definition.parameters import underlying
+from tasklib.errors import ResultError, TaskDefinitionError
+
+ERROR_CHARACTERS: Final = 2000
+"""How much of a failed step's message is kept."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One step as it is stored."""
+
+    key: str
+    number: int
+    kind: str
+    state: str
+    digest: str | None = None
+    value: Any = None
+    error: Mapping[str, str] | None = None
+    tries: int = 0
+    left: float | None = None
+    """Seconds left until its moment, when it was loaded."""
+    note: str | None = None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Record:
+        """From what the journal answers."""
+        return cls(**{name: data[name] for name in cls.__slots__})
+
+
+class ValueType:
+    """How the values of one step are written and read: by an annotation, or as plain JSON without one."""
+
+    __slots__ = ("_annotation", "_compiled", "_limit", "_what")
+
+    def __init__(self, what: str, annotation: Any, limit: int | None) -> None:
+        self._what = what
+        self._limit = limit
+        self._annotation = annotation
+        self._compiled = None if annotation in (Any, inspect.Parameter.empty) else _compiled(what, annotation)
+
+    def schema(self) -> Mapping[str, Any]:
+        """What a value must look like, as JSON Schema; anything goes without an annotation."""
+        if self._annotation in (Any, inspect.Parameter.empty):
+            return {}
+        from pydantic import TypeAdapter
+
+        found: Mapping[str, Any] = TypeAdapter(self._annotation).json_schema()
+        return found
+
+    def write(self, value: Any) -> str:
+        """The value as JSON text; what cannot be stored is a ResultError."""
+        if self._compiled is not None:
+            try:
+                value = self._compiled.dump(value, mode="json", round_trip=True, warnings=False)
+            except Exception as error:
+                raise ResultError(f"{self._what} returned {shown(value)}, which cannot be stored: {error}") from error
+        return encode_result(value, limit=self._limit)[len('{"value":') : -1]
+
+    def read(self, value: Any) -> Any:
+        """The value as the code's type; a ResultError if it does not fit (any more)."""
+        if self._compiled is None:
+            return value
+        try:
+            return self._compiled.validate(value, by_alias=True, by_name=True)
+        except self._compiled.error:
+            pass
+        try:
+            # Strict types take a date or an enum from JSON text only.
+            return self._compiled.validate_json(dumps(value), by_alias=True, by_name=True)
+        except ValueError as error:
+            raise ResultError(
+                f"the value of {self._what} does not fit its annotation: {error}; correct what it says that it returns"
+            ) from error
+
+    def passed_through(self, value: Any) -> tuple[str, Any]:
+        """The value as JSON text, and as the code sees it, live and replayed alike."""
+        text = self.write(value)
+        return text, self.read(loads(text))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(what: str, annotation: Any) -> Compiled:
+    try:
+        return compile_type(what, annotation)
+    except TaskDefinitionError as error:
+        raise TaskDefinitionError(f"{error}; the value of a step is recorded, so it must have a JSON form") from error
+
+
+def return_annotation(function: Callable[..., Any]) -> Any:
+    """What the function says that it returns; Any where it says nothing that can be resolved."""
+    target = underlying(function)
+    try:
+        return typing.get_type_hints(target, include_extras=True).get("return", Any)
+    except Exception:  # noqa: BLE001  annotations may name what is imported for type checkers only
+        return Any
+
+
+def digest_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """A hash of the function's name and its arguments; None where they have no JSON form to compare."""
+    target = underlying(function)
+    try:
+        text = dumps([getattr(target, "__qualname__", str(target)), list(args), dict(kwargs)])
+    except Exception:  # noqa: BLE001  whatever cannot be written is not compared
+        return None
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def code_hash(function: Callable[..., Any]) -> str:
+    """A hash of the file that defines the function, or of its code: other code has another."""
+    target = underlying(function)
+    try:
+        source = inspect.getsourcefile(target)
+        if source is not None:
+            with open(source, "rb") as file:
+                return hashlib.blake2b(file.read(), digest_size=8).hexdigest()
+    except (OSError, TypeError):
+        pass
+    code = getattr(target, "__code__", None)
+    return hashlib.blake2b(getattr(code, "co_code", b""), digest_size=8).hexdigest()

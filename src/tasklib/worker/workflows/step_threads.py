@@ -1,0 +1,42 @@
+"""Threads for steps that are plain functions: of a coroutine, or with a timeout."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tasklib.errors import TaskTimeout
+
+
+def start_thread(call: Callable[[], Any], tell: Callable[[Any, BaseException | None], None]) -> None:
+    """Make the call in a thread of its own, in a copy of these variables; it keeps no program from ending."""
+    variables = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            value = variables.run(call)
+        except BaseException as error:  # noqa: BLE001  whoever waits gets it
+            tell(None, error)
+        else:
+            tell(value, None)
+
+    threading.Thread(target=work, name="tasklib-step", daemon=True).start()
+
+
+def call_within(seconds: float, call: Callable[[], Any]) -> Any:
+    """The call's result; TaskTimeout after so many seconds, and the thread is left to itself."""
+    ended = threading.Event()
+    outcome: list[Any] = [None, None]
+
+    def tell(value: Any, error: BaseException | None) -> None:
+        outcome[:] = value, error
+        ended.set()
+
+    start_thread(call, tell)
+    if not ended.wait(seconds):
+        raise TaskTimeout(seconds)
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]

@@ -1,0 +1,269 @@
+"""Events: facts, messages and questions; none is lost, whoever comes first."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tasklib import AsyncTaskContext, TaskContext, TaskNotFound, TaskState, WaitTimeout
+from tasklib.errors import ConfigurationError, InvalidPayload, InvalidTransition
+from tasklib.storage.operations import events
+from tests.contract.test_steps import finish
+from tests.fixtures.queues import Face
+
+
+@dataclasses.dataclass
+class Shipment:
+    tracking: str
+
+
+@dataclasses.dataclass
+class Verdict:
+    ok: bool
+    why: str = ""
+
+
+@pytest.fixture
+def shipping(queue: Face) -> Any:
+    @queue.task
+    async def shipping(ctx: AsyncTaskContext, order: int) -> str:
+        sent = await ctx.wait(f"shipped:{order}", Shipment)
+        return sent.tracking
+
+    return shipping
+
+
+def test_a_fact_told_after_the_wait_wakes_the_task(queue: Face, shipping: Any):
+    task_id = shipping.submit(42)
+    queue.process_batch()
+
+    task = queue.read(task_id)
+    assert (task.state, task.waits_for, task.due_at) == (TaskState.PENDING, "event shipped:42", None)
+    assert "waits for event shipped:42 since" in str(queue.explain(task_id))
+    assert queue.count(state="waiting") == 1
+
+    assert queue.emit("shipped:42", {"tracking": "XY"})
+    assert queue.read(task_id).due_at is not None
+    assert finish(queue, task_id).result == {"value": "XY"}
+
+
+def test_a_fact_told_before_the_wait_is_found(queue: Face, shipping: Any):
+    queue.emit("shipped:1", {"tracking": "early"})
+
+    assert finish(queue, shipping.submit(1)).result == {"value": "early"}
+
+
+def test_the_first_fact_of_a_name_counts_until_it_is_withdrawn(queue: Face, shipping: Any):
+    assert queue.emit("shipped:1", {"tracking": "first"})
+    assert not queue.emit("shipped:1", {"tracking": "second"})
+    assert finish(queue, shipping.submit(1)).result == {"value": "first"}
+
+    assert queue.emit("shipped:1", withdraw=True)
+    assert not queue.emit("shipped:1", withdraw=True)
+    assert queue.emit("shipped:1", {"tracking": "third"})
+    assert finish(queue, shipping.submit(1)).result == {"value": "third"}
+
+
+def test_one_fact_wakes_everybody_who_waits(queue: Face, shipping: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(events, "CHUNK", 2)
+    ids = [shipping.submit(7) for _ in range(5)]
+    queue.process_batch()
+    queue.emit("shipped:7", {"tracking": "all"})
+    queue.process_batch()
+
+    assert [queue.read(task_id).result for task_id in ids] == [{"value": "all"}] * 5
+
+
+def test_messages_are_taken_once_each_in_order(queue: Face):
+    @queue.task
+    async def listener(ctx: AsyncTaskContext) -> list[int]:
+        return [await ctx.wait("number", int) for _ in range(3)]
+
+    one, other = listener.submit(), listener.submit()
+    queue.emit("number", 1, to=one)
+    queue.emit("number", 2, to=one)
+    queue.process_batch()
+    assert queue.read(one).waits_for == "event number"
+    queue.emit("number", 3, to=one)
+    for n in (7, 8, 9):
+        queue.emit("number", n, to=other)
+
+    assert finish(queue, one).result == {"value": [1, 2, 3]}
+    assert finish(queue, other).result == {"value": [7, 8, 9]}
+
+
+def test_a_message_comes_before_a_fact(queue: Face, shipping: Any):
+    task_id = shipping.submit(5)
+    queue.emit("shipped:5", {"tracking": "fact"})
+    queue.emit("shipped:5", {"tracking": "message"}, to=task_id)
+
+    assert finish(queue, task_id).result == {"value": "message"}
+
+
+def test_the_first_of_several_events_ends_the_wait(queue: Face):
+    @queue.task
+    def either(ctx: TaskContext) -> str:
+        return ctx.wait(("paid", "refused"), str)
+
+    task_id = either.submit()
+    queue.process_batch()
+    assert queue.read(task_id).waits_for == "event paid | refused"
+    queue.emit("refused", "no")
+
+    assert finish(queue, task_id).result == {"value": "no"}
+
+
+def test_a_wait_gives_up_after_its_time(queue: Face):
+    @queue.task(max_retries=3)
+    async def patient(ctx: AsyncTaskContext, catch: bool) -> str:
+        try:
+            return await ctx.wait("never", str, timeout_seconds=60)
+        except WaitTimeout:
+            if not catch:
+                raise
+            return "gave up"
+
+    caught, final = patient.submit(True), patient.submit(False)
+    queue.process_batch()
+    assert "gives up, in 60 s" in str(queue.explain(caught))
+
+    assert finish(queue, caught).result == {"value": "gave up"}
+    ended = finish(queue, final)
+    assert (ended.state, ended.retry_count) == (TaskState.FAILED, 0)
+    assert "WaitTimeout" in (ended.error or "")
+    queue.emit("never", "too late")
+    assert queue.read(caught).result == {"value": "gave up"}
+
+
+def test_an_event_that_comes_with_the_timeout_wins(queue: Face):
+    @queue.task(max_retries=0)
+    async def patient(ctx: AsyncTaskContext) -> str:
+        return await ctx.wait("just:in:time", str, timeout_seconds=60)
+
+    task_id = patient.submit()
+    queue.process_batch()
+    queue.advance(61)
+    queue.sql("INSERT INTO tasklib_events (name, payload) VALUES ('just:in:time', '\"here\"')")
+    queue.process_batch()
+
+    assert queue.read(task_id).result == {"value": "here"}
+
+
+def test_an_event_told_by_sql_is_delivered_by_a_worker(queue: Face, shipping: Any):
+    task_id = shipping.submit(3)
+    queue.process_batch()
+    queue.sql("INSERT INTO tasklib_events (name, payload) VALUES ('shipped:3', '{\"tracking\": \"sql\"}')")
+
+    assert queue.do(events.deliver_new) == 1
+    assert queue.do(events.deliver_new) == 0
+    assert finish(queue, task_id).result == {"value": "sql"}
+
+
+def test_an_event_that_comes_between_the_look_and_the_suspension_is_not_lost(
+    queue: Face, shipping: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """It is told after the wait has looked, while the function unwinds: the suspension finds the step filled."""
+    from tasklib.worker.workflows.engine import Engine
+
+    suspend = Engine.suspend
+
+    def late(self: Engine, parked: Any) -> None:
+        suspend(self, parked)
+        queue.plain.emit("shipped:9", {"tracking": "between"})
+
+    monkeypatch.setattr(Engine, "suspend", late)
+    task_id = shipping.submit(9)
+    queue.process_batch()
+
+    assert queue.read(task_id).waits_for is None
+    monkeypatch.undo()
+    assert finish(queue, task_id).result == {"value": "between"}
+
+
+def test_a_question_takes_the_first_answer_and_nothing_else(queue: Face):
+    @queue.task
+    async def careful(ctx: AsyncTaskContext, call: str) -> bool:
+        verdict = await ctx.options(key=call).wait("approval", Verdict, ask=f"Run {call}?")
+        return verdict.ok
+
+    task_id = careful.submit("rm")
+    queue.process_batch()
+    assert queue.read(task_id).waits_for == "answer approval:rm"
+    (question,) = queue.do(events.list_questions)
+    assert (question["task_id"], question["key"], question["question"]) == (task_id, "approval:rm", "Run rm?")
+    assert question["schema"]["required"] == ["ok"]
+
+    queue.emit("approval", {"ok": False})
+    queue.emit("approval", {"ok": False}, to=task_id)
+    assert queue.process_batch() == 0
+    with pytest.raises(InvalidPayload, match="needs 'ok'"):
+        queue.answer(task_id, "approval:rm", {"why": "x"})
+    with pytest.raises(InvalidPayload, match="must be of type boolean"):
+        queue.answer(task_id, "approval:rm", {"ok": "yes"})
+    with pytest.raises(ConfigurationError, match="asks no question"):
+        queue.answer(task_id, "other", {"ok": True})
+    queue.answer(task_id, "approval:rm", {"ok": True})
+    with pytest.raises(InvalidTransition):
+        queue.answer(task_id, "approval:rm", {"ok": False})
+
+    assert finish(queue, task_id).result == {"value": True}
+    assert queue.do(events.list_questions) == []
+
+
+def test_a_person_wakes_nobody_who_is_parked(queue: Face, shipping: Any):
+    task_id = shipping.submit(4)
+    queue.process_batch()
+    queue.sql(f"UPDATE tasks SET waits_for = 'code x' WHERE id = '{task_id}'")
+    queue.emit("shipped:4", {"tracking": "parked"})
+
+    assert queue.read(task_id).waits_for == "code x"
+
+
+def test_two_waits_of_one_function_end_separately(queue: Face):
+    @queue.task
+    async def both(ctx: AsyncTaskContext) -> list[str]:
+        return list(await asyncio.gather(ctx.wait("left", str), ctx.wait("right", str)))
+
+    task_id = both.submit()
+    queue.process_batch()
+    queue.emit("right", "r")
+    queue.process_batch()
+    assert queue.read(task_id).waits_for == "event left"
+    queue.emit("left", "l")
+
+    assert finish(queue, task_id).result == {"value": ["l", "r"]}
+
+
+def test_an_event_joins_the_callers_transaction(queue: Face, shipping: Any):
+    if queue.url == "sqlite:///:memory:":
+        pytest.skip("a database in memory has one connection")
+    task_id = shipping.submit(6)
+    queue.process_batch()
+    connection = queue._connect()
+    connection.execute("BEGIN")
+    queue.plain.emit("shipped:6", {"tracking": "rolled back"}, connection=connection)
+    connection.execute("ROLLBACK")
+    connection.execute("BEGIN")
+    queue.plain.emit("shipped:6", {"tracking": "committed"}, connection=connection)
+    assert queue.do(events.deliver_new) == 0
+    connection.execute("COMMIT")
+    connection.close()
+    queue.do(events.deliver_new)
+
+    assert finish(queue, task_id).result == {"value": "committed"}
+
+
+@pytest.mark.parametrize("wrong", ["", "x" * 201, 7, None])
+def test_a_wrong_name_is_refused(queue: Face, wrong: Any):
+    with pytest.raises(ConfigurationError, match="event's name"):
+        queue.emit(wrong)
+
+
+def test_a_message_to_nobody_and_one_too_large_are_refused(queue: Face):
+    with pytest.raises(TaskNotFound):
+        queue.emit("x", to="00000000-0000-0000-0000-000000000000")
+    with pytest.raises(InvalidPayload, match="at most"):
+        queue.emit("x", "y" * 300_000)

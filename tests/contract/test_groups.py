@@ -1,0 +1,289 @@
+"""Children of workflows: run and mapped, counted once however they end, cancelled with their parent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasklib import Abort, AsyncTaskContext, TaskContext, TaskFailed, TaskState, WaitTimeout
+from tasklib.storage.operations.groups import fold_groups
+from tests.contract.test_steps import Calls, calls
+from tests.fixtures.queues import Face
+
+__all__ = ["calls"]
+
+
+def drain(queue: Face) -> None:
+    """Run what is due until nothing is, and what that wakes."""
+    while queue.process_batch():
+        pass
+
+
+@pytest.fixture
+def double(queue: Face, calls: Calls) -> Any:
+    @queue.task(max_retries=0)
+    def double(n: int) -> int:
+        calls.note(n)
+        if n < 0:
+            raise ValueError(f"{n} is negative")
+        return 2 * n
+
+    return double
+
+
+def test_a_child_runs_once_and_its_result_is_recorded(queue: Face, calls: Calls, double: Any):
+    @queue.task
+    async def parent(ctx: AsyncTaskContext) -> int:
+        found = await ctx.run(double.bind(21))
+        await ctx.sleep(60)
+        return found
+
+    task_id = parent.options(priority=7, tags={"a": 1}).submit()
+    queue.process_batch()
+    task = queue.read(task_id)
+    assert (task.waits_for, task.due_at) in (
+        ("children double", None),
+        (None, task.scheduled_at),
+        ("sleep", task.due_at),
+    )
+    drain(queue)
+    queue.advance(60)
+    drain(queue)
+
+    assert queue.read(task_id).result == {"value": 42}
+    assert calls == [21]
+    (child,) = queue.list(name="double")
+    assert child.priority == 7
+
+
+def test_a_plain_function_runs_children_too(queue: Face, double: Any):
+    @queue.task
+    def parent(ctx: TaskContext) -> list[int]:
+        group = ctx.map(double, ({"n": n} for n in range(5)))
+        return [ctx.run(double.bind(n=10)), *group.results()]
+
+    task_id = parent.submit()
+    drain(queue)
+
+    assert queue.read(task_id).result == {"value": [20, 0, 2, 4, 6, 8]}
+
+
+def test_a_map_gives_results_in_the_order_of_its_inputs(queue: Face, double: Any, monkeypatch: pytest.MonkeyPatch):
+    from tasklib.worker.workflows import engine
+
+    monkeypatch.setattr(engine, "CHUNK", 3)
+
+    @queue.task
+    async def parent(ctx: AsyncTaskContext) -> list[int]:
+        group = await ctx.map(double, [{"n": n} for n in range(10)])
+        assert (len(group), group.failed, group.cancelled) == (10, 0, 0)
+        return [value async for value in group.results()]
+
+    task_id = parent.submit()
+    drain(queue)
+
+    assert queue.read(task_id).result == {"value": [2 * n for n in range(10)]}
+    assert queue.count(name="double") == 10
+
+
+def test_an_empty_map_is_over_at_once(queue: Face, double: Any):
+    @queue.task
+    async def parent(ctx: AsyncTaskContext) -> int:
+        return len(await ctx.map(double, []))
+
+    task_id = parent.submit()
+    queue.process_batch()
+
+    assert queue.read(task_id).result == {"value": 0}
+
+
+def test_a_failed_child_is_a_final_taskfailed_and_can_be_handled(queue: Face, double: Any):
+    @queue.task(max_retries=3)
+    async def parent(ctx: AsyncTaskContext, catch: bool) -> str:
+        try:
+            await ctx.run(double.bind(-1))
+        except TaskFailed as error:
+            if not catch:
+                raise
+            return f"{error.task.name} {error.task.state}"
+        return "?"
+
+    caught, final = parent.submit(True), parent.submit(False)
+    drain(queue)
+
+    assert queue.read(caught).result == {"value": "double failed"}
+    ended = queue.read(final)
+    assert (ended.state, ended.retry_count) == (TaskState.FAILED, 0)
+    assert "-1 is negative" in (ended.error or "")
+
+
+def test_a_person_retries_the_parent_and_with_it_the_failed_child(queue: Face, calls: Calls):
+    @queue.task(max_retries=0)
+    def flaky() -> str:
+        if calls.note(1) and len(calls) == 1:
+            raise Abort("first")
+        return "second"
+
+    @queue.task(max_retries=0)
+    async def parent(ctx: AsyncTaskContext) -> str:
+        return await ctx.run(flaky.bind())
+
+    task_id = parent.submit()
+    drain(queue)
+    assert queue.read(task_id).state is TaskState.FAILED
+    queue.retry(task_id)
+    drain(queue)
+
+    assert queue.read(task_id).result == {"value": "second"}
+    assert queue.count(name="flaky") == 1
+
+
+def test_every_way_a_child_can_end_counts_once(queue: Face, double: Any):
+    """Completed, failed, cancelled, deleted by SQL, retried by SQL: the counts are those of a recount."""
+
+    @queue.task
+    async def parent(ctx: AsyncTaskContext) -> list[int]:
+        group = await ctx.map(double.options(delay_seconds=60), [{"n": n} for n in (1, 2, 3, -4, 5)])
+        return [group.total, group.failed, group.cancelled]
+
+    task_id = parent.submit()
+    queue.process_batch()
+    children = sorted(queue.list(name="double"), key=lambda each: each.seq)
+    queue.cancel(children[0].id)
+    queue.sql(f"DELETE FROM tasks WHERE id = '{children[1].id}'")
+    queue.cancel(children[2].id)
+    queue.retry(children[2].id)
+    assert queue.read(task_id).waits_for == "children double"
+    queue.advance(60)
+    drain(queue)
+
+    assert queue.read(task_id).result == {"value": [5, 1, 2]}
+    (group,) = queue.sql("SELECT total, ended, failed, cancelled FROM tasklib_groups")
+    assert dict(group) == {"total": 5, "ended": 5, "failed": 1, "cancelled": 2}
+    assert queue.sql("SELECT * FROM tasklib_tallies") == []
+
+
+def test_too_many_failures_cancel_the_rest(queue: Face, double: Any):
+    @queue.task(max_retries=0)
+    async def parent(ctx: AsyncTaskContext) -> None:
+        await ctx.map(double, [{"n": -1}, {"n": -2}, {"n": 3}], max_failures=1)
+
+    task_id = parent.submit()
+    queue.process_batch(1)
+    slow = max(queue.list(name="double"), key=lambda each: each.seq)
+    queue.sql(f"UPDATE tasks SET scheduled_at = '2031-01-01 00:00:00' WHERE id = '{slow.id}'")
+    drain(queue)
+
+    assert queue.read(task_id).state is TaskState.FAILED
+    assert "2 of 3 children failed" in (queue.read(task_id).error or "")
+    assert queue.read(slow.id).state is TaskState.CANCELLED
+
+
+@pytest.mark.parametrize("how", ["cancel", "fail", "sql"])
+def test_what_ends_the_parent_cancels_its_children_and_theirs(queue: Face, double: Any, how: str):
+    @queue.task
+    async def child(ctx: AsyncTaskContext) -> None:
+        await ctx.run(double.options(delay_seconds=3600).bind(1))
+
+    @queue.task(max_retries=0)
+    async def parent(ctx: AsyncTaskContext) -> None:
+        try:
+            await ctx.options(timeout_seconds=None).run(child.bind(), timeout_seconds=600 if how == "fail" else None)
+        except WaitTimeout as error:
+            raise Abort("too slow") from error
+
+    free = double.options(delay_seconds=3600).submit(2)
+    task_id = parent.submit()
+    drain(queue)
+    assert queue.count(name="double", state="delayed") == 2
+    match how:
+        case "cancel":
+            queue.cancel(task_id)
+        case "fail":
+            queue.advance(600)
+            queue.process_batch()
+        case "sql":
+            now = "now()" if not queue.is_sqlite else "'2030-01-01 12:00:00'"
+            queue.sql(
+                f"UPDATE tasks SET state = 'failed', completed_at = {now}, waits_for = NULL, error = 'E' "
+                f"WHERE id = '{task_id}'"
+            )
+    for _ in range(4):
+        queue.do(fold_groups)
+
+    states = {each.name: each.state for each in queue.list() if each.id not in (task_id, free)}
+    assert states == {"child": TaskState.CANCELLED, "double": TaskState.CANCELLED}
+    assert queue.read(free).state is TaskState.PENDING
+
+
+def test_a_child_may_end_after_its_parent_was_deleted(queue: Face, double: Any):
+    @queue.task
+    async def parent(ctx: AsyncTaskContext) -> None:
+        await ctx.run(double.options(delay_seconds=60).bind(1))
+
+    task_id = parent.submit()
+    queue.process_batch()
+    queue.sql(f"DELETE FROM tasks WHERE id = '{task_id}'")
+    queue.advance(60)
+    drain(queue)
+
+    assert queue.do(fold_groups) == 0
+    assert queue.sql("SELECT * FROM tasklib_tallies") == []
+
+
+def test_a_map_that_was_broken_off_goes_on_where_it_was(queue: Face, double: Any, monkeypatch: pytest.MonkeyPatch):
+    """Its worker is lost between two chunks: what is stored is not stored again."""
+    from tasklib.worker.workflows import engine
+
+    monkeypatch.setattr(engine, "CHUNK", 2)
+    broken = [True]
+
+    def inputs() -> Any:
+        for n in range(6):
+            if n == 4 and broken.pop():
+                broken.append(False)
+                raise OSError("the list cannot be read")
+            yield {"n": n}
+
+    @queue.task(max_retries=2)
+    async def parent(ctx: AsyncTaskContext) -> list[int]:
+        return [value async for value in (await ctx.map(double, inputs())).results()]
+
+    broken[:] = [False, True]
+    task_id = parent.submit()
+    queue.process_batch(1)
+    assert queue.count(name="double") == 4
+    queue.advance(60)
+    drain(queue)
+
+    assert queue.read(task_id).result == {"value": [0, 2, 4, 6, 8, 10]}
+    assert queue.count(name="double") == 6
+
+
+def test_wrong_inputs_are_refused(queue: Face, double: Any):
+    @queue.task(max_retries=0)
+    async def parent(ctx: AsyncTaskContext, what: str) -> None:
+        match what:
+            case "input":
+                await ctx.map(double, [{"n": 1}, {"n": "x"}])
+            case "task":
+                await ctx.run(double)
+            case _:
+                await ctx.run(double.options(unique_key="k").bind(1))
+
+    for what, text in (("input", "'n'"), ("task", "task.bind"), ("unique", "unique key 'k'")):
+        task_id = parent.submit(what)
+        drain(queue)
+        assert text in (queue.read(task_id).error or "")
+
+
+def test_explain_says_how_many_children_are_left(queue: Face, double: Any):
+    @queue.task
+    async def parent(ctx: AsyncTaskContext) -> None:
+        await ctx.map(double.options(delay_seconds=60), [{"n": n} for n in range(3)])
+
+    task_id = parent.submit()
+    queue.process_batch()
+
+    assert "3 of 3 left" in str(queue.explain(task_id))

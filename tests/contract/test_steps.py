@@ -1,0 +1,604 @@
+"""Steps: run once, remembered, run again only where they failed; and sleeps that hold no slot."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from tasklib import Abort, AsyncTaskContext, StepFailed, StepKeyError, TaskContext, TaskState, current_context
+from tasklib.errors import ContextError
+from tests.fixtures.queues import Face
+
+
+@dataclasses.dataclass
+class Payment:
+    amount: int
+    day: date
+
+
+class Calls(list[Any]):
+    """What happened, in order."""
+
+    def note(self, what: Any) -> Any:
+        self.append(what)
+        return what
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls()
+
+
+def finish(queue: Face, task_id: Any) -> Any:
+    """Run what is due, and move the clock on to what is due later, until the task has ended or waits without an end."""
+    while True:
+        queue.process_batch()
+        task = queue.read(task_id)
+        if task.completed_at is not None or task.due_at is None:
+            return task
+        if task.due_at > queue.now:
+            queue.advance((task.due_at - queue.now).total_seconds())
+
+
+def test_a_coroutine_runs_each_step_once_whatever_comes_between(queue: Face, calls: Calls):
+    async def fetch(n: int) -> int:
+        return calls.note(n)
+
+    def double(n: int) -> int:
+        return calls.note(2 * n)
+
+    @queue.task
+    async def workflow(ctx: AsyncTaskContext, n: int) -> int:
+        first = await ctx.step(fetch, n)
+        await ctx.sleep(3600)
+        second = await ctx.step(double, first)
+        await ctx.sleep(timedelta(days=1))
+        return first + second
+
+    task = finish(queue, workflow.submit(21))
+
+    assert (task.state, task.result, list(calls)) == (TaskState.COMPLETED, {"value": 63}, [21, 42])
+
+
+def test_a_plain_function_does_too(queue: Face, calls: Calls):
+    @queue.task
+    def workflow(ctx: TaskContext, n: int) -> list[int]:
+        first = ctx.step(calls.note, n)
+        ctx.sleep(3600)
+        return [first, ctx.options(name="second").step(calls.note, n + 1)]
+
+    task = finish(queue, workflow.submit(1))
+
+    assert (task.result, list(calls)) == ({"value": [1, 2]}, [1, 2])
+
+
+def test_live_and_replayed_code_see_the_same_value_as_its_annotated_type(queue: Face, calls: Calls):
+    def pay() -> Payment:
+        return Payment(5, date(2030, 1, 2))
+
+    @queue.task
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        calls.note(await ctx.step(pay))
+        await ctx.sleep(60)
+        calls.note(await ctx.step(pay))
+
+    finish(queue, workflow.submit())
+
+    assert calls == [Payment(5, date(2030, 1, 2))] * 3
+
+
+def test_a_sleeping_task_waits_without_a_slot_and_says_so(queue: Face):
+    @queue.task
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        await ctx.sleep(3600)
+
+    task_id = workflow.options(expires_at=queue.now + timedelta(seconds=60)).submit()
+    queue.process_batch()
+
+    task = queue.read(task_id)
+    assert (task.state, task.waits_for, task.attempts, task.expires_at) == (TaskState.PENDING, "sleep", 0, None)
+    assert task.due_at == queue.now + timedelta(hours=1)
+    assert (task.worker_id, task.locked_until) == (None, None)
+    (reason,) = queue.explain(task_id).reasons
+    assert reason.code == "waiting"
+    assert "sleeps until 2030-01-01T13:00:00" in reason.text
+    stats = queue.stats()
+    assert (stats.pending, stats.delayed, stats.waiting, stats.by_name) == (
+        *(1, 0, 1),
+        {"workflow": {"pending": 1, "waiting": 1}},
+    )
+    assert [found.id for found in queue.list(state="waiting")] == [task_id]
+    assert (queue.count(state="waiting"), queue.count(state="delayed"), queue.count(state="pending")) == (1, 0, 1)
+
+
+def test_a_sleep_can_end_at_a_moment(queue: Face):
+    @queue.task
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        await ctx.sleep(until=ctx.task.created_at + timedelta(days=3))
+
+    task_id = workflow.submit()
+    queue.process_batch()
+
+    assert queue.read(task_id).due_at == queue.now + timedelta(days=3)
+
+
+def test_a_waiting_task_can_be_cancelled(queue: Face):
+    @queue.task
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        await ctx.sleep(3600)
+
+    task_id = workflow.submit()
+    queue.process_batch()
+    queue.cancel(task_id)
+
+    assert (queue.read(task_id).state, queue.read(task_id).waits_for) == (TaskState.CANCELLED, None)
+
+
+def test_steps_of_one_name_are_told_apart_by_their_order(queue: Face, calls: Calls):
+    @queue.task
+    async def workflow(ctx: AsyncTaskContext) -> list[int]:
+        found = await asyncio.gather(*[ctx.step(calls.note, n) for n in range(3)])
+        await ctx.sleep(60)
+        return list(found)
+
+    task = finish(queue, workflow.submit())
+
+    assert (task.result, sorted(calls)) == ({"value": [0, 1, 2]}, [0, 1, 2])
+
+
+def test_the_same_name_from_two_asyncio_tasks_needs_keys(queue: Face, calls: Calls):
+    @queue.task(max_retries=0)
+    async def without(ctx: AsyncTaskContext) -> None:
+        async def branch(n: int) -> None:
+            await ctx.step(calls.note, n)
+
+        await asyncio.gather(branch(1), branch(2))
+
+    @queue.task(max_retries=0)
+    async def with_keys(ctx: AsyncTaskContext) -> int:
+        async def branch(n: int) -> int:
+            return await ctx.options(key=str(n)).step(calls.note, n)
+
+        return sum(await asyncio.gather(branch(3), branch(4)))
+
+    first, second = finish(queue, without.submit()), finish(queue, with_keys.submit())
+
+    assert first.state is TaskState.FAILED
+    assert "StepKeyError" in (first.error or "")
+    assert second.result == {"value": 7}
+
+
+def test_the_same_name_from_two_threads_needs_keys(queue: Face, calls: Calls):
+    errors: list[Exception] = []
+
+    @queue.task(max_retries=0)
+    def workflow(ctx: TaskContext) -> None:
+        def branch(n: int) -> None:
+            try:
+                ctx.step(calls.note, n)
+            except StepKeyError as error:
+                errors.append(error)
+
+        for n in range(2):
+            thread = threading.Thread(target=branch, args=(n,))
+            thread.start()
+            thread.join()
+
+    finish(queue, workflow.submit())
+
+    assert len(errors) == 1
+
+
+def test_a_key_is_used_once(queue: Face, calls: Calls):
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        for _ in range(2):
+            await ctx.options(key="same").step(calls.note, 1)
+
+    assert "used twice" in (finish(queue, workflow.submit()).error or "")
+
+
+def test_a_failed_step_runs_again_with_the_tasks_retry_and_the_others_do_not(queue: Face, calls: Calls):
+    def shaky() -> str:
+        if calls.note("shaky") and calls.count("shaky") < 3:
+            raise ValueError("not yet")
+        return "at last"
+
+    @queue.task(max_retries=5)
+    async def workflow(ctx: AsyncTaskContext) -> str:
+        await ctx.step(calls.note, "before")
+        return await ctx.step(shaky)
+
+    task = finish(queue, workflow.submit())
+
+    assert task.result == {"value": "at last"}
+    assert calls == ["before", "shaky", "shaky", "shaky"]
+    assert [attempt.outcome for attempt in task.history] == ["failed", "failed", "completed"]
+
+
+def test_a_handled_failure_stays(queue: Face, calls: Calls):
+    def broken() -> None:
+        calls.note("broken")
+        raise OSError("gone")
+
+    @queue.task
+    async def workflow(ctx: AsyncTaskContext) -> list[str]:
+        try:
+            await ctx.step(broken)
+        except StepFailed as error:
+            seen = [error.key, error.type, error.message]
+        await ctx.sleep(60)
+        return seen
+
+    task = finish(queue, workflow.submit())
+
+    assert (task.result, list(calls)) == ({"value": ["broken", "OSError", "gone"]}, ["broken"])
+
+
+def test_a_person_resumes_at_the_failed_step(queue: Face, calls: Calls):
+    def charge() -> str:
+        if calls.note("charge") and calls.count("charge") == 1:
+            raise ConnectionError("no bank")
+        return "paid"
+
+    @queue.task(max_retries=0)
+    def workflow(ctx: TaskContext) -> str:
+        ctx.step(calls.note, "reserve")
+        return ctx.step(charge)
+
+    task_id = workflow.submit()
+    assert finish(queue, task_id).state is TaskState.FAILED
+    queue.retry(task_id)
+
+    assert finish(queue, task_id).result == {"value": "paid"}
+    assert calls == ["reserve", "charge", "charge"]
+
+
+def test_a_step_is_retried_in_place_and_then_without_a_slot(queue: Face, calls: Calls):
+    def shaky() -> int:
+        if len(calls) < 2:
+            calls.note(1)
+            raise ValueError("no")
+        return len(calls)
+
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> int:
+        first = await ctx.options(retries=1, delay_seconds=0).step(calls.note, 0)
+        return first + await ctx.options(retries=2, delay_seconds=60, name="slow").step(shaky)
+
+    task_id = workflow.submit()
+    queue.process_batch()
+
+    assert queue.read(task_id).waits_for == "retry slow"
+    assert "tried again" in str(queue.explain(task_id))
+    assert finish(queue, task_id).result == {"value": 2}
+
+
+def test_a_newly_recorded_step_starts_the_retries_anew(queue: Face, calls: Calls):
+    """Three steps that each fail once, with one retry in all."""
+
+    def once(name: str) -> str:
+        if calls.note(name) and calls.count(name) == 1:
+            raise ValueError(name)
+        return name
+
+    @queue.task(max_retries=1)
+    async def workflow(ctx: AsyncTaskContext) -> str:
+        return "".join([await ctx.options(key=name).step(once, name) for name in "abc"])
+
+    task = finish(queue, workflow.submit())
+
+    assert (task.result, task.retry_count) == ({"value": "abc"}, 0)
+
+
+def test_a_step_past_its_timeout_has_failed(queue: Face):
+    never = threading.Event()
+
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    @queue.task(max_retries=0)
+    async def awaiting(ctx: AsyncTaskContext) -> None:
+        await ctx.options(timeout_seconds=0.01).step(slow)
+
+    @queue.task(max_retries=0)
+    def blocking(ctx: TaskContext) -> None:
+        ctx.options(timeout_seconds=0.01, name="never").step(never.wait)
+
+    for task in (awaiting, blocking):
+        assert "TaskTimeout" in (finish(queue, task.submit()).error or "")
+    never.set()
+
+
+def test_a_value_that_cannot_be_recorded_is_final(queue: Face, calls: Calls):
+    @queue.task(max_retries=3)
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        await ctx.step(lambda: calls.note(object()))
+
+    task = finish(queue, workflow.submit())
+
+    assert (task.state, len(calls)) == (TaskState.FAILED, 1)
+    assert "ResultError" in (task.error or "")
+
+
+def test_a_step_can_abort_the_task(queue: Face):
+    def stop() -> None:
+        raise Abort("enough")
+
+    @queue.task(max_retries=3)
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        await ctx.options(retries=3).step(stop)
+
+    task = finish(queue, workflow.submit())
+
+    assert (task.state, task.attempts) == (TaskState.FAILED, 1)
+    assert "enough" in (task.error or "")
+
+
+def test_steps_do_not_nest_and_know_their_key(queue: Face, calls: Calls):
+    def inner(ctx: TaskContext) -> None:
+        calls.note(current_context().step_key)
+        try:
+            ctx.step(calls.note, 1)
+        except ContextError as error:
+            calls.note(str(error))
+
+    @queue.task(max_retries=0)
+    def workflow(ctx: TaskContext) -> None:
+        ctx.options(key="k").step(lambda: inner(ctx))
+        ctx.options(name="outer").step(lambda: inner(ctx))
+
+    finish(queue, workflow.submit())
+
+    assert (calls[0], calls[2]) == ("<lambda>:k", "outer")
+    assert "inside another step" in calls[1]
+
+
+def test_a_transactional_task_records_no_steps(queue: Face, calls: Calls):
+    @queue.task(max_retries=0, transactional=True)
+    def workflow(ctx: TaskContext) -> None:
+        ctx.step(calls.note, 1)
+
+    assert "transactional as a whole" in (finish(queue, workflow.submit()).error or "")
+
+
+def test_a_transactional_steps_writes_and_its_record_are_one_commit(queue: Face, calls: Calls):
+    """The first attempt's writes are undone with the step; the second's are there once."""
+    schema = "main" if queue.is_sqlite else queue.sql("SELECT current_schema AS name")[0]["name"]
+    queue.sql("CREATE TABLE ledger (entry text)")
+
+    def book(entry: str) -> str:
+        connection = current_context().connection
+        connection.execute(f"INSERT INTO {schema}.ledger VALUES ('{entry}')")
+        if calls.note(entry) and len(calls) == 1:
+            raise ValueError("the bank says no")
+        return entry
+
+    @queue.task(max_retries=1)
+    def workflow(ctx: TaskContext) -> str:
+        done = ctx.options(transactional=True).step(book, "debit")
+        ctx.sleep(60)
+        return done
+
+    task = finish(queue, workflow.submit())
+
+    assert (task.result, list(calls)) == ({"value": "debit"}, ["debit", "debit"])
+    assert [row["entry"] for row in queue.sql("SELECT entry FROM ledger")] == ["debit"]
+    queue.sql("DROP TABLE ledger")
+
+
+def test_whatever_the_function_makes_of_a_wait_is_ignored(queue: Face, calls: Calls):
+    @queue.task(max_retries=0)
+    async def swallows(ctx: AsyncTaskContext) -> str:
+        try:
+            await ctx.sleep(60)
+        except BaseException:  # noqa: BLE001
+            return "swallowed"
+        return calls.note("slept")
+
+    @queue.task(max_retries=0)
+    async def groups(ctx: AsyncTaskContext) -> str:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.options(key="a").sleep(60))
+            group.create_task(ctx.options(key="b").sleep(120))
+        return calls.note("both")
+
+    for task, waits in ((swallows, 1), (groups, 2)):
+        task_id = task.submit()
+        for _ in range(waits):
+            queue.process_batch()
+            assert queue.read(task_id).waits_for == "sleep"
+            queue.advance(60)
+        queue.process_batch()
+        assert queue.read(task_id).state is TaskState.COMPLETED
+    assert calls == ["slept", "both"]
+
+
+def test_a_branch_that_goes_on_is_not_cut_off_by_one_that_waits(queue: Face, calls: Calls):
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        async def busy() -> None:
+            for n in range(5):
+                await ctx.step(calls.note, n)
+
+        await asyncio.gather(ctx.sleep(60), busy())
+
+    task_id = workflow.submit()
+    queue.process_batch()
+
+    assert (list(calls), queue.read(task_id).waits_for) == ([0, 1, 2, 3, 4], "sleep")
+
+
+def test_code_that_asks_for_another_kind_of_step_parks_the_task(queue: Face, calls: Calls):
+    changed = []
+
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> str:
+        if changed == ["kind"]:
+            await ctx.options(name="first").sleep(60)
+        else:
+            await ctx.options(name="first").step(calls.note, 1)
+        await ctx.sleep(60)
+        return "done"
+
+    task_id = workflow.submit()
+    queue.process_batch()
+    changed.append("kind")
+    queue.advance(60)
+    queue.process_batch()
+
+    task = queue.read(task_id)
+    assert (task.state, task.due_at, task.completed_at) == (TaskState.PENDING, None, None)
+    assert "NonDeterminism" in (task.error or "")
+    assert "recorded as a step" in (task.error or "")
+    assert queue.explain(task_id).reasons[0].code == "parked"
+    assert queue.process_batch() == 0
+
+    changed.clear()
+    queue.retry(task_id)
+    assert finish(queue, task_id).result == {"value": "done"}
+    assert calls == [1]
+
+
+def test_a_repeated_step_with_other_arguments_parks_the_task(queue: Face, calls: Calls):
+    given = [1, 2]
+
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        for n in given:
+            await ctx.step(calls.note, n)
+        await ctx.sleep(60)
+
+    task_id = workflow.submit()
+    queue.process_batch()
+    given[:] = [2, 1]
+    queue.advance(60)
+    queue.process_batch()
+
+    assert (queue.read(task_id).waits_for or "").startswith("code ")
+    assert calls == [1, 2]
+
+
+def test_other_arguments_under_a_unique_name_give_the_recorded_value(queue: Face, calls: Calls):
+    given = [1]
+
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> int:
+        found = await ctx.step(calls.note, given[0])
+        await ctx.sleep(60)
+        return found
+
+    task_id = workflow.submit()
+    queue.process_batch()
+    given[:] = [2]
+
+    assert finish(queue, task_id).result == {"value": 1}
+
+
+def test_steps_may_be_added_removed_and_moved(queue: Face, calls: Calls):
+    order = ["a", "b"]
+
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> list[str]:
+        found = [await ctx.options(name=name).step(calls.note, name) for name in order]
+        await ctx.sleep(60)
+        return found
+
+    task_id = workflow.submit()
+    queue.process_batch()
+    order[:] = ["c", "b"]
+
+    assert finish(queue, task_id).result == {"value": ["c", "b"]}
+    assert calls == ["a", "b", "c"]
+
+
+def test_arguments_that_new_code_refuses_park_a_task_that_has_steps(queue: Face, calls: Calls):
+    @queue.task(name="job", max_retries=0)
+    async def old(ctx: AsyncTaskContext, n: int) -> None:
+        await ctx.step(calls.note, n)
+        await ctx.sleep(60)
+
+    begun, not_begun = old.submit(1), old.options(delay_seconds=60).submit(2)
+    queue.process_batch()
+    queue.registry.remove("job")
+
+    @queue.task(name="job", max_retries=0)
+    async def new(ctx: AsyncTaskContext, n: int, day: date) -> None:
+        await ctx.step(calls.note, n)
+
+    queue.advance(60)
+    queue.process_batch()
+
+    assert (queue.read(begun).waits_for or "").startswith("code ")
+    assert queue.read(not_begun).state is TaskState.FAILED
+    assert calls == [1]
+
+
+def test_a_worker_with_other_code_wakes_what_is_parked(queue: Face, monkeypatch: pytest.MonkeyPatch):
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> str:
+        return "ran"
+
+    task_id = workflow.submit()
+    queue.sql(f"UPDATE tasks SET waits_for = 'code other', marks = 4 WHERE id = '{task_id}'")
+
+    assert finish(queue, task_id).result == {"value": "ran"}
+
+
+def test_deleting_a_task_takes_its_steps_along(queue: Face, calls: Calls):
+    @queue.task
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        await ctx.step(calls.note, 1)
+
+    task_id = workflow.submit()
+    finish(queue, task_id)
+    assert [row["key"] for row in queue.sql("SELECT key FROM tasklib_steps")] == ["note"]
+    queue.delete(task_id)
+
+    assert queue.sql("SELECT key FROM tasklib_steps") == []
+
+
+def test_a_late_attempt_records_nothing(queue: Face, calls: Calls):
+    """The task is taken away in the middle of the step, as when its worker was paused for too long."""
+
+    def stolen(task_id: str) -> int:
+        queue.plain.database.run(lambda: _steal(task_id))
+        return calls.note(1)
+
+    def _steal(task_id: str) -> Any:
+        from tasklib.core.lifecycle import Ending
+        from tasklib.storage.operations.attempts import end_attempts
+
+        version = queue.plain.get(task_id).version  # type: ignore[union-attr]
+        yield from end_attempts([Ending.release(task_id, version)])
+
+    @queue.task(max_retries=0)
+    def workflow(ctx: TaskContext) -> int:
+        if calls:
+            return 0
+        return ctx.step(stolen, str(ctx.task.id))
+
+    task_id = workflow.submit()
+    queue.process_batch()
+
+    assert queue.sql("SELECT key FROM tasklib_steps") == []
+    assert finish(queue, task_id).result == {"value": 0}
+
+
+def test_a_workflow_that_has_begun_is_not_replaced(queue: Face):
+    from tasklib import UniqueConflict
+
+    @queue.task
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        await ctx.sleep(60)
+
+    workflow.options(unique_key="one").submit()
+    queue.process_batch()
+
+    with pytest.raises(UniqueConflict, match="workflow that has begun"):
+        workflow.options(unique_key="one", on_conflict="replace").submit()
