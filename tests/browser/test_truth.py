@@ -137,3 +137,20 @@ def test_a_lost_worker_leaves_a_trace_and_raises_a_banner(page: Page, site: Site
     page.reload()
     expect(row).to_be_visible()
     expect(banner).to_have_count(0)
+
+
+def test_now_says_what_is_broken_and_what_to_press(page: Page, site: Site, queue: TaskQueue) -> None:
+    page.goto(f"{site.url}/")
+    now = page.locator("section.now")
+    expect(now.get_by_text("Nothing is wrong.").or_(now.locator("li")).first).to_be_visible()
+    queue.enqueue("email.send", {"to": "ada"})
+    queue.pause("email.send", by="ada", reason="provider is down")
+    finding = now.locator("li").filter(has_text="email.send is paused by ada: provider is down")
+    expect(finding).to_be_visible()
+    finding.get_by_role("button", name="Resume email.send").click()
+    expect(finding).to_have_count(0)
+    assert queue.pauses() == []
+    expect(now.locator("li.critical")).to_contain_text("No worker is running, 1 task waiting")
+    expect(now.locator(".changes")).to_contain_text("resumed email.send")
+    now.get_by_role("link", name="Waiting tasks").click()
+    expect(page.locator("tr[data-row]")).to_have_count(1)

@@ -11,6 +11,7 @@ import { LIVE_SECONDS, type Sample, samples } from "../samples";
 import { Loading, Panel, Trouble } from "../ui/basic";
 import { Chart, type Line } from "../ui/chart";
 import { Unread } from "../ui/listed";
+import { useChanges } from "./now";
 
 const RANGES: Record<string, [string, number]> = {
   live: ["Live", 0],
@@ -108,6 +109,7 @@ function useLive(): Sample[] {
 
 function LiveCharts() {
   const shown = useLive();
+  const marks = useChanges(3600);
   const times = shown.map((each) => each.at);
   const line = (name: string, color: string, pick: (sample: Sample) => number | null, filled = false): Line => ({
     name,
@@ -125,6 +127,7 @@ function LiveCharts() {
         empty="Waiting for the first seconds of data."
         atLeast={LIVE_SECONDS}
         chosen={openTasks}
+        marks={marks}
         lines={[line("completed", "completed", (each) => each.completed, true), line("failed", "failed", (each) => each.failed)]}
       />
       <Chart
@@ -136,6 +139,7 @@ function LiveCharts() {
         empty="Waiting for the first seconds of data."
         atLeast={LIVE_SECONDS}
         chosen={openTasks}
+        marks={marks}
         lines={[line("waiting", "waiting", (each) => each.waiting, true), line("running", "running", (each) => each.running)]}
       />
     </div>
@@ -188,6 +192,7 @@ function currentDepth(type: string | null) {
 function FourCharts({ series }: { series: Series }) {
   const { points, stepSeconds } = series;
   const current = currentDepth(series.type);
+  const marks = useChanges(Math.min(points.length * stepSeconds, 604_800));
   const lines = useMemo(() => {
     const of = (name: string, color: string, pick: (point: Point, at: number) => number | null, filled = false): Line => ({
       name,
@@ -224,10 +229,10 @@ function FourCharts({ series }: { series: Series }) {
   const log = query.value.get("scale") === "log";
   return (
     <div class="halves">
-      <Chart title="Throughput" times={lines.times} lines={lines.ended} format={rate} least={1} empty={nothing} chosen={openTasks} />
-      <Chart title="Queue depth" times={lines.times} lines={lines.depth} format={(v) => short(Math.round(v))} least={1} whole empty="No data: no worker was running." chosen={openTasks} />
-      <Chart title="Queue wait" times={lines.times} lines={lines.wait} format={span} least={0.01} log={log} empty={nothing} chosen={openTasks} />
-      <Chart title="Run time" times={lines.times} lines={lines.run} format={span} least={0.01} log={log} empty={nothing} chosen={openTasks} />
+      <Chart title="Throughput" times={lines.times} lines={lines.ended} format={rate} least={1} empty={nothing} chosen={openTasks} marks={marks} />
+      <Chart title="Queue depth" times={lines.times} lines={lines.depth} format={(v) => short(Math.round(v))} least={1} whole empty="No data: no worker was running." chosen={openTasks} marks={marks} />
+      <Chart title="Queue wait" times={lines.times} lines={lines.wait} format={span} least={0.01} log={log} empty={nothing} chosen={openTasks} marks={marks} />
+      <Chart title="Run time" times={lines.times} lines={lines.run} format={span} least={0.01} log={log} empty={nothing} chosen={openTasks} marks={marks} />
     </div>
   );
 }

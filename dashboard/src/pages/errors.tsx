@@ -1,18 +1,16 @@
 /** Errors: failures that are alike stand together, with what they have in common and a way to run them again. */
 
 import { useState } from "preact/hooks";
-import { changed } from "../actions";
 import { api, type ErrorGroup, take } from "../api/client";
-import { plural, short, verb } from "../format";
+import { plural, short } from "../format";
 import { href } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
-import { say } from "../toasts";
 import { Ago, Button, Empty, PageHead } from "../ui/basic";
-import { FormDialog } from "../ui/dialog";
 import { News, useCalm } from "../ui/calm";
-import { Listed, Unread } from "../ui/listed";
+import { Listed } from "../ui/listed";
 import { Spark } from "../ui/spark";
+import { RedriveDialog } from "./redrive";
 import "../styles/errors.css";
 
 const READING = 5000;
@@ -56,7 +54,7 @@ export function ErrorsPage() {
       </Listed>
       {chosen && (
         <RedriveDialog
-          group={chosen}
+          group={{ id: chosen.id, type: chosen.type, error: exceptionOf(chosen), message: chosen.message }}
           close={() => {
             setChosen(null);
             errors.refresh();
@@ -104,41 +102,5 @@ function GroupCard({ group, redrive }: { group: ErrorGroup; redrive: () => void 
         </Button>
       )}
     </li>
-  );
-}
-
-function RedriveDialog({ group, close }: { group: ErrorGroup; close: () => void }) {
-  const params = { path: { group_id: group.id } };
-  const dry = useResource(`redrive ${group.id}`, (signal) =>
-    take(api.POST("/api/errors/{group_id}/redrive", { params, body: { dryRun: true }, signal })),
-  );
-  const send = async (form: FormData) => {
-    const rate = Number(form.get("rate"));
-    const body = rate > 0 ? { rate } : {};
-    const done = await take(api.POST("/api/errors/{group_id}/redrive", { params, body }));
-    say(`${plural(done.changed, "task")} ${verb(done.changed, "was", "were")} retried.`);
-    changed();
-  };
-  const number = dry.data?.changed;
-  return (
-    <FormDialog title="Run this group again?" verb="Run again" off={!number} onClose={close} send={send}>
-      <p class="redrive-what">
-        <strong>{exceptionOf(group)}</strong> in {group.type}
-      </p>
-      <div class="preview bad">{group.message}</div>
-      <Unread source={dry} />
-      {number === undefined ? (
-        <p class="soft">Counting …</p>
-      ) : (
-        <p>
-          <strong class="big">{plural(number, "task")}</strong> of type {group.type} {verb(number, "runs", "run")} again from
-          the first attempt.
-        </p>
-      )}
-      <label class="field stacked">
-        Max. tasks per second (empty: all at once)
-        <input name="rate" type="number" min="0.001" step="any" placeholder="all at once" />
-      </label>
-    </FormDialog>
   );
 }

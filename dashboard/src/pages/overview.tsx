@@ -14,6 +14,7 @@ import { Ago, Badge, Button, Choice, Empty, Fact, LABELS, Loading, PageHead, Pan
 import { Controls } from "../ui/controls";
 import { Listed } from "../ui/listed";
 import { Charts, ended as sumOf, READING } from "./charts";
+import { Now } from "./now";
 import "../styles/overview.css";
 
 export function OverviewPage() {
@@ -23,6 +24,7 @@ export function OverviewPage() {
       <PageHead title="Overview">
         <Controls />
       </PageHead>
+      <Now />
       <Cards stats={stats.value} />
       <Age stats={stats.value} />
       <Facts hour={hour} />

@@ -6,7 +6,7 @@ import { api, take } from "../api/client";
 import { now } from "../clock";
 import { count, plural, verb } from "../format";
 import { snapshot } from "../live";
-import { href } from "../router";
+import { href, path } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
 import { Ago, Button } from "./basic";
@@ -56,6 +56,8 @@ export function Banners() {
   const alive = snapshot.value?.workersAlive;
   const unhandled = types.data?.types.filter((each) => !each.workers && each.pending + each.retrying > 0) ?? [];
   const waiting = unhandled.reduce((sum, each) => sum + each.pending + each.retrying, 0);
+  // The overview says all of this, and more, at its top.
+  if (path.value === "/") return null;
   return (
     <>
       <LostWorkers />

@@ -33,6 +33,8 @@ interface ChartProps {
   whole?: boolean;
   /** Ten times as much is as high as ten times as much again. */
   log?: boolean;
+  /** What was changed, and when: a line for each. */
+  marks?: { at: string; kind: string }[];
   /** A stretch of time was chosen, in seconds since 1970. */
   chosen?: (from: number, to: number) => void;
 }
@@ -100,6 +102,8 @@ function Plot(drawn: PlotProps) {
   const { times, lines, format, title } = drawn;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const marks = useRef<Marks>([]);
+  marks.current = drawn.marks ?? [];
   const shape = `${lines.map((line) => line.name).join()} ${drawn.log ?? false} ${utc.value}`;
   const data = [times, ...lines.map((line) => line.values)] as uPlot.AlignedData;
 
@@ -107,7 +111,7 @@ function Plot(drawn: PlotProps) {
     const element = box.current!;
     const draw = () => {
       plot.current?.destroy();
-      plot.current = new uPlot(options(element, drawn), data, element);
+      plot.current = new uPlot(options(element, drawn, marks), data, element);
     };
     draw();
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }));
@@ -121,7 +125,7 @@ function Plot(drawn: PlotProps) {
       plot.current = null;
     };
   }, [shape]);
-  useEffect(() => plot.current?.setData(data), [times, lines]);
+  useEffect(() => plot.current?.setData(data), [times, lines, drawn.marks?.length]);
 
   return <div ref={box} class="plot" role="img" aria-label={`${title}: ${told(lines, format)}`} />;
 }
@@ -140,7 +144,27 @@ function told(lines: Line[], format: (value: number) => string): string {
 const DIGIT = 6.6;
 const BESIDE = 14;
 
-function options(element: HTMLElement, drawn: PlotProps): uPlot.Options {
+type Marks = NonNullable<ChartProps["marks"]>;
+/** Colours of changes; workers that start and stop in order are not worth a line. */
+const MARKED: Record<string, string> = { release: "accent", worker_lost: "bad", action: "warn" };
+
+function drawMarks(plot: uPlot, marks: Marks, color: (name: string) => string): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.setLineDash([4, 3]);
+  for (const { at, kind } of marks) {
+    const x = plot.valToPos(Date.parse(at) / 1000, "x", true);
+    if (!MARKED[kind] || x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.strokeStyle = color(MARKED[kind]);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+function options(element: HTMLElement, drawn: PlotProps, marks: { current: Marks }): uPlot.Options {
   const { lines, format, point, least, whole, log, chosen, atLeast = 0 } = drawn;
   const style = getComputedStyle(document.documentElement);
   const color = (name: string) => style.getPropertyValue(`--${name}`).trim();
@@ -176,6 +200,7 @@ function options(element: HTMLElement, drawn: PlotProps): uPlot.Options {
       })),
     ],
     hooks: {
+      drawClear: [(plot) => drawMarks(plot, marks.current, color)],
       setCursor: [(shown) => point(shown.cursor.idx ?? null)],
       setSelect: [
         (plot) => {

@@ -24,6 +24,7 @@ from tasklib.queue.sync_async import operation
 from tasklib.service.administration import Administration
 from tasklib.service.audit import AuditEntry, AuditLog
 from tasklib.service.error_groups import ErrorGroups
+from tasklib.service.findings import Findings
 from tasklib.service.pages import TaskPages, required
 from tasklib.service.schedules import Schedules
 from tasklib.service.statistics import Statistics
@@ -46,6 +47,7 @@ class QueueService(TaskPages):
         self.administration = Administration(queue)
         self.audit_log = AuditLog(queue)
         self.error_groups = ErrorGroups(queue)
+        self.findings = Findings(queue)
         self.schedules = Schedules(queue)
         self.statistics = Statistics(queue)
         self.tokens = Tokens(queue)

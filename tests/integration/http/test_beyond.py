@@ -356,3 +356,16 @@ def test_a_database_that_is_away_is_503(database_url: str) -> None:
             assert response.headers["retry-after"] == "1"
         assert client.get("/healthz").status_code == 200
         client.close()
+
+
+def test_findings_and_changes_say_what_is_wrong_and_who_did_it(queue: Face, http: Client) -> None:
+    http.create("mail")
+    assert http.post("/api/tasks/pause", {"type": "mail", "reason": "provider is down"}).status_code == 200
+
+    (found,) = http.get("/api/findings").json()["findings"]
+    assert (found["code"], found["severity"], found["count"], found["type"]) == ("paused", "warning", 1, "mail")
+    assert found["text"].endswith(": provider is down")
+    assert found["actions"][0] == {"action": "resume", "label": "Resume", "target": "mail"}
+    (change,) = http.get("/api/changes").json()["changes"]
+    assert (change["kind"], change["text"]) == ("action", "anonymous paused mail")
+    assert http.get("/api/changes?seconds=1").status_code == 400

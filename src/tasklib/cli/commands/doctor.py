@@ -12,6 +12,7 @@ from tasklib.cli.show.queue import NUMBERS
 from tasklib.cli.show.top import live, show
 
 if TYPE_CHECKING:
+    from tasklib.core.findings import Finding
     from tasklib.service.service import QueueService
 
 app = Commands("Queue")
@@ -39,6 +40,7 @@ def doctor(
     for unknown in set(ignore or ()) - set(Fault):
         raise CommandFailed(f"there is no finding {unknown!r}; there are {', '.join(Fault)}", Exit.USAGE)
     found = [each for each in examine(cli.config) if each.code not in (ignore or ())]
+    now = _beside(cli.service) if not found else []
 
     def say() -> None:
         for each in found:
@@ -46,8 +48,10 @@ def doctor(
             cli.out.line(f"  remedy: {each.remedy}")
         if not found:
             cli.out.line("Nothing is wrong.")
+        for seen in now:
+            cli.out.line(f"  {seen.severity}: {seen.text}")
 
-    cli.out.answer({"findings": found}, say)
+    cli.out.answer({"findings": found, "now": now}, say)
     if found:
         raise CommandFailed(f"{len(found)} finding{'s' if len(found) > 1 else ''}")
 
@@ -60,7 +64,7 @@ def top(
     ] = 1.0,
     once: Annotated[bool, option(None, "Show it once and exit.", "--once")] = False,
 ) -> None:
-    """Watch the queue live: waiting tasks, throughput, workers.
+    """Watch the queue live: what is wrong, waiting tasks, throughput, workers.
 
     Also the slowest and the failing types. Ends with Ctrl-C. Without a terminal, or with --json, it prints once.
 
@@ -90,7 +94,20 @@ def look(service: QueueService) -> dict[str, Any]:
         "slowest": [_type(each) for each in sorted(types, key=lambda t: -(t.run.p95 or 0))[:5]],
         "failing": [_type(each) for each in sorted(types, key=lambda t: -_failures(t)) if _failures(each)][:5],
         "workers": [{name: getattr(worker, name) for name in shown} for worker in service.queue.workers()],
+        "findings": [
+            {"severity": each.severity, "text": each.text, "count": each.count, "since": each.since}
+            for each in service.findings.now(overview.stats)
+        ],
     }
+
+
+EXAMINED = frozenset({"paused", "no_workers", "unhandled", "schedule_missed", "schedule_broken"})
+"""What the doctor looks at itself, with thresholds of its own."""
+
+
+def _beside(service: QueueService) -> list[Finding]:
+    """What is wrong with the tasks, not with the queue: new errors, lost workers, slots that one type holds."""
+    return [each for each in service.findings.now() if each.code not in EXAMINED]
 
 
 def _failures(work: Any) -> int:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tasklib.cli.show.output import Output
 
 Look = dict[str, Any]
+MOST_FINDINGS = 5
 
 
 def show(out: Output, seen: Look) -> None:
@@ -55,8 +56,10 @@ def _tables(seen: Look) -> list[tuple[str, list[Column], list[list[str]]]]:
         [each["worker_id"], each["host"], f"{each['running']}/{each['concurrency']}", "yes" if each["alive"] else "NO"]
         for each in seen["workers"]
     ]
+    wrong = [[each["text"], each["severity"], f"{each['count']:,}"] for each in seen["findings"][:MOST_FINDINGS]]
     timing = ("TYPE", "DONE", "FAILED", "RUN P50", "RUN P95", "WAIT P95")
     tables = [
+        *([("Now", ("FINDING", "SEVERITY", "TASKS"), wrong)] if wrong else []),
         (f"Tasks{paused}", ("STATE", "TASKS"), states),
         ("Attempts by minute", ("MINUTE", *(name.upper() for name in outcomes)), minutes),
         ("Slowest types of the last hour", timing, [_type(each) for each in seen["slowest"]]),

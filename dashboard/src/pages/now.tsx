@@ -1,0 +1,126 @@
+/** Now: what is broken, since when, how many tasks it concerns and what can be pressed; and what was changed lately. */
+
+import { useState } from "preact/hooks";
+import { resume } from "../actions";
+import { api, take } from "../api/client";
+import type { components } from "../api/schema";
+import { count } from "../format";
+import { href } from "../router";
+import { useResource } from "../resource";
+import { can } from "../session";
+import { Ago, Button, Panel } from "../ui/basic";
+import { LimitDialog } from "../ui/controls";
+import { Listed } from "../ui/listed";
+import { RedriveDialog } from "./redrive";
+
+export type Finding = components["schemas"]["FindingInfo"];
+type Action = Finding["actions"][0];
+export type Change = components["schemas"]["ChangeInfo"];
+
+const LOOKING = 5000;
+const FEW = 5;
+
+export function Now() {
+  const found = useResource("findings", (signal) => take(api.GET("/api/findings", { signal })), { live: true, every: LOOKING });
+  const [asking, setAsking] = useState<{ finding: Finding; action: Action } | null>(null);
+  const [open, setOpen] = useState(false);
+  const all = found.data?.findings ?? [];
+  const shown = open ? all : all.slice(0, FEW);
+  const close = () => {
+    setAsking(null);
+    found.refresh();
+  };
+  return (
+    <Panel title="Now" class="now" aside={<Changes />}>
+      <Listed source={found} some={all.length > 0} rows={2} empty={<p class="now-fine">Nothing is wrong.</p>}>
+        <ul class="findings">
+          {shown.map((finding) => (
+            <li key={`${finding.code} ${finding.type} ${finding.text}`} class={finding.severity}>
+              <Text finding={finding} />
+              <span class="finding-acts">
+                {finding.actions.map((action) => (
+                  <Act key={action.action + action.label} action={action} ask={() => setAsking({ finding, action })} done={found.refresh} />
+                ))}
+              </span>
+            </li>
+          ))}
+        </ul>
+        {all.length > shown.length && (
+          <Button kind="plain" onClick={() => setOpen(true)}>
+            Show {count(all.length - shown.length)} more
+          </Button>
+        )}
+      </Listed>
+      {asking?.action.action === "redrive" && (
+        <RedriveDialog
+          group={{ id: asking.action.target!, type: asking.finding.type ?? "", error: asking.finding.text.split(" in ")[0] ?? "", message: asking.finding.text }}
+          close={close}
+        />
+      )}
+      {asking?.action.action === "limits" && <LimitDialog type={asking.action.target} close={close} />}
+    </Panel>
+  );
+}
+
+const WORDS = { critical: "Critical", warning: "Warning", info: "Note" };
+
+function Text({ finding }: { finding: Finding }) {
+  return (
+    <span class="finding-text">
+      <span class={`severity ${finding.severity}`}>{WORDS[finding.severity]}</span> {finding.text}
+      {finding.since && (
+        <span class="hint">
+          {" "}
+          · <Ago at={finding.since} />
+        </span>
+      )}
+    </span>
+  );
+}
+
+/** A button for what is done here, a link to where one looks. */
+function Act({ action, ask, done }: { action: Action; ask: () => void; done: () => void }) {
+  const { label, target } = action;
+  switch (action.action) {
+    case "resume":
+      return can("operate") ? (
+        <Button kind="small" label={target ? `Resume ${target}` : "Resume everything"} onClick={() => void resume(target).then(done)}>
+          {label}
+        </Button>
+      ) : null;
+    case "redrive":
+    case "limits":
+      return can("operate") ? (
+        <Button kind="small" onClick={ask}>
+          {label}
+        </Button>
+      ) : null;
+    case "tasks":
+      return <a href={href("/tasks", { type: target ?? undefined, status: ["pending", "retrying"] })}>{label}</a>;
+    case "task":
+      return <a href={href(`/tasks/${target}`)}>{label}</a>;
+    default:
+      return <a href={href(`/${action.action}`)}>{label}</a>;
+  }
+}
+
+export function useChanges(seconds: number): Change[] {
+  const found = useResource(
+    `changes ${seconds}`,
+    (signal) => take(api.GET("/api/changes", { params: { query: { seconds } }, signal })),
+    { every: 15_000 },
+  );
+  return found.data?.changes ?? [];
+}
+
+/** The last changes in one line: what was deployed, started, lost, paused, by whom. */
+function Changes() {
+  const [last, ...rest] = useChanges(3600);
+  if (!last) return <span>No changes in the last hour</span>;
+  return (
+    <span class="changes" title={[last, ...rest].slice(0, 20).map((each) => each.text).join("\n")}>
+      {last.text} <Ago at={last.at} />
+      {rest.length > 0 && ` · ${count(rest.length)} more in the last hour`}
+    </span>
+  );
+}

@@ -1,0 +1,199 @@
+"""What is wrong now: each finding says since when, how many tasks it concerns, and what can be done.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, Literal
+
+from tasklib.core.limits import Pause
+from tasklib.core.schedule import Schedule
+from tasklib.core.task import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
+
+NEW: Final = timedelta(hours=1)
+"""For this long an error group is new, and a lost worker is news."""
+LATE: Final = timedelta(minutes=1)
+"""A schedule that is due for longer than this was missed."""
+MOST_OF_THE_SLOTS: Final = 0.8
+"""From this part on one type holds all slots."""
+MOST_OF_A_KIND: Final = 10
+
+
+class Severity(StrEnum):
+    """How urgent it is, the most urgent first."""
+
+    CRITICAL = "critical"
+    """Nothing runs."""
+    WARNING = "warning"
+    """Some tasks do not run, or fail."""
+    INFO = "info"
+    """Worth knowing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """Something that can be done about a finding."""
+
+    action: Literal["resume", "redrive", "tasks", "task", "workers", "schedules", "limits"]
+    """`resume` a type, `redrive` an error group; the others are where to look."""
+    label: str
+    target: str | None = None
+    """The type, group, task or schedule that is meant; None for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong now."""
+
+    code: str
+    severity: Severity
+    text: str
+    since: datetime | None = None
+    count: int = 0
+    """How many tasks it concerns."""
+    name: str | None = None
+    """The task name it is about; None if it is about more than one."""
+    remedies: tuple[Remedy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the database says, all at about one moment."""
+
+    now: datetime
+    stats: QueueStats
+    pauses: Sequence[Pause]
+    workers: Sequence[WorkerInfo]
+    ended: Sequence[EndedWorker] = ()
+    errors: Sequence[ErrorGroup] = ()
+    schedules: Sequence[Schedule] = ()
+    releases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By the id of an error group: the release of the worker that ran into it last."""
+
+
+def find(seen: Situation) -> tuple[Finding, ...]:
+    """Everything that is wrong, the most urgent first; of one urgency what concerns the most tasks."""
+    found = [
+        *_paused(seen),
+        *_unhandled(seen),
+        *_full(seen),
+        *_new_errors(seen),
+        *_lost_workers(seen),
+        *_stuck(seen),
+        *_missed_schedules(seen),
+    ]
+    order = list(Severity)
+    return tuple(sorted(found, key=lambda each: (order.index(each.severity), -each.count, each.text)))
+
+
+def _waiting(seen: Situation, name: str) -> int:
+    """Tasks of a name that are due and wait."""
+    counts = seen.stats.by_name.get(name, {})
+    return counts.get("pending", 0) - counts.get("delayed", 0) + counts.get("retrying", 0)
+
+
+def _paused(seen: Situation) -> Iterator[Finding]:
+    for pause in sorted(seen.pauses, key=lambda each: each.name or "")[:MOST_OF_A_KIND]:
+        names = seen.stats.by_name if pause.name is None else [pause.name]
+        waiting = sum(_waiting(seen, name) for name in names)
+        what = "Everything" if pause.name is None else pause.name
+        text = f"{what} is paused{f' by {pause.by}' if pause.by else ''}{f': {pause.reason}' if pause.reason else ''}"
+        severity = Severity.CRITICAL if pause.name is None else Severity.WARNING if waiting else Severity.INFO
+        remedies = (Remedy("resume", "Resume", pause.name), Remedy("tasks", "Waiting tasks", pause.name))
+        yield Finding("paused", severity, text, pause.since, waiting, pause.name, remedies)
+
+
+def _unhandled(seen: Situation) -> Iterator[Finding]:
+    alive = [worker for worker in seen.workers if worker.alive]
+    handled = {name for worker in alive for name in worker.names}
+    paused = {pause.name for pause in seen.pauses}
+    waiting = {name: _waiting(seen, name) for name in seen.stats.by_name if name not in handled and name not in paused}
+    waiting = {name: count for name, count in waiting.items() if count > 0}
+    total = sum(waiting.values())
+    if total and not alive:
+        text = f"No worker is running, {_tasks(total)} waiting; start one: tasklib worker app.tasks"
+        remedies = (Remedy("workers", "Workers"), Remedy("tasks", "Waiting tasks"))
+        yield Finding("no_workers", Severity.CRITICAL, text, None, total, None, remedies)
+        return
+    busiest = sorted(waiting, key=lambda name: -waiting[name])
+    for name in busiest[:MOST_OF_A_KIND]:
+        text = f"No running worker handles {name}, {waiting[name]:,} waiting"
+        remedies = (Remedy("tasks", "Waiting tasks", name), Remedy("workers", "Workers"))
+        yield Finding("unhandled", Severity.WARNING, text, None, waiting[name], name, remedies)
+    if rest := busiest[MOST_OF_A_KIND:]:
+        count = sum(waiting[name] for name in rest)
+        text = f"No running worker handles {len(rest)} more types, {count:,} waiting"
+        yield Finding("unhandled", Severity.WARNING, text, None, count, None, (Remedy("workers", "Workers"),))
+
+
+def _full(seen: Situation) -> Iterator[Finding]:
+    """All slots are taken, most of them by one type, while others wait."""
+    alive = [worker for worker in seen.workers if worker.alive]
+    slots = sum(worker.concurrency for worker in alive)
+    running = sum(min(worker.running, worker.concurrency) for worker in alive)
+    if not slots or running < slots:
+        return
+    by_name = {name: counts.get("running", 0) for name, counts in seen.stats.by_name.items()}
+    busiest = max(by_name, key=lambda name: by_name[name], default=None)
+    if busiest is None or by_name[busiest] < MOST_OF_THE_SLOTS * running:
+        return
+    behind = sum(_waiting(seen, name) for name in by_name if name != busiest)
+    if behind:
+        text = (
+            f"All {_count(slots, 'slot')} are taken, {by_name[busiest]:,} by {busiest}; {behind:,} of other types wait"
+        )
+        remedies = (Remedy("limits", f"Limit {busiest}", busiest), Remedy("workers", "Workers"))
+        yield Finding("slots_held", Severity.WARNING, text, None, behind, busiest, remedies)
+
+
+def _new_errors(seen: Situation) -> Iterator[Finding]:
+    new = [group for group in seen.errors if seen.now - group.first_seen <= NEW]
+    for group in sorted(new, key=lambda each: -each.count)[:MOST_OF_A_KIND]:
+        kind = (group.fingerprint or "").partition(" in ")[0] or "An error"
+        release = seen.releases.get(group.id)
+        text = f"{kind} in {group.name} is new{f' in release {release}' if release else ''}: {group.message}"
+        remedies = (Remedy("redrive", "Run again …", group.id), Remedy("task", "Latest task", str(group.example)))
+        yield Finding("new_error", Severity.WARNING, text, group.first_seen, group.count, group.name, remedies)
+
+
+def _lost_workers(seen: Situation) -> Iterator[Finding]:
+    lost = [each for each in seen.ended if each.ending == "lost" and seen.now - each.ended_at <= NEW]
+    for worker in sorted(lost, key=lambda each: -each.tasks)[:MOST_OF_A_KIND]:
+        held = f" with {_tasks(worker.tasks)}, which run again" if worker.tasks else ""
+        text = f"Worker {worker.worker_id} on {worker.host} was lost{held}"
+        severity = Severity.WARNING if worker.tasks else Severity.INFO
+        remedies = (Remedy("workers", "Workers"),)
+        yield Finding("worker_lost", severity, text, worker.ended_at, worker.tasks, None, remedies)
+
+
+def _stuck(seen: Situation) -> Iterator[Finding]:
+    for worker in seen.workers:
+        if worker.alive and worker.stuck_threads:
+            threads = _count(worker.stuck_threads, "thread")
+            text = f"Worker {worker.worker_id} has {threads} stuck in timed-out tasks"
+            remedies = (Remedy("workers", "Workers"),)
+            yield Finding("stuck_threads", Severity.WARNING, text, None, worker.stuck_threads, None, remedies)
+
+
+def _missed_schedules(seen: Situation) -> Iterator[Finding]:
+    for schedule in seen.schedules:
+        if schedule.paused_at is not None:
+            continue
+        remedies = (Remedy("schedules", "Schedules", schedule.name),)
+        if schedule.error is not None:
+            text = f"Schedule {schedule.name} cannot run: {schedule.error}"
+            yield Finding("schedule_broken", Severity.WARNING, text, None, 0, schedule.plan.task, remedies)
+        elif schedule.next_run_at is not None and seen.now - schedule.next_run_at > LATE:
+            text = f"Schedule {schedule.name} missed its run; no worker that runs schedules is alive"
+            missed = schedule.next_run_at
+            yield Finding("schedule_missed", Severity.WARNING, text, missed, 0, schedule.plan.task, remedies)
+
+
+def _tasks(count: int) -> str:
+    return _count(count, "task")
+
+
+def _count(count: int, one: str) -> str:
+    return f"{count:,} {one if count == 1 else f'{one}s'}"

@@ -1,0 +1,142 @@
+"""What is wrong now, for the dashboard, the command line and alerts; and what was changed lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from tasklib.core.findings import MOST_OF_A_KIND, NEW, Finding, Situation, find
+from tasklib.core.task import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
+from tasklib.queue.sync_async import as_operation, operation
+from tasklib.service.base import ServicePart
+from tasklib.service.error_groups import ErrorGroups
+from tasklib.storage.operations import errors, schedules, statistics, tasks, workers
+from tasklib.storage.operations.access.audit import StoredEntry, list_audit
+from tasklib.storage.operations.limits import pauses
+from tasklib.storage.operations.worker_history import list_ended_workers
+from tasklib.storage.statement import Operation
+
+__all__ = ["Change", "Finding", "Findings"]
+
+MOST_GROUPS: Final = 50
+MOST_CHANGES: Final = 200
+ENTRIES: Final = 500
+HOUR_SECONDS: Final = 3600.0
+TOLD: Final = {
+    "pause": "paused",
+    "resume": "resumed",
+    "set_rate_limit": "set the rate limit of",
+    "set_concurrency_limit": "set the concurrency limit of",
+    "set_key_limit": "set the key limit of",
+    "act_on_matching": "acted on tasks in bulk",
+    "redrive": "ran an error group again",
+    "clean_up": "cleaned up",
+    "put_schedule": "changed the schedule",
+    "remove_schedule": "deleted the schedule",
+    "create_schedule": "made the schedule",
+}
+"""Which changes over HTTP explain a change in a chart, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that may explain what changed in a chart."""
+
+    at: datetime
+    kind: str
+    """`release`, `worker_started`, `worker_stopped`, `worker_lost` or `action`."""
+    text: str
+    count: int = 1
+    """How many alike, such as workers of one release that started together."""
+
+
+class Findings(ServicePart):
+    """What is wrong with one queue now."""
+
+    @operation
+    def now(
+        self, stats: QueueStats | None = None, failures: Sequence[ErrorGroup] | None = None
+    ) -> Operation[tuple[Finding, ...]]:
+        """Everything that is wrong, the most urgent first; counts and groups of errors may be given, if known."""
+        stats = stats or (yield from statistics.count_tasks_by_state())
+        clock = datetime.fromtimestamp((yield from statistics.read_time()), UTC)
+        known = yield from workers.list_workers()
+        ended = yield from list_ended_workers(seconds=HOUR_SECONDS)
+        if failures is None:
+            failures = yield from errors.list_errors(None, MOST_GROUPS)
+        new = sorted((each for each in failures if clock - each.first_seen <= NEW), key=lambda each: -each.count)
+        groups = yield from as_operation(ErrorGroups(self.queue).shown)(new[:MOST_OF_A_KIND])
+        releases: dict[str, str] = {}
+        for group in groups:
+            task = yield from tasks.get_task(group.example)
+            last = task.history[-1] if task is not None and task.history else None
+            release = None if last is None else _release_of(last.worker_id, known, ended)
+            if release is not None:
+                releases[group.id] = release
+        return find(
+            Situation(
+                now=clock,
+                stats=stats,
+                pauses=(yield from pauses.list_pauses()),
+                workers=known,
+                ended=ended,
+                errors=groups,
+                schedules=(yield from schedules.list_schedules()),
+                releases=releases,
+            )
+        )
+
+    anow = now.as_async
+
+    @operation
+    def changes(self, *, seconds: float) -> Operation[tuple[Change, ...]]:
+        """Releases, workers that started and ended, pauses, limits and bulk actions of the last seconds, newest first."""
+        clock = yield from statistics.read_time()
+        since = datetime.fromtimestamp(clock, UTC) - timedelta(seconds=seconds)
+        known = yield from workers.list_workers()
+        ended = yield from list_ended_workers(seconds=7 * 86_400.0)
+        entries = yield from list_audit(limit=ENTRIES)
+        found = [*_of_workers(known, ended, since), *_of_people(entries, since)]
+        return tuple(sorted(found, key=lambda each: each.at, reverse=True)[:MOST_CHANGES])
+
+    achanges = changes.as_async
+
+
+def _release_of(worker_id: str | None, known: Sequence[WorkerInfo], ended: Sequence[EndedWorker]) -> str | None:
+    everybody = (*known, *ended)
+    return next((each.release for each in everybody if each.worker_id == worker_id and each.release), None)
+
+
+def _of_workers(known: Sequence[WorkerInfo], ended: Sequence[EndedWorker], since: datetime) -> Iterator[Change]:
+    everybody: list[WorkerInfo | EndedWorker] = [*known, *ended]
+    first: dict[str, datetime] = {}
+    for worker in everybody:
+        if worker.release is not None:
+            first[worker.release] = min(worker.started_at, first.get(worker.release, worker.started_at))
+    for release, at in first.items():
+        if at >= since:
+            yield Change(at, "release", f"release {release} started")
+    for worker in everybody:
+        if worker.started_at >= since:
+            yield Change(worker.started_at, "worker_started", f"worker {worker.worker_id} started")
+    for gone in ended:
+        if gone.ended_at >= since:
+            held = f" with {gone.tasks} {'task' if gone.tasks == 1 else 'tasks'}" if gone.tasks else ""
+            yield Change(gone.ended_at, f"worker_{gone.ending}", f"worker {gone.worker_id} {gone.ending}{held}")
+
+
+def _of_people(entries: Sequence[StoredEntry], since: datetime) -> Iterator[Change]:
+    seen: set[str | None] = set()
+    for stored in entries:
+        entry = stored.entry
+        if stored.at < since or entry.action not in TOLD or "refused" in entry.detail:
+            continue
+        if entry.request_id in seen:  # a long action has an entry at its beginning too
+            continue
+        seen.add(entry.request_id)
+        what = entry.detail.get("type") or entry.target or entry.detail.get("action") or "everything"
+        changed = entry.detail.get("changed")
+        more = "" if changed is None else f" ({changed:,} tasks)" if isinstance(changed, int) else ""
+        yield Change(stored.at, "action", f"{entry.actor} {TOLD[entry.action]} {what}{more}")

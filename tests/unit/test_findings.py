@@ -1,0 +1,83 @@
+"""What is wrong now: every kind of finding, ranked, with what can be done about it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from tasklib.core.findings import Situation, find
+from tasklib.core.limits import Pause
+from tasklib.core.task import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
+
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+ID = UUID(int=7)
+
+
+def stats(**by_name: dict[str, int]) -> QueueStats:
+    totals = dict.fromkeys(
+        ("pending", "running", "completed", "failed", "cancelled", "buried", "delayed", "retrying"), 0
+    )
+    return QueueStats(**totals, by_name=by_name)
+
+
+def worker(*names: str, running: int = 0, alive: bool = True, stuck: int = 0) -> WorkerInfo:
+    return WorkerInfo(ID, "w-1", "host", 1, NOW, NOW, names, 4, not running, alive, running, stuck_threads=stuck)
+
+
+def lost(tasks: int, minutes: int = 1) -> EndedWorker:
+    then = NOW - timedelta(minutes=minutes)
+    return EndedWorker(ID, "w-9", "host-9", 1, "v2", then, then, then, "lost", tasks)
+
+
+def group(count: int, minutes: int) -> ErrorGroup:
+    then = NOW - timedelta(minutes=minutes)
+    return ErrorGroup("g1", "charge", "CardError in app.charge", count, then, then, ID, "CardError: declined")
+
+
+def test_nothing_is_wrong_with_a_queue_that_works():
+    seen = Situation(NOW, stats(job={"pending": 5, "delayed": 5, "running": 4}), (), [worker("job", running=4)])
+
+    assert find(seen) == ()
+
+
+def test_everything_that_is_wrong_the_most_urgent_first():
+    counts = stats(
+        slow={"running": 4},
+        charge={"pending": 7},
+        legacy={"pending": 300, "delayed": 1},
+        mail={"pending": 2},
+    )
+    found = find(
+        Situation(
+            NOW,
+            counts,
+            [Pause("mail", NOW - timedelta(hours=2), "ada", "provider is down")],
+            [worker("slow", "charge", "mail", running=4, stuck=1)],
+            ended=[lost(124), lost(3, minutes=90)],
+            errors=[group(12, 5), group(99, 600)],
+            releases={"g1": "v2"},
+        )
+    )
+
+    assert [(each.code, each.count) for each in found] == [
+        ("slots_held", 308),
+        ("unhandled", 299),
+        ("worker_lost", 124),
+        ("new_error", 12),
+        ("paused", 2),
+        ("stuck_threads", 1),
+    ]
+    texts = {each.code: each.text for each in found}
+    assert texts["slots_held"] == "All 4 slots are taken, 4 by slow; 308 of other types wait"
+    assert texts["unhandled"] == "No running worker handles legacy, 299 waiting"
+    assert texts["worker_lost"] == "Worker w-9 on host-9 was lost with 124 tasks, which run again"
+    assert texts["new_error"] == "CardError in charge is new in release v2: CardError: declined"
+    assert texts["paused"] == "mail is paused by ada: provider is down"
+    resume, look = next(each for each in found if each.code == "paused").remedies
+    assert (resume.action, resume.target, look.action) == ("resume", "mail", "tasks")
+
+
+def test_without_a_worker_one_finding_says_it_for_all_types():
+    (found,) = find(Situation(NOW, stats(a={"pending": 1}, b={"pending": 2}), (), [worker("a", alive=False)]))
+
+    assert (found.code, found.severity, found.count) == ("no_workers", "critical", 3)
