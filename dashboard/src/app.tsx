@@ -22,6 +22,7 @@ const ErrorsPage = lazily("Errors", async () => (await import("./pages/errors"))
 const WorkersPage = lazily("Workers", async () => (await import("./pages/workers")).WorkersPage);
 const SchedulesPage = lazily("Schedules", async () => (await import("./pages/schedules")).SchedulesPage);
 const TypesPage = lazily("Types", async () => (await import("./pages/types")).TypesPage);
+const LatencyPage = lazily("Latency", async () => (await import("./pages/latency")).LatencyPage);
 const SettingsPage = lazily("Settings", async () => (await import("./pages/settings")).SettingsPage);
 
 interface Place {
@@ -40,6 +41,7 @@ const PLACES: Place[] = [
   { to: "/workers", name: "Workers", page: () => <WorkersPage />, number: () => snapshot.value?.workersAlive },
   { to: "/schedules", name: "Schedules", page: () => <SchedulesPage /> },
   { to: "/types", name: "Types", page: () => <TypesPage /> },
+  { to: "/latency", name: "Latency", page: () => <LatencyPage /> },
   { to: "/settings", name: "Settings", page: () => <SettingsPage /> },
 ];
 

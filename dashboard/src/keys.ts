@@ -11,11 +11,11 @@ export const KEYS: [string, string][] = [
   ["Enter", "Open the row"],
   ["x", "Select the row"],
   ["g o  g t  g e", "Go to the overview, tasks, errors"],
-  ["g w  g s  g y", "Go to workers, schedules, types"],
+  ["g w  g s  g y  g l", "Go to workers, schedules, types, latency"],
   ["?", "This list"],
   ["Esc", "Close, or leave a field"],
 ];
-const PLACES: Record<string, string> = { o: "/", t: "/tasks", e: "/errors", w: "/workers", s: "/schedules", y: "/types" };
+const PLACES: Record<string, string> = { o: "/", t: "/tasks", e: "/errors", w: "/workers", s: "/schedules", y: "/types", l: "/latency" };
 
 let leader = false;
 

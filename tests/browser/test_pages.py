@@ -41,6 +41,7 @@ PAGES = {
     "workers": ("/workers", "Stuck threads"),
     "schedules": ("/schedules", "Europe/Paris"),
     "types": ("/types", "legacy.import"),
+    "latency": ("/latency?range=1h&within=60", "Error budget left"),
     "settings": ("/settings", "Audit log"),
 }
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tasklib.core.histogram import Histogram, bucket_of, merged, percentile
+from tasklib.core.histogram import Histogram, bucket_of, merged, percentile, share_within
 
 
 @pytest.mark.parametrize("seconds", [0.0005, 0.017, 0.3, 1, 42, 3600, 86_400])
@@ -30,3 +30,11 @@ def test_nothing_has_no_percentile_and_extremes_have_a_bucket() -> None:
 
 def test_stored_histograms_are_added_up() -> None:
     assert merged([{"3": 1, "5": 2}, None, {"5": 1}]) == {3: 1, 5: 3}
+
+
+def test_the_share_within_a_limit_counts_its_bucket_in_part() -> None:
+    histogram = Histogram({bucket_of(0.01): 90, bucket_of(3.0): 9, bucket_of(60.0): 1})
+    assert share_within(histogram, 10) == pytest.approx(0.99)
+    assert share_within(histogram, 1) == pytest.approx(0.9)
+    assert 0.9 < (share_within(histogram, 3.0) or 0) < 0.99
+    assert share_within({}, 1) is None

@@ -13,7 +13,7 @@ import { Chart, type Line } from "../ui/chart";
 import { Unread } from "../ui/listed";
 import { useChanges } from "./now";
 
-const RANGES: Record<string, [string, number]> = {
+export const RANGES: Record<string, [string, number]> = {
   live: ["Live", 0],
   "1h": ["1 h", 3600],
   "6h": ["6 h", 21_600],
@@ -91,7 +91,8 @@ function useLive(): Sample[] {
   const before = useResource("last minutes", (signal) => getSeries(LIVE_SECONDS, "", signal)).data;
   const heard = samples.value;
   const since = heard[0]?.at ?? now.peek() / 1000;
-  const earlier = (before?.points ?? []).flatMap((point) => {
+  const known = (before?.points ?? []).slice(Math.max(firstKnown(before?.points ?? []), 0));
+  const earlier = known.flatMap((point) => {
     const start = Date.parse(point.at) / 1000;
     // The last step is not over, and too short to tell anything when it has just begun.
     const lasted = Math.min(before!.stepSeconds, since - start);
@@ -173,6 +174,11 @@ function AwaitedCharts() {
 
 type Point = Series["points"][0];
 
+/** Where the points begin to say something: before the first attempt or sample nothing is known, which is not nothing done. */
+function firstKnown(points: Point[]): number {
+  return points.findIndex((point) => point.depth !== null || Object.values(point.ended).some(Boolean));
+}
+
 /** How many seconds of each step have passed; 0 for one that has only begun, of which nothing can be said. */
 function lengths(points: Point[], step: number): number[] {
   return points.map((point) => {
@@ -201,8 +207,7 @@ function FourCharts({ series }: { series: Series }) {
       values: points.map(pick),
     });
     const lasted = lengths(points, stepSeconds);
-    // Before the first attempt or sample nothing is known, which is not the same as nothing done.
-    const first = points.findIndex((point) => point.depth !== null || Object.values(point.ended).some(Boolean));
+    const first = firstKnown(points);
     const per = (point: Point, at: number, ...ends: (keyof Point["ended"])[]) => {
       const length = lasted[at];
       if (!length || first < 0 || at < first) return null;

@@ -47,6 +47,21 @@ def mean(histogram: Mapping[int, int]) -> float | None:
     return sum(_middle(bucket) * count for bucket, count in histogram.items()) / total if total else None
 
 
+def share_within(histogram: Mapping[int, int], seconds: float) -> float | None:
+    """The part, from 0 to 1, that took at most so long; None of an empty histogram.
+
+    Within the bucket of the limit itself they count as spread evenly.
+    """
+    total = sum(histogram.values())
+    if not total:
+        return None
+    within = 0.0
+    for bucket, count in histogram.items():
+        low, high = bounds_of(bucket)
+        within += count * min(1.0, max(0.0, (seconds - low) / (high - low)))
+    return within / total
+
+
 def merged(stored: Iterable[Mapping[str, int] | None]) -> Histogram:
     """The sum of several histograms that were stored as JSON objects."""
     total: Histogram = Counter()

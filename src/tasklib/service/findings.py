@@ -92,7 +92,7 @@ class Findings(ServicePart):
 
     @operation
     def changes(self, *, seconds: float) -> Operation[tuple[Change, ...]]:
-        """Releases, workers that started and ended, pauses, limits and bulk actions of the last seconds, newest first."""
+        """Releases, workers that started and ended, pauses, limits and bulk actions, the newest first."""
         clock = yield from statistics.read_time()
         since = datetime.fromtimestamp(clock, UTC) - timedelta(seconds=seconds)
         known = yield from workers.list_workers()

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, Literal
 
+from tasklib.core.histogram import Histogram
 from tasklib.core.limits import Pause
 from tasklib.core.scale import OBJECTIVE_SECONDS, Fleet, Load, Scale, TypeScale, scale
 from tasklib.core.task import EndedWorker, QueueStats
@@ -73,6 +74,15 @@ class Series:
     """The start of each step in seconds since 1970; None where nothing was done, or nothing sampled."""
 
 
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Histograms of durations, in steps of equal length."""
+
+    step: int
+    points: tuple[tuple[int, Histogram], ...]
+    """The start of each step in seconds since 1970."""
+
+
 class Statistics(ServicePart):
     """The statistics of one queue."""
 
@@ -112,6 +122,19 @@ class Statistics(ServicePart):
         return Series(step, tuple(points))
 
     aseries = series.as_async
+
+    @operation
+    def latency(
+        self, *, seconds: int, step: int, kind: Literal["waits", "runs"], name: str | None = None
+    ) -> Operation[Latency]:
+        """How long tasks waited or ran in the last seconds, as a histogram for each step."""
+        clock = yield from statistics.read_time()
+        until = clock // step * step + step
+        since = until - max(1, -(-seconds // step)) * step
+        found = yield from statistics.read_latency(since=since, until=until, step=step, kind=kind, name=name)
+        return Latency(step, tuple((at, found.get(at, Counter())) for at in range(since, until, step)))
+
+    alatency = latency.as_async
 
     @operation
     def work_by_type(self, *, seconds: int) -> Operation[tuple[Work, ...]]:

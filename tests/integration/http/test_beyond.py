@@ -8,7 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from tasklib.core.histogram import bucket_of
 from tasklib.core.lifecycle import ACTIONS, TERMINAL, Action, Phase
+from tasklib.storage.operations import statistics
 from tests.fixtures.queues import Face, open_queue
 from tests.integration.http.conftest import Client
 
@@ -369,3 +371,18 @@ def test_findings_and_changes_say_what_is_wrong_and_who_did_it(queue: Face, http
     (change,) = http.get("/api/changes").json()["changes"]
     assert (change["kind"], change["text"]) == ("action", "anonymous paused mail")
     assert http.get("/api/changes?seconds=1").status_code == 400
+
+
+def test_latency_is_counted_by_time_and_compared_with_an_objective(queue: Face, http: Client) -> None:
+    waits = {bucket_of(0.02): 95, bucket_of(30.0): 5}
+    done = statistics.Done("job", "completed", 100, waits, {})
+    queue.do(lambda: statistics.add_metrics([done]))
+
+    found = http.get("/api/metrics/latency?seconds=3600&type=job&within=5&target=90").json()
+    assert (found["count"], found["within"], found["budget"]) == (100, 95.0, 50.0)
+    (step,) = [each for each in found["points"] if sum(each["counts"])]
+    assert sorted(step["counts"])[-2:] == [5, 95]
+    assert found["bounds"] == sorted(found["bounds"])
+    empty = http.get("/api/metrics/latency?kind=run&type=other").json()
+    assert (empty["count"], empty["within"], empty["budget"]) == (0, None, None)
+    assert http.get("/api/metrics/latency?target=100").status_code == 400

@@ -22,7 +22,17 @@ from tasklib.http.parts import parts_of
 from tasklib.http.routes.session import log_in
 from tasklib.http.security.auth import Permission, cookie_name, needs
 
-PAGES: Final = ("/", "/tasks", "/tasks/{task_id}", "/errors", "/workers", "/schedules", "/types", "/settings")
+PAGES: Final = (
+    "/",
+    "/tasks",
+    "/tasks/{task_id}",
+    "/errors",
+    "/workers",
+    "/schedules",
+    "/types",
+    "/latency",
+    "/settings",
+)
 BUILT: Final = files("tasklib.http") / "static"
 FOREVER: Final = "private, max-age=31536000, immutable"
 """For files that have a digest of their content in their name."""

@@ -67,7 +67,7 @@ class ChangesQuery(Input):
 
 @router.get("/findings", **needs(Permission.READ))
 async def list_findings(request: Request, service: Service, counts: Counts) -> FindingInfos:
-    """What is wrong now: pauses, types nobody handles, slots held by one type, new errors, lost workers, missed runs."""
+    """What is wrong now: pauses, unhandled types, slots held by one type, new errors, lost workers, missed runs."""
     groups, _ = await parts_of(request).failures.get(None, MOST_GROUPS)
     found = await service.findings.anow(await counts.stats(live=True), groups)
     return FindingInfos(findings=[FindingInfo.of(each) for each in found])

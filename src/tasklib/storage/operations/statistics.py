@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from tasklib.core.codec import dumps
@@ -96,6 +96,17 @@ def read_work(
     for row in rows:
         groups.setdefault((row["at"], row["name"]), []).append(row)
     return [_work(at, named, group) for (at, named), group in groups.items()]
+
+
+def read_latency(
+    *, since: int, until: int, step: int, kind: Literal["waits", "runs"], name: str | None = None
+) -> Operation[dict[int, Histogram]]:
+    """How long tasks waited or ran between two moments (seconds since 1970), as a histogram for each step."""
+    asked = {"since": since, "until": until, "step": step, "name": name, "by_name": False}
+    steps: dict[int, list[Mapping[str, int] | None]] = {}
+    for row in (yield Statement("read_metrics", asked)):
+        steps.setdefault(row["at"], []).append(json_value(row[kind]))
+    return {at: merged(stored) for at, stored in steps.items()}
 
 
 def read_depths(*, since: int, until: int, step: int, name: str | None = None) -> Operation[list[Depth]]:

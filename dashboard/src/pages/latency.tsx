@@ -1,0 +1,179 @@
+/** Latency: how long tasks waited or ran, as a heat map over time, and how that compares with an objective. */
+
+import { api, take } from "../api/client";
+import type { components } from "../api/schema";
+import { absolute, count, localTime, mark, plural, span } from "../format";
+import { stats } from "../live";
+import { go, href, query, setQuery } from "../router";
+import { useResource } from "../resource";
+import { Empty, Fact, PageHead, Panel } from "../ui/basic";
+import { Listed } from "../ui/listed";
+import { RANGES, READING } from "./charts";
+import "../styles/overview.css";
+
+type Latency = components["schemas"]["Latency"];
+
+/** Columns at most: more would be narrower than a finger. */
+const COLUMNS = 96;
+const STEPS = [60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200];
+
+export function LatencyPage() {
+  const at = query.value;
+  const range = RANGES[at.get("range") ?? ""]?.[1] ? at.get("range")! : "24h";
+  const seconds = RANGES[range]![1];
+  const kind = at.get("kind") === "run" ? "run" : "wait";
+  const type = at.get("type") ?? "";
+  const within = positive(at.get("within")) ?? 5;
+  const target = positive(at.get("target")) ?? 99.5;
+  const step = STEPS.find((each) => each * COLUMNS >= seconds) ?? 43_200;
+  const asked = { seconds, step, kind: kind as "wait" | "run", within, target: Math.min(target, 99.999), ...(type ? { type } : {}) };
+  const found = useResource(
+    JSON.stringify(asked),
+    (signal) => take(api.GET("/api/metrics/latency", { params: { query: asked }, signal })),
+    { every: READING },
+  );
+  return (
+    <>
+      <PageHead title="Latency" />
+      <div class="range-bar">
+        <Segments name="range" label="Time shown" chosen={range} options={Object.entries(RANGES).filter(([, [, length]]) => length).map(([key, [name]]) => [key, name])} />
+        <Segments name="kind" label="What is shown" chosen={kind} options={[["wait", "Queue wait"], ["run", "Run time"]]} />
+        <TypeChoice type={type} />
+        <Objective within={within} target={target} verb={kind === "wait" ? "start" : "end"} />
+      </div>
+      <Panel title={kind === "wait" ? "Queue wait" : "Run time"} aside={found.data && `${plural(found.data.count, "attempt")}`}>
+        <Listed source={found} some={Boolean(found.data?.count)} empty={<Empty title="No task finished in this time." />}>
+          {found.data && (
+            <>
+              <Budget data={found.data} target={target} within={within} />
+              <HeatMap data={found.data} />
+            </>
+          )}
+        </Listed>
+      </Panel>
+    </>
+  );
+}
+
+const positive = (text: string | null): number | null => (Number(text) > 0 ? Number(text) : null);
+
+function Segments({ name, label, chosen, options }: { name: string; label: string; chosen: string; options: [string, string][] }) {
+  return (
+    <div class="segments" role="group" aria-label={label}>
+      {options.map(([key, text]) => (
+        <button key={key} type="button" aria-pressed={key === chosen} onClick={() => setQuery({ [name]: key })}>
+          {text}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function TypeChoice({ type }: { type: string }) {
+  const types = Object.keys(stats.value?.byType ?? {}).sort();
+  return (
+    <label class="field">
+      <span class="unseen">Type</span>
+      <select value={type} onChange={(event) => setQuery({ type: event.currentTarget.value || null })}>
+        <option value="">All types</option>
+        {types.map((name) => (
+          <option key={name} value={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** `99.5 % start within 5 s`, kept in the address like everything else. */
+function Objective({ within, target, verb }: { within: number; target: number; verb: string }) {
+  const set = (name: string) => (event: Event) => setQuery({ [name]: (event.currentTarget as HTMLInputElement).value || null }, true);
+  return (
+    <span class="objective">
+      Objective:{" "}
+      <label>
+        <input type="number" min="1" max="99.999" step="any" value={target} onChange={set("target")} aria-label="Percent of the objective" /> %
+      </label>{" "}
+      {verb} within{" "}
+      <label>
+        <input type="number" min="0.001" step="any" value={within} onChange={set("within")} aria-label="Seconds of the objective" /> s
+      </label>
+    </span>
+  );
+}
+
+function Budget({ data, target, within }: { data: Latency; target: number; within: number }) {
+  if (data.within === null || data.budget === null) return null;
+  const met = data.within >= target;
+  return (
+    <dl class="strip">
+      <Fact name={`Within ${span(within)}`}>
+        <span class={met ? undefined : "late"}>{data.within} %</span>
+      </Fact>
+      <Fact name="Objective">{target} %</Fact>
+      <Fact name="Error budget left">
+        <span class={data.budget > 0 ? undefined : "late"}>{data.budget} %</span>
+      </Fact>
+    </dl>
+  );
+}
+
+const ROW = 16;
+const LEFT = 64;
+const BELOW = 20;
+const WIDTH = 1000;
+
+/** A column for each step, a row for each doubling of the duration; the darker, the more tasks. */
+function HeatMap({ data }: { data: Latency }) {
+  const { points, bounds, stepSeconds } = data;
+  const most = Math.max(1, ...points.flatMap((point) => point.counts));
+  const width = (WIDTH - LEFT) / Math.max(points.length, 1);
+  const height = bounds.length * ROW;
+  const top = (row: number) => height - (row + 1) * ROW;
+  const open = (at: string) => {
+    const from = Date.parse(at);
+    go(href("/tasks", { after: localTime(from), before: localTime(from + stepSeconds * 1000), type: data.type ?? undefined }));
+  };
+  const every = Math.max(1, Math.ceil(points.length / 8));
+  return (
+    <div class="scroller" tabIndex={0} role="region" aria-label="Heat map">
+      <svg class="heat" viewBox={`0 0 ${WIDTH} ${height + BELOW}`} role="img" aria-label={told(data)}>
+        {bounds.map((bound, row) => (
+          <text key={bound} class="t-edge" x={LEFT - 6} y={top(row) + 12} text-anchor="end">
+            {row % 2 ? "" : `≤ ${span(bound)}`}
+          </text>
+        ))}
+        {points.map((point, column) =>
+          point.counts.map((number, row) =>
+            number ? (
+              <rect
+                key={`${point.at} ${row}`}
+                class={`heat-${Math.ceil((Math.log(number + 1) / Math.log(most + 1)) * 6)}`}
+                x={LEFT + column * width}
+                y={top(row)}
+                width={Math.max(width - 0.5, 0.5)}
+                height={ROW - 1}
+                onClick={() => open(point.at)}
+              >
+                <title>{`${absolute(point.at)}: ${count(number)} within ${span(bounds[row]!)}`}</title>
+              </rect>
+            ) : null,
+          ),
+        )}
+        {points.map((point, column) =>
+          column % every ? null : (
+            <text key={point.at} class="t-edge" x={LEFT + column * width} y={height + 15}>
+              {mark(Date.parse(point.at), every * stepSeconds)}
+            </text>
+          ),
+        )}
+      </svg>
+    </div>
+  );
+}
+
+function told(data: Latency): string {
+  const kind = data.kind === "wait" ? "Queue wait" : "Run time";
+  return `${kind} of ${plural(data.count, "attempt")} over time, up to ${span(data.bounds[data.bounds.length - 1] ?? 0)}; ${data.within} % within the objective`;
+}
