@@ -13,6 +13,7 @@ import { Toasts } from "./toasts";
 import { Button, Empty, PageHead } from "./ui/basic";
 import { Banners } from "./ui/banners";
 import { Confirmation, Dialog } from "./ui/dialog";
+import { Palette } from "./ui/palette";
 import { SubmitDialog } from "./ui/submit";
 import { TaskPage } from "./pages/task";
 import { TasksPage } from "./pages/tasks";
@@ -89,6 +90,7 @@ export function App() {
       <Toasts />
       <Confirmation />
       <SubmitDialog />
+      <Palette />
       {helpShown.value && <Help />}
     </>
   );

@@ -2,11 +2,13 @@
 
 import { signal } from "@preact/signals";
 import { go, href } from "./router";
+import { paletteShown } from "./ui/palette";
 
 export const helpShown = signal(false);
 
 export const KEYS: [string, string][] = [
   ["/", "Search"],
+  ["⌘K  Ctrl K", "Go to a page, a type, a task; or do something"],
   ["j  k", "Next and previous row"],
   ["Enter", "Open the row"],
   ["x", "Select the row"],
@@ -21,6 +23,11 @@ let leader = false;
 
 export function listenToKeys(): void {
   addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      paletteShown.value = !paletteShown.value;
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target as HTMLElement;
     if (target.closest("input:not([type=checkbox]), textarea, select")) {

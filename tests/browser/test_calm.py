@@ -169,3 +169,37 @@ def test_a_step_that_is_not_over_is_not_drawn_as_a_collapse(page: Page, site: Si
     page.mouse.move(box["x"] + 150, box["y"] + 50, steps=3)
     page.mouse.up()
     expect(page).to_have_url(re.compile(r"/tasks\?after=.*&before="))
+
+
+def test_the_palette_leads_anywhere_and_reasons_have_a_button(page: Page, site: Site, queue: TaskQueue) -> None:
+    task_id = queue.enqueue("order.ship", {}).id
+    queue.pause("order.ship", by="ada")
+    page.goto(f"{site.url}/")
+    expect(page.locator(".connection.live")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Page, type, id or action").fill("work")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Workers", level=1)).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Page, type, id or action").fill(str(task_id)[-8:])
+    expect(page.get_by_role("option").first).to_contain_text("Search tasks for")
+    page.keyboard.press("Enter")
+    page.locator("tr[data-row] .row-link").click()
+    expect(page).to_have_title(f"order.ship {str(task_id)[-8:]} · tasklib")
+    page.locator(".reasons").get_by_role("button", name="Resume order.ship").click()
+    eventually(lambda: queue.pauses() == [])
+
+
+def test_error_groups_are_searched_and_sorted(page: Page, site: Site, queue: TaskQueue) -> None:
+    for name, number in (("alpha", 1), ("beta", 3)):
+        for _ in range(number):
+            queue.enqueue(name, {}, max_attempts=1)
+        queue.register_handler(name, lambda payload: 1 // 0)
+        queue.process_batch()
+        queue.unregister_handler(name)
+    page.goto(f"{site.url}/errors?sort=count")
+    groups = page.locator(".group")
+    expect(groups.locator(".group-count")).to_have_text(["3", "1"])
+    page.get_by_label("Search in errors").fill("ALPHA")
+    expect(groups).to_have_count(1)
+    expect(page).to_have_url(re.compile("search=ALPHA"))

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { api, type ErrorGroup, take } from "../api/client";
 import { plural, short } from "../format";
-import { href } from "../router";
+import { href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
 import { Ago, Button, Empty, PageHead } from "../ui/basic";
@@ -18,8 +18,11 @@ const READING = 5000;
 export function ErrorsPage() {
   const errors = useResource("errors", (signal) => take(api.GET("/api/errors", { signal })), { live: true, every: READING });
   const [chosen, setChosen] = useState<ErrorGroup | null>(null);
-  const newest = errors.data?.groups ?? [];
-  const calm = useCalm("errors", newest, (group) => group.id);
+  const wanted = (query.value.get("search") ?? "").toLowerCase();
+  const order = query.value.get("sort") ?? "";
+  const all = errors.data?.groups ?? [];
+  const newest = sorted(all.filter((group) => textOf(group).includes(wanted)), order);
+  const calm = useCalm(`errors ${wanted} ${order}`, newest, (group) => group.id);
   const groups = calm.shown;
   const sum = groups.reduce((total, group) => total + group.count, 0);
   return (
@@ -28,17 +31,23 @@ export function ErrorsPage() {
         {groups.length > 0 && (
           <span class="soft">
             {plural(sum, "task")} in {plural(groups.length, "group")}
+            {groups.length < all.length && ` of ${all.length}`}
           </span>
         )}
       </PageHead>
+      {all.length > 1 && <Narrow search={query.value.get("search") ?? ""} order={order} />}
       <Listed
         framed
         source={errors}
         some={groups.length > 0}
         empty={
-          <Empty title="Nothing has failed for good.">
-            <p>Tasks that failed for good are grouped here by exception and function.</p>
-          </Empty>
+          all.length ? (
+            <Empty title="No group matches this search." />
+          ) : (
+            <Empty title="Nothing has failed for good.">
+              <p>Tasks that failed for good are grouped here by exception and function.</p>
+            </Empty>
+          )
         }
       >
         {calm.frame(
@@ -62,6 +71,42 @@ export function ErrorsPage() {
         />
       )}
     </>
+  );
+}
+
+const textOf = (group: ErrorGroup) => `${group.type} ${group.fingerprint ?? ""} ${group.message}`.toLowerCase();
+const ORDERS: [string, string][] = [
+  ["", "Latest first"],
+  ["count", "Most tasks first"],
+  ["new", "Newest group first"],
+];
+
+function sorted(groups: ErrorGroup[], order: string): ErrorGroup[] {
+  if (order === "count") return [...groups].sort((a, b) => b.count - a.count);
+  if (order === "new") return [...groups].sort((a, b) => b.firstSeen.localeCompare(a.firstSeen));
+  return groups;
+}
+
+function Narrow({ search, order }: { search: string; order: string }) {
+  return (
+    <search class="filters">
+      <div class="range-bar">
+        <label class="field">
+          <span class="unseen">Search in errors</span>
+          <input type="search" data-search placeholder="Search errors   /" value={search} onInput={(event) => setQuery({ search: event.currentTarget.value || null }, true)} />
+        </label>
+        <label class="field">
+          <span class="unseen">Order</span>
+          <select value={order} onChange={(event) => setQuery({ sort: event.currentTarget.value || null }, true)}>
+            {ORDERS.map(([value, text]) => (
+              <option key={value} value={value}>
+                {text}
+              </option>
+            ))}
+          </select>
+        </label>
+      </div>
+    </search>
   );
 }
 

@@ -1,8 +1,10 @@
 /** One task: what it is, what happened to it, why it is not running, and what can be done. */
 
+import { useEffect } from "preact/hooks";
 import { textOf } from "../api/exact";
 import { act, ACTIONS, isPossible, VERBS } from "../actions";
 import { api, take, type TaskDetail } from "../api/client";
+import { shortId } from "../format";
 import { go, href } from "../router";
 import { type Resource, useResource } from "../resource";
 import { can } from "../session";
@@ -94,6 +96,9 @@ function Crumbs({ type }: { type?: string }) {
 }
 
 function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail> }) {
+  useEffect(() => {
+    document.title = `${task.type} ${shortId(task.id)} · tasklib`;
+  }, [task.type, task.id]);
   return (
     <>
       <Head task={task} />

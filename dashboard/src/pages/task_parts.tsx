@@ -2,11 +2,15 @@
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { api, take, type TaskDetail } from "../api/client";
+import { act, resume } from "../actions";
+import { api, type Explained, take, type TaskDetail } from "../api/client";
 import { now } from "../clock";
 import { plural, readable, seconds, span } from "../format";
+import { href } from "../router";
 import { useResource } from "../resource";
+import { can } from "../session";
 import { Ago, Badge, Bar, Button, Copy, Loading, Panel, shownStatus } from "../ui/basic";
+import { LimitDialog } from "../ui/controls";
 import { Unread } from "../ui/listed";
 import { numbered } from "../ui/timeline";
 
@@ -79,11 +83,46 @@ export function Why({ task }: { task: TaskDetail }) {
           <li key={reason.code}>
             <Clamped text={readable(reason.text)} />
             {reason.remedy && <p class="remedy">{reason.remedy}</p>}
+            <Act reason={reason} task={task} />
           </li>
         ))}
       </ol>
     </Panel>
   );
+}
+
+/** What can be done about a reason, here or on another page. */
+function Act({ reason, task }: { reason: Explained["reasons"][0]; task: TaskDetail }) {
+  const [limits, setLimits] = useState(false);
+  const name = (reason.evidence.name as string | null | undefined) ?? null;
+  const shown = shownStatus(task);
+  switch (reason.code) {
+    case "paused":
+      return can("operate") ? <Button kind="small" onClick={() => void resume(name)}>Resume {name ?? "everything"}</Button> : null;
+    case "retry":
+      return can("operate") ? <Button kind="small" onClick={() => act("retry", task, shown)}>Run it now</Button> : null;
+    case "behind":
+      return can("operate") ? <Button kind="small" onClick={() => act("prioritize", task, shown)}>Raise the priority …</Button> : null;
+    case "rate_limit":
+    case "concurrency_limit":
+    case "key_limit":
+      if (!can("operate")) return null;
+      return (
+        <>
+          <Button kind="small" onClick={() => setLimits(true)}>Change the limit …</Button>
+          {limits && <LimitDialog type={name} close={() => setLimits(false)} />}
+        </>
+      );
+    case "no_worker":
+    case "busy":
+    case "worker_silent":
+    case "worker_limit":
+    case "worker_rate_limit":
+    case "running":
+      return <a href={href("/workers")}>Workers</a>;
+    default:
+      return null;
+  }
 }
 
 const LONG = 300;
