@@ -117,6 +117,7 @@ function LiveCharts() {
     color,
     filled,
     values: shown.map(pick),
+    bridged: true,
   });
   return (
     <div class="halves">

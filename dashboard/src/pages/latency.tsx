@@ -107,7 +107,7 @@ function Budget({ data, target, within }: { data: Latency; target: number; withi
   if (data.within === null || data.budget === null) return null;
   const met = data.within >= target;
   return (
-    <dl class="strip">
+    <dl class="strip vitals">
       <Fact name={`Within ${span(within)}`}>
         <span class={met ? undefined : "late"}>{data.within} %</span>
       </Fact>
@@ -141,7 +141,7 @@ function HeatMap({ data }: { data: Latency }) {
       <svg class="heat" viewBox={`0 0 ${WIDTH} ${height + BELOW}`} role="img" aria-label={told(data)}>
         {bounds.map((bound, row) => (
           <text key={bound} class="t-edge" x={LEFT - 6} y={top(row) + 12} text-anchor="end">
-            {row % 2 ? "" : `≤ ${span(bound)}`}
+            {row % 2 ? "" : bound < 0.001 ? span(bound) : `≤ ${span(bound)}`}
           </text>
         ))}
         {points.map((point, column) =>

@@ -15,6 +15,8 @@ export interface Line {
   filled?: boolean;
   /** What holds at this moment, where that is known better than from the last value. */
   now?: number | null | undefined;
+  /** It goes on where nothing was sampled in between. */
+  bridged?: boolean;
 }
 
 interface ChartProps {
@@ -196,7 +198,7 @@ function options(element: HTMLElement, drawn: PlotProps, marks: { current: Marks
         ...(line.filled ? { fill: `${color(`c-${line.color}`)}22` } : {}),
         ...(whole ? { paths: uPlot.paths.stepped!({ align: 1 }) } : {}),
         points: { show: true, size: 6, filter: lonely },
-        spanGaps: false,
+        spanGaps: line.bridged ?? false,
       })),
     ],
     hooks: {
