@@ -105,7 +105,7 @@ class Findings(ServicePart):
 
 
 def _release_of(worker_id: str | None, known: Sequence[WorkerInfo], ended: Sequence[EndedWorker]) -> str | None:
-    everybody = (*known, *ended)
+    everybody: list[WorkerInfo | EndedWorker] = [*known, *ended]
     return next((each.release for each in everybody if each.worker_id == worker_id and each.release), None)
 
 
