@@ -24,6 +24,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Changes
+         * @description Releases, workers that started and ended, and what people paused, limited or changed in bulk.
+         */
+        get: operations["list_changes_api_changes_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/control": {
         parameters: {
             query?: never;
@@ -127,6 +147,46 @@ export interface paths {
          * @description Forget a fact; `new` says whether there was one.
          */
         delete: operations["withdraw_api_events__name__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/findings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Findings
+         * @description What is wrong now: pauses, unhandled types, slots held by one type, new errors, lost workers, missed runs.
+         */
+        get: operations["list_findings_api_findings_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/metrics/latency": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Latency
+         * @description Queue wait or run time as a heat map, and how it compares with an objective.
+         */
+        get: operations["get_latency_api_metrics_latency_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1256,6 +1316,32 @@ export interface components {
             status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
         };
         /**
+         * ChangeInfo
+         * @description Something that may explain what changed in a chart.
+         */
+        ChangeInfo: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "release" | "worker_started" | "worker_stopped" | "worker_lost" | "action";
+            /** Text */
+            text: string;
+        };
+        /**
+         * ChangeInfos
+         * @description Changes, the newest first.
+         */
+        ChangeInfos: {
+            /** Changes */
+            changes: components["schemas"]["ChangeInfo"][];
+        };
+        /**
          * Children
          * @description Children that a task has waited for, of which the first hundred are named.
          */
@@ -1809,6 +1895,65 @@ export interface components {
             version: number;
         };
         /**
+         * FindingAction
+         * @description Something that can be done about a finding.
+         */
+        FindingAction: {
+            /**
+             * Action
+             * @description `resume` a type, `redrive` an error group; the others say where to look.
+             * @enum {string}
+             */
+            action: "resume" | "redrive" | "tasks" | "task" | "workers" | "schedules" | "limits";
+            /** Label */
+            label: string;
+            /**
+             * Target
+             * @description The type, group, task or schedule that is meant; null for all.
+             */
+            target: string | null;
+        };
+        /**
+         * FindingInfo
+         * @description Something that is wrong now.
+         */
+        FindingInfo: {
+            /** Actions */
+            actions: components["schemas"]["FindingAction"][];
+            /**
+             * Code
+             * @description Names the kind of finding; stable.
+             */
+            code: string;
+            /**
+             * Count
+             * @description How many tasks it concerns.
+             */
+            count: number;
+            /**
+             * Severity
+             * @enum {string}
+             */
+            severity: "critical" | "warning" | "info";
+            /** Since */
+            since: string | null;
+            /** Text */
+            text: string;
+            /**
+             * Type
+             * @description The type it is about; null if about several.
+             */
+            type: string | null;
+        };
+        /**
+         * FindingInfos
+         * @description What is wrong now, the most urgent first.
+         */
+        FindingInfos: {
+            /** Findings */
+            findings: components["schemas"]["FindingInfo"][];
+        };
+        /**
          * Health
          * @description All is well.
          */
@@ -1872,6 +2017,61 @@ export interface components {
         KeyLimits: {
             /** Keylimits */
             keyLimits: components["schemas"]["KeyLimitInfo"][];
+        };
+        /**
+         * Latency
+         * @description How long tasks waited or ran, as counts by time and duration.
+         */
+        Latency: {
+            /**
+             * Bounds
+             * @description The upper bound of each range in seconds, ascending; each twice the last.
+             */
+            bounds: number[];
+            /**
+             * Budget
+             * @description Percent of the error budget that are left: 100 if none missed it, below 0 if overspent.
+             */
+            budget: number | null;
+            /** Count */
+            count: number;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "wait" | "run";
+            /** Points */
+            points: components["schemas"]["LatencyPoint"][];
+            /** Stepseconds */
+            stepSeconds: number;
+            /** Type */
+            type: string | null;
+            /**
+             * Within
+             * @description The percentage within the objective over the whole time.
+             */
+            within: number | null;
+        };
+        /**
+         * LatencyPoint
+         * @description One step.
+         */
+        LatencyPoint: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /**
+             * Counts
+             * @description How many fell into each of the ranges of `bounds`.
+             */
+            counts: number[];
+            /**
+             * Within
+             * @description The percentage within the objective; null if there were none.
+             */
+            within: number | null;
         };
         /**
          * LimitInfo
@@ -3193,6 +3393,65 @@ export interface operations {
             };
         };
     };
+    list_changes_api_changes_get: {
+        parameters: {
+            query?: {
+                /** @description How far back. */
+                seconds?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeInfos"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_control_api_control_get: {
         parameters: {
             query?: {
@@ -3516,6 +3775,120 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Told"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_findings_api_findings_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FindingInfos"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_latency_api_metrics_latency_get: {
+        parameters: {
+            query?: {
+                kind?: "wait" | "run";
+                /** @description How far back. */
+                seconds?: number;
+                /** @description Seconds in a point, whole minutes; 60 to 240 points if left out. */
+                step?: number | null;
+                /** @description Percent that should be within them. */
+                target?: number;
+                type?: string | null;
+                /** @description Seconds of the objective. */
+                within?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Latency"];
                 };
             };
             /** @description Bad Request */
