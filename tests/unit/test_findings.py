@@ -15,7 +15,7 @@ ID = UUID(int=7)
 
 def stats(**by_name: dict[str, int]) -> QueueStats:
     totals = dict.fromkeys(
-        ("pending", "running", "completed", "failed", "cancelled", "buried", "delayed", "retrying"), 0
+        ("pending", "running", "completed", "failed", "cancelled", "buried", "delayed", "retrying", "waiting"), 0
     )
     return QueueStats(**totals, by_name=by_name)
 

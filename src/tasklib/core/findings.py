@@ -89,9 +89,10 @@ def find(seen: Situation) -> tuple[Finding, ...]:
 
 
 def _waiting(seen: Situation, name: str) -> int:
-    """Tasks of a name that are due and wait."""
+    """Tasks of a name that are due, or will be by a retry; not those that wait for their time or for an event."""
     counts = seen.stats.by_name.get(name, {})
-    return counts.get("pending", 0) - counts.get("delayed", 0) + counts.get("retrying", 0)
+    later = counts.get("delayed", 0) + counts.get("waiting", 0)
+    return counts.get("pending", 0) - later + counts.get("retrying", 0)
 
 
 def _paused(seen: Situation) -> Iterator[Finding]:
