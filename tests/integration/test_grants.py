@@ -115,7 +115,8 @@ def test_the_trigger_that_runs_as_the_owner_belongs_to_the_queue_alone(database_
         settings = owner.execute(
             "SELECT proconfig FROM pg_proc WHERE prosecdef AND pronamespace = current_schema()::regnamespace"
         ).fetchall()
-        assert settings == [(["search_path=pg_catalog, pg_temp"],)]
+        assert settings == [(["search_path=pg_catalog, pg_temp"],)] * len(settings)
+        assert settings
     with psycopg.connect(libpq_url(as_role(database_url, role)), autocommit=True) as connection:
         connection.execute("CREATE TEMP TABLE mine (concurrency_key text, slot_key text, name text, priority int)")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -44,6 +44,9 @@ def words(tasklib: CommandLine, tmp_path: Path) -> dict[str, list[str]]:
         "submit --file FILE": f"submit --file {tmp_path / 'tasks.jsonl'}",
         "show ID": f"show {waiting}",
         "explain ID": f"explain {waiting}",
+        "steps ID": f"steps {waiting}",
+        "tree ID": f"tree {waiting}",
+        "emit NAME": "emit told",
         "retry ID": f"retry {stopped}",
         "cancel ID": f"cancel {stopped}",
         "delete ID": f"delete {stopped}",
@@ -57,8 +60,8 @@ def words(tasklib: CommandLine, tmp_path: Path) -> dict[str, list[str]]:
         "copy FROM TO": f"copy {tasklib.url} sqlite:///{tmp_path / 'copy.db'}",
         "bench": "bench --tasks 100",
     }
-    until_stopped = {"demo", "worker", "serve"}
-    asks_for_more = {"submit NAME --wait", "grants DUTY ROLE"}
+    until_stopped = {"demo", "worker", "serve", "mcp"}
+    asks_for_more = {"submit NAME --wait", "grants DUTY ROLE", "answer ID KEY JSON"}
     once = [command for command in COMMANDS if command not in until_stopped | asks_for_more]
     return {command: given.get(command, command).split() for command in once}
 

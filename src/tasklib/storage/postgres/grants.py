@@ -28,9 +28,12 @@ _STATISTICS: Final = {
     "tasklib_stats_deleted": "SELECT, INSERT, DELETE",
     "tasklib_chores": ALL,
 }
+_WORKFLOWS: Final = (
+    *("tasklib_steps", "tasklib_waits", "tasklib_events", "tasklib_groups", "tasklib_edges", "tasklib_tallies"),
+)
 _READABLE: Final = (
     *("tasks", "tasklib_workers", "tasklib_claims", "tasklib_idle", "tasklib_hints", "tasklib_controls"),
-    *("tasklib_key_limits", "tasklib_worker_history"),
+    *("tasklib_key_limits", "tasklib_worker_history", *_WORKFLOWS),
     *("tasklib_schedules", *_STATISTICS, "tasklib_migrations"),
 )
 _SUBMITTED: Final = (
@@ -38,10 +41,12 @@ _SUBMITTED: Final = (
     "timeout_seconds, unique_key, concurrency_key"
 )
 """What a submission consists of; the place in the order of insertion is not its to choose."""
+_FOUND: Final = "id, seq, name, state, created_at, live_key, unique_key, due_at, marks"
+"""What the holder of a unique key is found by."""
 RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
     # Stores tasks and finds the holder of a unique key; reads no arguments, results or errors.
     Duty.PRODUCER: {
-        "tasks": f"INSERT ({_SUBMITTED}), SELECT (id, seq, name, state, created_at, live_key, unique_key, due_at)",
+        "tasks": f"INSERT ({_SUBMITTED}), SELECT ({_FOUND})",
         "tasklib_idle": "SELECT",
         "tasklib_migrations": "SELECT",
     },
@@ -56,6 +61,7 @@ RIGHTS: Final[Mapping[Duty, Mapping[str, str]]] = {
         "tasklib_key_limits": ALL,
         "tasklib_controls": "SELECT, INSERT, UPDATE",  # stores the limits that its tasks declare
         "tasklib_schedules": ALL,
+        **dict.fromkeys(_WORKFLOWS, ALL),
         **_STATISTICS,
         "tasklib_migrations": "SELECT",
     },
