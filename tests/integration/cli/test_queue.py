@@ -33,11 +33,12 @@ def test_stats_count_each_task_once(tasklib: CommandLine, queue: TaskQueue) -> N
     queue.enqueue("job")
     queue.enqueue("job", delay_seconds=1000)
 
-    said = dict(line.rsplit(maxsplit=1) for line in tasklib.ok("stats").splitlines()[1:10])
+    said = dict(line.rsplit(maxsplit=1) for line in tasklib.ok("stats").splitlines()[1:11])
 
     assert said == {
         "pending": "1",
         "delayed": "1",
+        "waiting": "0",
         "running": "0",
         "retrying": "1",
         "completed": "1",
