@@ -226,8 +226,9 @@ def test_it_logs_as_the_program_has_set_up_and_limits_the_memory_of_tasks(sqlite
 
         assert "memory limit of 300 MiB reached" in (hungry.error or "")
         said = [line for line in log.splitlines() if str(quick.id) in line]
-        assert len(said) == 1
-        assert said[0].startswith(f"MINE DEBUG task quick {quick.id}, attempt 1: succeeded after ")
+        assert len(said) == 2
+        assert said[0] == f"MINE DEBUG task quick {quick.id}, attempt 1: started"
+        assert said[1].startswith(f"MINE DEBUG task quick {quick.id}, attempt 1: completed after ")
 
         worker = start("logged", *options)  # the worker processes of a supervisor are given the options too
         again = queue.wait(queue.enqueue("hungry", max_attempts=1), timeout=60)

@@ -222,7 +222,7 @@ def test_successes_are_logged_where_debug_is_asked_for(queue: TaskQueue, caplog:
     with caplog.at_level(logging.DEBUG, "tasklib.worker"):
         queue.process_batch()
     said = {line.split(maxsplit=2)[1]: line for line in caplog.messages if line.startswith("task ")}
-    assert ", attempt 1: succeeded after " in said["quick"]
-    assert ", attempt 1: succeeded after " in said["threaded"]
+    assert ", attempt 1: completed after " in said["quick"]
+    assert ", attempt 1: completed after " in said["threaded"]
     assert ", will be retried in " in said["broken"]
     assert said["broken"].endswith(" s: ValueError: no")
