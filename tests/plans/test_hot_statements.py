@@ -58,6 +58,10 @@ WHOLE_TABLE = {
     "find_waiting": "looks through the index of what waits, when nothing that waits is near",
     "find_oldest_waiting": "looks at the head of each name and priority that waits",
     "list_errors": "counts what failed for good, by an index of those alone",
+    "count_due": "counts what is due and what runs in their indexes, when somebody asks how many workers it takes",
+    "list_ended_workers": "reads workers that have ended, of which `tasks` is a column",
+    "note_ended_workers": "writes workers that have ended, of which `tasks` is a column",
+    "look_for_alembic": "looks at the catalog",
 }
 
 Make = Callable[[], Operation[Any]] | Statement

@@ -18,6 +18,7 @@ NOT_REACHED = {
     "service_manager.py": "datagrams to systemd; tests/integration/worker has a socket for them",
     "embedded.py": "the worker of a web application; tests/integration starts one with its lifespan",
     "execution/dependencies.py": "what functions ask for with Depends: nothing that faults of the fleet could reach",
+    "workflows/": "no simulated task records steps yet; tests/contract and tests/chaos do that",
     "execution/running_table.py": "memory that a worker shares with its supervisor",
 }
 """Modules, or folders of modules, in which no seed calls a function, each with the reason."""

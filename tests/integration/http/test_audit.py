@@ -10,6 +10,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from tasklib import AsyncTaskContext
 from tasklib.core.lifecycle import Phase
 from tasklib.storage.operations import actions
 from tasklib.storage.operations.access import tokens
@@ -52,8 +53,15 @@ CHANGES: list[tuple[str, str, Any, str]] = [
     ("POST", "/api/errors/{group}/redrive", None, "redrive"),
     ("POST", "/api/tokens", {"name": "bob"}, "create_token"),
     ("DELETE", "/api/tokens/{token}", None, "revoke_token"),
+    ("POST", "/api/events", {"name": "shipped", "payload": 42}, "emit"),
+    ("DELETE", "/api/events/{fact}", None, "withdraw"),
+    ("POST", "/api/tasks/{pending}/events", {"name": "note", "payload": "now"}, "emit_to"),
+    ("POST", "/api/tasks/{asking}/answers/sure", {"value": True}, "answer"),
 ]
-STORED = ("tasks", "tasklib_controls", "tasklib_key_limits", "tasklib_schedules", "tasklib_tokens")
+STORED = (
+    *("tasks", "tasklib_controls", "tasklib_key_limits", "tasklib_schedules", "tasklib_tokens"),
+    *("tasklib_events", "tasklib_steps"),
+)
 
 
 @pytest.fixture
@@ -85,12 +93,26 @@ class Changes:
             case "pending" | "failed":
                 name = f"{what}-{next(self._numbers)}"  # a claim must find this one
                 return self._queue.task_in(Phase(what), name, payload={"note": "shown"}).id
+            case "fact":
+                name = f"fact-{next(self._numbers)}"
+                self._queue.emit(name)
+                return name
+            case "asking":
+                return self._asking()
             case "token":
                 made = self._queue.do(lambda: tokens.create_token("bob", Role.VIEWER))
                 return made.token.id
             case _:
                 assert self["failed"]
                 return self._client.get("/api/errors").json()["groups"][0]["id"]
+
+    def _asking(self) -> Any:
+        async def ask(ctx: AsyncTaskContext) -> bool:
+            return await ctx.wait("sure", bool, ask="Are you sure?")
+
+        task_id = self._queue.task(name=f"ask-{next(self._numbers)}")(ask).submit()
+        self._queue.process_batch()
+        return task_id
 
 
 def stored(queue: Face) -> dict[str, list[str]]:

@@ -128,7 +128,8 @@ def test_metrics_are_in_the_format_of_prometheus(queue: Face, http: Client) -> N
         for sample in family.samples
     }
     assert {name for name, *_ in found} == {
-        f"tasklib_{name}" for name in ("tasks", "types", "workers", "type_workers", "paused", "rate_limit")
+        f"tasklib_{name}"
+        for name in ("tasks", "types", "workers", "type_workers", "paused", "rate_limit", "oldest_due_seconds")
     }
     assert found["tasklib_tasks", "pending", "job"] == 1
     assert found["tasklib_tasks", "pending", 'odd "type" \\ here'] == 1
