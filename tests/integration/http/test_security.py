@@ -33,6 +33,7 @@ EXAMPLES = {
     "name": "nightly",
     "group_id": "0123456789abcdef",
     "token_id": "550e8400-e29b-41d4-a716-446655440000",
+    "key": "sure",
 }
 
 
@@ -58,7 +59,7 @@ def routes_of(app: Any) -> list[tuple[str, str, Any]]:
         if inner is not None:
             waiting += inner.routes
         elif hasattr(route, "methods"):
-            path = route.path.format(**EXAMPLES) if "{" in route.path else route.path
+            path = route.path.replace(":path}", "}").format(**EXAMPLES)
             found += [(method, path, route) for method in route.methods or ()]
         else:
             found.append(("GET", route.path, route))
