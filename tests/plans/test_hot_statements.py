@@ -163,6 +163,8 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "measure_span": Statement("measure_span"),
         "measure_size": Statement("measure_size"),
         "export_tasks": Statement("export_tasks", {"after": 0, "limit": BATCH}),
+        "export_groups": Statement("export_groups", {"after": str(UUID(int=0)), "limit": BATCH}),
+        "tally_imported": Statement("tally_imported", {"ids": dumps(waiting)}),
         "pick_matching": Statement("pick_matching", {**everything, "after": 0, "until": 10**9, "limit": BATCH}),
         "lock_matching": Statement("lock_matching", {**everything, "picked": dumps(waiting)}),
         "cleanup_tasks": Statement(

@@ -74,8 +74,12 @@ class Administration(ServicePart):
         """
         if not self.queue.is_paused():
             self.queue.pause(by=by, reason=COPIED)
+        _copy_groups(self.queue, target, copy.import_groups)
+        tasks = _copy_tasks(self.queue, target, progress)
+        _copy_groups(self.queue, target, copy.close_groups)
+        _copy_facts(self.queue, target)
         return Copied(
-            *_copy_tasks(self.queue, target, progress),
+            *tasks,
             schedules=_copy_schedules(self.queue, target),
             pauses=_copy_pauses(self.queue, target),
             limits=_copy_limits(self.queue, target),
@@ -91,9 +95,29 @@ def _copy_tasks(old: TaskQueue, new: TaskQueue, progress: Callable[[int], None])
         if found.last == after:
             return seen, copied, unreadable
         unreadable += found.unreadable
-        copied += new.database.run(lambda rows=found.rows: copy.import_tasks(rows))  # type: ignore[misc]
+        copied += new.database.run(lambda found=found: copy.import_tasks(found))  # type: ignore[misc]
         seen, after = seen + len(found.rows), found.last
         progress(seen)
+
+
+def _copy_groups(old: TaskQueue, new: TaskQueue, store: Callable[[copy.ExportedGroups], Operation[None]]) -> None:
+    """Groups before their members, to have these counted, and after them, to let the groups be over."""
+    after = copy.FIRST
+    while True:
+        found = old.database.run(lambda after=after: copy.export_groups(after))  # type: ignore[misc]
+        if not found.groups:
+            return
+        new.database.run(lambda found=found: store(found))  # type: ignore[misc]
+        after = found.last
+
+
+def _copy_facts(old: TaskQueue, new: TaskQueue) -> None:
+    after = 0
+    while True:
+        facts, after = old.database.run(lambda after=after: copy.export_facts(after))  # type: ignore[misc]
+        if not facts:
+            return
+        new.database.run(lambda facts=facts: copy.import_facts(facts))  # type: ignore[misc]
 
 
 def _copy_schedules(old: TaskQueue, new: TaskQueue) -> int:

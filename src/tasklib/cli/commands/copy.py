@@ -21,9 +21,9 @@ def copy(
 ) -> None:
     """Move a queue to another database, with everything in it.
 
-    That is waiting, delayed and finished tasks, schedules, pauses and limits. The source is paused first and stays so,
-    and nothing is removed from it. Tasks keep their ids, so that it can be run again, for what was submitted meanwhile
-    or after a failure: what was copied before is left as it is.
+    That is waiting, delayed and finished tasks, what workflows have recorded and wait for, events, schedules, pauses
+    and limits. The source is paused first and stays so, and nothing is removed from it. Tasks keep their ids, so that
+    it can be run again, for what was submitted meanwhile or after a failure: what was copied before is left as it is.
 
     Examples:
         tasklib copy sqlite:///tasks.db postgresql://localhost/app

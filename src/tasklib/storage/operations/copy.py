@@ -1,16 +1,21 @@
-"""Copying a queue: its tasks from one database to another, in insertion order."""
+"""Copying a queue: its tasks from one database to another, in insertion order, with what workflows have recorded.
+
+Groups come first, open, so that none is over while its members still arrive; a copied member that has ended is counted
+as if it had ended there.  When all tasks have come, the groups are closed.  Whatever is there already is left as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from tasklib.core.codec import dumps, loads
 from tasklib.storage.rows import moment, moment_text
-from tasklib.storage.statement import Operation, Row, Statement
+from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 
-STEP = 500
+STEP: Final = 500
 MOMENTS = (
     *("scheduled_at", "started_at", "completed_at", "created_at", "updated_at"),
     *("next_retry_at", "expires_at", "cancel_requested_at"),
@@ -21,39 +26,136 @@ PLAIN = (
     *("max_retries", "lost_count", "error", "progress_message", "finished_by", "unique_key", "concurrency_key"),
     *("waits_for", "marks"),
 )
+FIRST: Final = str(UUID(int=0))
+"""Before the id of any group."""
+
+Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Some tasks as they are stored."""
+    """Some tasks as they are stored, with what they have recorded, wait for and were sent."""
 
     rows: list[dict[str, Any]]
     last: int
     """The position to continue from."""
     unreadable: list[str] = field(default_factory=list[str])
     """The ids of those that cannot be read, and so not be copied."""
+    steps: Records = field(default_factory=list[dict[str, Any]])
+    waits: Records = field(default_factory=list[dict[str, Any]])
+    messages: Records = field(default_factory=list[dict[str, Any]])
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedGroups:
+    """Some groups of children, and what is before tasks of flows."""
+
+    groups: Records
+    edges: Records
+    last: str
 
 
 def export_tasks(after: int) -> Operation[Exported]:
     """The next tasks after a position; running ones become waiting ones, their attempt not spent."""
-    rows = yield Statement("export_tasks", {"after": after, "limit": STEP})
+    page = Statement("export_tasks", {"after": after, "limit": STEP})
+    rows = yield page
+    workflows = sorted(str(row["id"]) for row in rows if row["marks"] is not None)
+    if workflows:
+        # Who fills a step wakes its task under the task's lock: both are read as they were at one moment.
+        yield BEGIN
+        yield Statement("lock_tasks", {"ids": dumps(workflows)})
+        rows = yield page
     found = Exported([], rows[-1]["seq"] if rows else after)
     for row in rows:
         try:
             found.rows.append(_exported(row))
         except ValueError:
             found.unreadable.append(str(row["id"]))
+    if rows:
+        every = {"ids": dumps([str(row["id"]) for row in rows])}
+        found.messages.extend(_record(row) for row in (yield Statement("export_messages", every)))
+    if workflows:
+        found.steps.extend(_record(row) for row in (yield Statement("export_steps", {"ids": dumps(workflows)})))
+        found.waits.extend(_record(row) for row in (yield Statement("export_waits", {"ids": dumps(workflows)})))
     return found
 
 
-def import_tasks(rows: Sequence[dict[str, Any]]) -> Operation[int]:
-    """Store tasks of another database, except those whose id exists already; how many were new."""
-    return len((yield Statement("import_tasks", {"batch": dumps(list(rows))})))
+def import_tasks(found: Exported) -> Operation[int]:
+    """Store tasks of another database with their records, except those whose id exists already; how many were new."""
+    yield BEGIN
+    new = [str(row["id"]) for row in (yield Statement("import_tasks", {"batch": dumps(found.rows)}))]
+    come = set(new)
+    for name, records in (
+        ("import_steps", found.steps),
+        ("import_waits", found.waits),
+        ("import_events", found.messages),
+    ):
+        yield from _import(name, (each for each in records if each["task_id"] in come))
+    if any(row["marks"] is not None for row in found.rows):
+        yield Statement("tally_imported", {"ids": dumps(new)})
+    yield COMMIT
+    if found.waits:
+        # Committed, these waits are seen by whoever tells a fact from now on; what was told before is delivered again.
+        yield Statement("redeliver_facts", {"names": dumps(sorted({each["event"] for each in found.waits}))})
+    return len(new)
+
+
+def export_facts(after: int) -> Operation[tuple[Records, int]]:
+    """The next facts after a position, and the position to continue from."""
+    rows = yield Statement("export_facts", {"after": after, "limit": STEP})
+    return [_record(row) for row in rows], rows[-1]["id"] if rows else after
+
+
+def import_facts(facts: Records) -> Operation[None]:
+    """Store facts of another database, to be delivered; those known already stay as they are."""
+    yield from _import("import_events", facts)
+
+
+def export_groups(after: str) -> Operation[ExportedGroups]:
+    """The next groups after an id, with their edges."""
+    rows = yield Statement("export_groups", {"after": after, "limit": STEP})
+    if not rows:
+        return ExportedGroups([], [], after)
+    groups = [_record(row) | {"sealed": bool(row["sealed"]), "stopped": bool(row["stopped"])} for row in rows]
+    edges = yield Statement("export_edges", {"ids": dumps([group["id"] for group in groups])})
+    return ExportedGroups(groups, [_record(row) for row in edges], groups[-1]["id"])
+
+
+def import_groups(found: ExportedGroups) -> Operation[None]:
+    """Store groups that are not there, open, before their members come."""
+    yield BEGIN
+    yield from _import("import_groups", found.groups)
+    yield from _import("import_edges", found.edges)
+
+
+def close_groups(found: ExportedGroups) -> Operation[None]:
+    """Let groups be over whose members have all come; those that are closed already stay as they are."""
+    yield from _import("close_groups", found.groups)
+
+
+def _import(name: str, records: Iterable[Mapping[str, Any]]) -> Operation[None]:
+    every = list(records)
+    for start in range(0, len(every), STEP):
+        yield Statement(name, {"batch": dumps(every[start : start + STEP])})
+
+
+def _record(row: Row) -> dict[str, Any]:
+    """A row as both databases take it from JSON; documents stay the texts that they are."""
+    found = dict(row)
+    for name in ("id", "task_id", "group_id"):
+        if isinstance(found.get(name), UUID):
+            found[name] = str(found[name])
+    for name in ("until", "started_at", "ended_at", "created_at", "fired_at"):
+        at = moment(found.get(name))
+        if at is not None:
+            found[name] = moment_text(at)
+    return found
 
 
 def _exported(row: Row) -> dict[str, Any]:
     data = {name: row[name] for name in PLAIN}
     data["id"] = str(data["id"])
+    data["group_id"] = None if row["group_id"] is None else str(row["group_id"])
     for name in MOMENTS:
         at = moment(row[name])
         data[name] = None if at is None else moment_text(at)

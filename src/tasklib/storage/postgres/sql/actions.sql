@@ -109,33 +109,3 @@ gone AS (
     DELETE FROM {schema}.tasks AS t WHERE t.ctid = ANY (ARRAY(SELECT o.tid FROM old AS o)) RETURNING t.seq
 )
 SELECT count(*) AS deleted, (SELECT max(o.seq) FROM old AS o) AS last FROM gone;
-
--- name: export_tasks
--- The next tasks after a position, in insertion order, as they are stored.
-SELECT {columns} FROM {schema}.tasks AS t WHERE t.seq > :after::bigint ORDER BY t.seq LIMIT :limit::integer;
-
--- name: import_tasks
--- Store tasks as they stood elsewhere, in the order given; one whose id or live unique key exists already is left out.
-INSERT INTO {schema}.tasks (
-    id, name, state, scheduled_at, started_at, completed_at, created_at, updated_at, next_retry_at, expires_at,
-    cancel_requested_at, timeout_seconds, progress, priority, version, attempts, retry_count, max_retries, lost_count,
-    args, kwargs, tags, headers, result, history, log, error, progress_message, finished_by, unique_key, concurrency_key,
-    waits_for, marks
-)
-SELECT
-    n.id, n.name, n.state, n.scheduled_at AT TIME ZONE 'UTC', n.started_at AT TIME ZONE 'UTC',
-    n.completed_at AT TIME ZONE 'UTC', n.created_at AT TIME ZONE 'UTC', n.updated_at AT TIME ZONE 'UTC',
-    n.next_retry_at AT TIME ZONE 'UTC', n.expires_at AT TIME ZONE 'UTC', n.cancel_requested_at AT TIME ZONE 'UTC',
-    n.timeout_seconds, n.progress, n.priority, n.version, n.attempts, n.retry_count, n.max_retries, n.lost_count,
-    coalesce(n.args, '{}'), coalesce(n.kwargs, 'null'), coalesce(n.tags, '{}'), n.headers, n.result, n.history, n.log,
-    n.error, n.progress_message, n.finished_by, n.unique_key, n.concurrency_key, n.waits_for, n.marks
-FROM jsonb_to_recordset(:batch::jsonb) AS n (
-    id uuid, name text, state text, scheduled_at timestamp, started_at timestamp, completed_at timestamp,
-    created_at timestamp, updated_at timestamp, next_retry_at timestamp, expires_at timestamp,
-    cancel_requested_at timestamp, timeout_seconds double precision, progress double precision, priority integer,
-    version bigint, attempts integer, retry_count integer, max_retries integer, lost_count integer, args jsonb,
-    kwargs jsonb, tags jsonb, headers jsonb, result jsonb, history jsonb, log jsonb, error text, progress_message text,
-    finished_by text, unique_key text, concurrency_key text, waits_for text, marks smallint
-)
-ON CONFLICT DO NOTHING
-RETURNING id;

@@ -85,29 +85,3 @@ ORDER BY t.seq
 LIMIT :limit;
 DELETE FROM tasks WHERE seq IN (SELECT +p.seq FROM temp.tasklib_picked AS p);
 SELECT count(*) AS deleted, max(p.seq) AS last FROM temp.tasklib_picked AS p;
-
--- name: export_tasks
--- The next tasks after a position, in insertion order, as they are stored.
-SELECT {columns} FROM tasks AS t WHERE t.seq > :after ORDER BY t.seq LIMIT :limit;
-
--- name: import_tasks
--- Store tasks as they stood elsewhere, in the order given; one whose id or live unique key exists already is left out.
-INSERT INTO tasks (
-    id, name, state, scheduled_at, started_at, completed_at, created_at, updated_at, next_retry_at, expires_at,
-    cancel_requested_at, timeout_seconds, progress, priority, version, attempts, retry_count, max_retries, lost_count,
-    args, kwargs, tags, headers, result, history, log, error, progress_message, finished_by, unique_key, concurrency_key,
-    waits_for, marks
-)
-SELECT
-    n.value ->> 'id', n.value ->> 'name', n.value ->> 'state', n.value ->> 'scheduled_at', n.value ->> 'started_at',
-    n.value ->> 'completed_at', n.value ->> 'created_at', n.value ->> 'updated_at', n.value ->> 'next_retry_at',
-    n.value ->> 'expires_at', n.value ->> 'cancel_requested_at', n.value ->> 'timeout_seconds', n.value ->> 'progress',
-    n.value ->> 'priority', n.value ->> 'version', n.value ->> 'attempts', n.value ->> 'retry_count',
-    n.value ->> 'max_retries', n.value ->> 'lost_count', n.value -> 'args', n.value -> 'kwargs', n.value -> 'tags',
-    nullif(n.value -> 'headers', 'null'), nullif(n.value -> 'result', 'null'), nullif(n.value -> 'history', 'null'),
-    nullif(n.value -> 'log', 'null'), n.value ->> 'error', n.value ->> 'progress_message', n.value ->> 'finished_by',
-    n.value ->> 'unique_key', n.value ->> 'concurrency_key', n.value ->> 'waits_for', n.value ->> 'marks'
-FROM json_each(:batch) AS n
-WHERE true
-ON CONFLICT DO NOTHING
-RETURNING id;
