@@ -12,7 +12,7 @@ import httpx
 import psycopg
 import pytest
 
-from tasklib import Config, PermissionDenied, TaskContext, TaskLibError, TaskQueue, UniqueConflict
+from tasklib import AsyncTaskContext, Config, PermissionDenied, TaskLibError, TaskQueue, UniqueConflict
 from tasklib.cli.main import main
 from tasklib.storage.operations.access import tokens
 from tasklib.storage.postgres.grants import RIGHTS, Duty
@@ -155,10 +155,13 @@ async def test_a_worker_runs_for_real_and_removes_what_is_old(
     async with TaskQueue(Config(as_role(database_url, role), retention="completed=0s")) as queue:
 
         @queue.task(name="job")
-        async def job(ctx: TaskContext) -> None:
+        async def job(ctx: AsyncTaskContext) -> None:
             ctx.log("at work")
             ctx.progress(0.5, "half")
+            await ctx.spend("calls")
             await queue.aenqueue("job-child", concurrency_key="tenant")
+
+        await queue.aset_budget("calls", per_second=1000)
 
         @queue.task(name="job-child")
         def child() -> None: ...
@@ -210,6 +213,8 @@ def test_an_admin_acts_and_makes_tokens(database_url: str, role: str) -> None:
         queue.resume()
         queue.set_rate_limit(5, "job")
         queue.set_key_limit(2, "tenant")
+        queue.set_budget("calls", per_minute=5)
+        queue.set_budget("calls", per_minute=None)
         queue.cancel(task_id)
         queue.retry(task_id)
         queue.cancel(task_id)

@@ -123,6 +123,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "lock_attempt": Statement("lock_attempt", {"id": waiting[0], "version": 1}),
         "wake_tasks": Statement("wake_tasks", {"ids": dumps(waiting)}),
         "wake_parked": Statement("wake_parked", {"batch": dumps([{"name": "type.0", "code": "x"}])}),
+        "wake_for_budget": Statement("wake_for_budget", {"name": "calls"}),
         "insert_members": Statement("insert_members", {"batch": "[]", "group_id": str(UUID(int=0))}),
         "insert_group": Statement(
             "insert_group",

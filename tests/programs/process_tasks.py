@@ -350,3 +350,10 @@ async def awaited_steps_in_a_child(ctx: TaskContext, path: str) -> list[str]:
     await ctx.sleep(2)
     third = await ctx.options(transactional=True, name="third").step(note_step, path, "third")
     return [first, second, third]
+
+
+@queue.task(isolation="process", max_retries=0)
+def spends_in_a_child(ctx: TaskContext, cost: float) -> str:
+    ctx.spend("calls", cost)
+    ctx.options(name="more").spend("calls", 8)
+    return "spent"

@@ -149,6 +149,18 @@ ALTER TABLE {schema}.tasklib_audit ALTER COLUMN seq ADD GENERATED ALWAYS AS IDEN
     CACHE 1
 );
 
+CREATE TABLE {schema}.tasklib_budgets (
+    name text NOT NULL COLLATE pg_catalog."C",
+    rate double precision NOT NULL,
+    burst double precision NOT NULL,
+    tokens double precision NOT NULL,
+    refilled_at timestamp with time zone NOT NULL,
+    CONSTRAINT tasklib_budgets_burst_check CHECK ((burst > (0)::double precision)),
+    CONSTRAINT tasklib_budgets_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 1000))),
+    CONSTRAINT tasklib_budgets_rate_check CHECK ((rate > (0)::double precision))
+)
+WITH (fillfactor='50', autovacuum_vacuum_cost_delay='0');
+
 CREATE TABLE {schema}.tasklib_chores (
     name text NOT NULL COLLATE pg_catalog."C",
     until timestamp with time zone NOT NULL,
@@ -515,6 +527,9 @@ ALTER TABLE {schema}.tasks ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
 
 ALTER TABLE ONLY {schema}.tasklib_audit
     ADD CONSTRAINT tasklib_audit_pkey PRIMARY KEY (seq);
+
+ALTER TABLE ONLY {schema}.tasklib_budgets
+    ADD CONSTRAINT tasklib_budgets_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY {schema}.tasklib_chores
     ADD CONSTRAINT tasklib_chores_pkey PRIMARY KEY (name);

@@ -13,6 +13,15 @@ CREATE TABLE tasklib_audit (
     request_id TEXT
 );
 
+CREATE TABLE tasklib_budgets (
+    -- Budgets: tokens that workflows spend, refilled at a rate.
+    name        TEXT NOT NULL PRIMARY KEY CHECK (name <> '' AND length(CAST(name AS BLOB)) <= 1000),
+    rate        REAL NOT NULL CHECK (rate > 0),  -- tokens that come in a second
+    burst       REAL NOT NULL CHECK (burst > 0),  -- tokens that it holds at most
+    tokens      REAL NOT NULL,  -- tokens that were left at refilled_at
+    refilled_at TEXT NOT NULL  -- when tokens were last counted
+) WITHOUT ROWID;
+
 CREATE TABLE tasklib_chores (
     -- Maintenance that one worker at a time does.
     name     TEXT    NOT NULL PRIMARY KEY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -75,6 +76,16 @@ class Children:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortage:
+    """What a workflow wants of a budget, and what that has now."""
+
+    name: str
+    cost: float
+    burst: float
+    tokens: float
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What the database says, all at one moment."""
 
@@ -91,6 +102,8 @@ class Evidence:
     """How many tasks of its name each worker instance runs, where some worker has a limit of its own."""
     children: Children | None = None
     """Those it waits for."""
+    shortages: Sequence[Shortage] = ()
+    """The budgets it waits for."""
 
 
 def explain(seen: Evidence) -> Explanation:
@@ -109,7 +122,7 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
     task, due = seen.task, seen.task.due_at
     if task.waits_for is not None:
         left = None if due is None else (due - seen.now).total_seconds()
-        yield _suspended(task, task.waits_for, left, seen.children)
+        yield _suspended(task, task.waits_for, left, seen.children, seen.shortages)
         if due is None or due > seen.now:
             return
     assert due is not None
@@ -133,7 +146,9 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
         yield from _queued(seen, able, ready=not bound and not own and not seen.pauses)
 
 
-def _suspended(task: Task, waits_for: str, left: float | None, children: Children | None) -> Reason:
+def _suspended(
+    task: Task, waits_for: str, left: float | None, children: Children | None, shortages: Sequence[Shortage]
+) -> Reason:
     """A workflow that waits: for what, since when, and until when at most."""
     kind, _, name = waits_for.partition(" ")
     since = task.updated_at.isoformat(timespec="seconds")
@@ -150,11 +165,25 @@ def _suspended(task: Task, waits_for: str, left: float | None, children: Childre
         rest, lost = children.total - children.ended, children.failed + children.cancelled
         text += f": {rest:,} of {children.total:,} left" + (f", {lost:,} failed" if lost else "")
         evidence |= {"children": children.total, "ended": children.ended, "failed": lost}
+    if kind == "budget":
+        text, seen = _short(name, shortages)
+        text, evidence = f"{text}; tries again{until}", evidence | seen
     if kind == "code":
         last = (task.error or "").strip().splitlines()[-1:]
         remedy = "start workers with code that fits, or resume it by hand: tasklib retry"
         return Reason("parked", text + (f" ({last[0]})" if last else ""), evidence | {"error": task.error}, remedy)
     return Reason("waiting", text, evidence, "wait, or cancel it")
+
+
+def _short(name: str, shortages: Sequence[Shortage]) -> tuple[str, dict[str, Any]]:
+    """How much of a budget is missing now."""
+    found = next((each for each in shortages if each.name == name), None)
+    if found is None:
+        return f"it waits for the budget {name}, which is not set any more", {"budget": name}
+    missing = max(0.0, found.cost - found.tokens)
+    seen: dict[str, Any] = {"budget": name, "cost": found.cost, "tokens": found.tokens, "short": missing}
+    shown = f"{math.ceil(round(missing, 3)):,}" if missing >= 10 else f"{missing:,.2g}"
+    return f"it is short of {shown} {name}", seen
 
 
 def _not_due(task: Task, due: datetime, left: float) -> Reason:

@@ -7,9 +7,32 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from tasklib.errors import ConfigurationError
+
+MAX_BUDGET_NAME: Final = 200
+"""Characters of a budget's name, which names steps too."""
+
+
+def check_budget(name: Any) -> str:
+    """The name of a budget, if it can be one."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_BUDGET_NAME or "\0" in name or not _is_unicode(name):
+        raise ConfigurationError(f"a budget's name is a text of 1 to {MAX_BUDGET_NAME} characters, got {name!r}")
+    return name
+
+
+def is_amount(value: Any) -> bool:
+    """Whether it is a number of tokens: finite, 0 or more."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

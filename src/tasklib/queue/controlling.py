@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.core.codec import shown
-from tasklib.core.limits import KeyLimit, Limit, Pause
+from tasklib.core.limits import KeyLimit, Limit, Pause, check_budget, is_amount
 from tasklib.definition import KEY_RULE, is_key
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import SLOWEST_RATE, check_whole, is_rate
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation
-from tasklib.storage.operations.limits import keys, pauses
+from tasklib.storage.operations.limits import budgets, keys, pauses
 from tasklib.storage.statement import Operation
 
 
@@ -104,8 +104,45 @@ class ControlsTasks(QueueBase):
     akey_limits = key_limits.as_async
 
     @operation
+    def set_budget(
+        self,
+        name: str,
+        *,
+        per_minute: float | None = None,
+        per_second: float | None = None,
+        burst: float | None = None,
+    ) -> Operation[None]:
+        """Let workflows spend so many tokens of a name (`ctx.spend`) over all workers; 0 or None removes the budget.
+
+        What is not spent fills up to `burst`: what comes in that minute or second, and at least one, if it is not
+        given.  A new budget is full.  Set again to the same, nothing changes; else what is left stays, and who waits
+        for it looks again.
+        """
+        check_budget(name)
+        rate, usual = _budget_rate(per_minute, per_second)
+        if burst is not None and not (is_amount(burst) and burst > 0 and rate):
+            raise ConfigurationError(f"a burst is a number of tokens above 0, beside a rate, got {burst!r}")
+        yield from budgets.set_budget(name, rate or None, usual if burst is None else float(burst))
+
+    aset_budget = set_budget.as_async
+
+    @operation
     def pauses(self) -> Operation[Sequence[Pause]]:
         """What is paused now, by whom and why."""
         return (yield from pauses.list_pauses())
 
     apauses = pauses.as_async
+
+
+def _budget_rate(per_minute: float | None, per_second: float | None) -> tuple[float, float]:
+    """Tokens in a second, and what a budget of that rate holds if nothing else is said."""
+    if per_minute is not None and per_second is not None:
+        raise ConfigurationError("a budget has per_minute= or per_second=, one of them")
+    given, seconds = (per_second, 1) if per_minute is None else (per_minute, 60)
+    given = 0 if given is None else given
+    if not is_rate(given) or (given and not is_rate(given / seconds)):
+        raise ConfigurationError(
+            f"a budget is a number of tokens that come in a minute or a second, at least {SLOWEST_RATE:g} a second, "
+            f"or 0 or None to remove it, got {given!r}"
+        )
+    return given / seconds, max(1.0, float(given))

@@ -13,6 +13,7 @@ from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import copy
 from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.operations.limits import budgets
 from tasklib.storage.statement import Operation, Statement
 
 COPIED: Final = "copied by tasklib copy"
@@ -149,4 +150,7 @@ def _copy_limits(old: TaskQueue, new: TaskQueue) -> int:
             new.set_concurrency_limit(limit.max_running, limit.name)
     for key_limit in key_limits:
         new.set_key_limit(key_limit.max_running, key_limit.key, key_limit.name)
-    return len(limits) + len(key_limits)
+    spent = old.database.run(budgets.list_budgets)
+    for budget in spent:
+        new.set_budget(budget.name, per_second=budget.rate, burst=budget.burst)
+    return len(limits) + len(key_limits) + len(spent)

@@ -11,6 +11,7 @@ import pytest
 from tasklib import TaskQueue
 from tasklib.cli.main import main
 from tasklib.core.lifecycle import Phase, phase_of
+from tasklib.storage.operations.limits.budgets import list_budgets
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.terminal import Terminal
 from tests.integration.cli.conftest import CommandLine
@@ -28,6 +29,7 @@ def source(sqlite_url: str) -> Iterator[Face]:
         queue.pause("other", by="ada")
         queue.set_rate_limit(5, "job", burst=20)
         queue.set_key_limit(3, "tenant-7")
+        queue.set_budget("calls", per_minute=60, burst=7)
         yield queue
 
 
@@ -53,6 +55,8 @@ def test_a_queue_moves_with_everything_in_it(
         assert [pause.name for pause in target.pauses()] == ["other"]
         assert [(each.name, each.rate, each.burst) for each in target.limits()] == [("job", 5, 20)]
         assert [(each.key, each.max_running) for each in target.key_limits()] == [("tenant-7", 3)]
+        budgets = target.database.run(list_budgets)
+        assert [(each.name, each.rate, each.burst) for each in budgets] == [("calls", 1, 7)]
         assert target.stats().total == 8
     assert source.is_paused()
 

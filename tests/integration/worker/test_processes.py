@@ -358,3 +358,18 @@ def test_a_workflow_in_a_child_process_records_its_steps_over_the_pipe(
     assert done.result == {"value": sorted(word for word, _ in words)}
     assert len(words) == len({word for word, _ in words})
     assert all(int(pid) != os.getpid() for _, pid in words)
+
+
+def test_a_workflow_in_a_child_process_spends_over_the_pipe(queue: TaskQueue) -> None:
+    clock = ManualClock(NOON)
+    queue.clock = clock
+    queue.set_budget("calls", per_minute=10)
+
+    waiting = run(queue, "spends_in_a_child", cost=6)
+    refused = run(queue, "spends_in_a_child", cost=11)
+    assert (waiting.state, waiting.waits_for) == (TaskState.PENDING, "budget calls")
+    assert "holds at most 10 tokens, and 11 are asked for at once" in (refused.error or "")
+    clock.advance(25)
+    queue.process_batch()
+
+    assert read(queue, waiting.id).result == {"value": "spent"}

@@ -308,6 +308,14 @@ class TaskContext:
         """
         return Steps(self._recording).map(task, inputs, max_failures=max_failures, timeout_seconds=timeout_seconds)
 
+    def spend(self, budget: str, cost: float = 1) -> None:
+        """Take so many tokens from a budget (`queue.set_budget`), once; short of them, wait for them without a slot.
+
+        It is recorded, so that the function does not spend again when it runs again.  A budget that is not set, or that
+        never holds so many, is a ConfigurationError.
+        """
+        return Steps(self._recording).spend(budget, cost)
+
     @property
     def _recording(self) -> Workflow:
         if self._workflow is None:
@@ -440,6 +448,10 @@ class AsyncTaskContext(TaskContext):
     ) -> Awaitable[GroupOf[_R]]:
         """As TaskContext's, awaited."""
         return AsyncSteps(self._recording).map(task, inputs, max_failures=max_failures, timeout_seconds=timeout_seconds)
+
+    def spend(self, budget: str, cost: float = 1) -> Awaitable[None]:  # type: ignore[override]
+        """As TaskContext's, awaited."""
+        return AsyncSteps(self._recording).spend(budget, cost)
 
 
 def context_class(is_async: bool) -> type[TaskContext]:

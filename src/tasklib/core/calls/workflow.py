@@ -133,6 +133,10 @@ class Workflow(Protocol):
         """Run a task for each of many inputs as children, and wait for all."""
         ...
 
+    def spend(self, options: StepOptions, budget: str, cost: float) -> Any:
+        """Take tokens from a budget, once there are enough."""
+        ...
+
 
 class Steps:
     """A task's context with options for its next steps; made by `ctx.options(…)` in a plain function."""
@@ -194,6 +198,10 @@ class Steps:
     ) -> GroupOf[R]:
         """As `ctx.map`, with these options."""
         return cast("GroupOf[R]", self._workflow.map(self._options, task, inputs, max_failures, timeout_seconds))
+
+    def spend(self, budget: str, cost: float = 1) -> None:
+        """As `ctx.spend`, with these options."""
+        return cast("None", self._workflow.spend(self._options, budget, cost))
 
 
 class AsyncSteps:
@@ -262,3 +270,7 @@ class AsyncSteps:
         return cast(
             "Awaitable[GroupOf[R]]", self._workflow.map(self._options, task, inputs, max_failures, timeout_seconds)
         )
+
+    def spend(self, budget: str, cost: float = 1) -> Awaitable[None]:
+        """As `ctx.spend`, with these options."""
+        return cast("Awaitable[None]", self._workflow.spend(self._options, budget, cost))

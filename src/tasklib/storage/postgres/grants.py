@@ -30,6 +30,7 @@ _STATISTICS: Final = {
 }
 _WORKFLOWS: Final = (
     *("tasklib_steps", "tasklib_waits", "tasklib_events", "tasklib_groups", "tasklib_edges", "tasklib_tallies"),
+    "tasklib_budgets",
 )
 _READABLE: Final = (
     *("tasks", "tasklib_workers", "tasklib_claims", "tasklib_idle", "tasklib_hints", "tasklib_controls"),

@@ -71,6 +71,10 @@ class _Workflow:
         """Run a task for each of many inputs as children, and wait for all."""
         return self._drive(self.engine.map(options, task, inputs, max_failures, timeout_seconds))
 
+    def spend(self, options: StepOptions, budget: str, cost: float) -> Any:
+        """Take tokens from a budget, once there are enough."""
+        return self._drive(self.engine.spend(options, budget, cost))
+
     def _drive(self, logic: Logic[T]) -> Any:
         raise NotImplementedError
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from tasklib.core.calls.context import StepContext, TaskContext, current_context
 from tasklib.core.calls.workflow import MAX_KEY, StepOptions, Suspended
 from tasklib.core.codec import loads
 from tasklib.core.lifecycle import Ending
+from tasklib.core.limits import check_budget, is_amount
 from tasklib.core.task import NewTask
 from tasklib.core.timing import Timing
 from tasklib.errors import (
@@ -52,6 +54,8 @@ SHORT_SLEEP: Final = 1.0
 """A sleep below so many seconds keeps its slot: to give it up would take longer."""
 SHORT_PAUSE: Final = 5.0
 """The same for the pause before a step is tried again."""
+LONGEST_SPREAD: Final = 10.0
+"""Seconds over which those who are short of a budget again and again come back at most."""
 CHUNK: Final = 1000
 """Children that are stored at once."""
 MOST_STEPS: Final = 10_000
@@ -162,6 +166,14 @@ class Engine:
         seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
         key, number = self._take_key(options.name or submitter.definition.name, options)
         return self._map(key, number, submitter, inputs, max_failures, seconds)
+
+    def spend(self, options: StepOptions, budget: str, cost: float) -> Logic[None]:
+        """Take tokens from a budget."""
+        check_budget(budget)
+        if not is_amount(cost):
+            raise ConfigurationError(f"the cost of ctx.spend is a number, 0 or more, got {cost!r}")
+        key, number = self._take_key(options.name or budget, options)
+        return self._spend(key, number, budget, float(cost))
 
     # --- The logic.
 
@@ -316,6 +328,27 @@ class Engine:
             yield Ask("seal_group", {"group": group})
         answer = yield from self._await_children(key, number, "map", task.definition.name)
         return self._group(key, answer["state"], answer["value"], answer["error"], task)
+
+    def _spend(self, key: str, number: int, budget: str, cost: float) -> Logic[None]:
+        digest = digest_of(Engine.spend, (budget, cost), {})
+        found = yield from self._find(key, "spend", digest)
+        if found is not None and found.state == "done":
+            return
+        tries = 0 if found is None else found.tries
+        for rested in (False, True):
+            row = self._row(key, number, "spend", digest, tries + 1)
+            step = self._finished(row, self._timing.monotonic())
+            answer = yield Ask("spend", {"step": step, "name": budget, "cost": cost})
+            if answer["state"] not in ("open", "done"):
+                raise _not_affordable(budget, cost, answer)
+            self._remember(row | {"state": answer["state"]})
+            if answer["state"] == "done":
+                return
+            if answer["seconds"] >= SHORT_SLEEP or rested:
+                # Many may wait for the same tokens: who was short before comes back later, and not with all others.
+                spread = min(LONGEST_SPREAD, 2.0 ** min(tries, 20) * cost / answer["rate"]) if tries else 0.0
+                yield Park(f"budget {budget}", key, answer["seconds"] + random.uniform(0.0, spread))
+            yield Rest(answer["seconds"])
 
     def _store_children(
         self, group: str, stored: int, task: Submitter[Any, Any], inputs: Iterable[Mapping[str, Any]]
@@ -512,6 +545,17 @@ def _not_completed(key: str, error: Mapping[str, Any]) -> Exception:
     failed = TaskFailed(EndedChild(**child) if child else EndedChild(name=key, error=error.get("message", "")))
     failed.step = key
     return failed
+
+
+def _not_affordable(budget: str, cost: float, answer: Mapping[str, Any]) -> ConfigurationError:
+    if answer["state"] == "refused":
+        return ConfigurationError(
+            f"budget {budget!r} holds at most {answer['burst']:,.10g} tokens, and {cost:,.10g} are asked for at once; "
+            "spend less at a time, or set it with a higher burst="
+        )
+    return ConfigurationError(
+        f"there is no budget {budget!r}; set it first: queue.set_budget({budget!r}, per_minute=...)"
+    )
 
 
 def _is_count(value: Any) -> bool:

@@ -16,6 +16,7 @@ from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseFull, DatabaseUnavai
 from tasklib.storage.database import Database
 from tasklib.storage.operations import events as events_
 from tasklib.storage.operations import groups, workflows
+from tasklib.storage.operations.limits import budgets
 from tasklib.storage.operations.workflows import HAS_STEPS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation, T
@@ -50,6 +51,7 @@ REQUESTS: Final[Mapping[str, Callable[..., Operation[Any]]]] = {
     "look_at_group": lambda task, group: groups.look_at_group(task.id, task.version, group),
     "seal_group": lambda task, group: groups.seal_group(task.id, task.version, group),
     "restart_children": lambda task, group: groups.restart_children(task.id, task.version, group),
+    "spend": lambda task, step, name, cost: budgets.spend(task.id, task.version, step, name, cost),
     "now": lambda task: workflows.read_time(),
 }
 """What can be asked beside recording, with JSON parameters, so that child processes can ask too."""
@@ -75,6 +77,9 @@ class Journal:
         answer = await self._persist(lambda: make(task, **request.params))
         if request.name in ("open_wait", "open_group"):
             task.marks |= HAS_STEPS | (groups.OWNER if request.name == "open_group" else 0)
+        if request.name == "spend" and answer["state"] in ("open", "done"):
+            task.marks |= HAS_STEPS
+            task.retry_count = 0 if answer["state"] == "done" else task.retry_count
         return answer
 
     def ask_blocking(self, task: ClaimedTask, request: Ask) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.explain import MAX_AHEAD, Children, Evidence, KeySeen, LimitSeen
+from tasklib.core.explain import MAX_AHEAD, Children, Evidence, KeySeen, LimitSeen, Shortage
 from tasklib.core.limits import Limit
 from tasklib.core.task import TaskState
 from tasklib.storage.operations.clock import read_clock
@@ -43,7 +43,9 @@ def gather_evidence(task_id: UUID) -> Operation[Evidence]:
         running = {uuid(row["instance"]): row["running"] for row in rows}
     waited = (yield Statement("count_children", {"id": str(task_id)})) if task.waits_for is not None else ()
     children = Children(**waited[0]) if waited and waited[0]["total"] else None
-    return Evidence(task, clock, pauses, workers, limits, key, ahead, running, children)
+    budgets = (yield Statement("find_shortage", {"id": str(task_id)})) if task.waits_for is not None else ()
+    shortages = [Shortage(**row) for row in budgets]
+    return Evidence(task, clock, pauses, workers, limits, key, ahead, running, children, shortages)
 
 
 def _key_of(key: str, name: str) -> Operation[KeySeen]:

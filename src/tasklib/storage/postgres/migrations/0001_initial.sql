@@ -363,6 +363,15 @@ CREATE TABLE {schema}.tasklib_edges (
 );
 CREATE INDEX tasklib_edges_group ON {schema}.tasklib_edges (group_id);
 
+-- Tokens that workflows spend.  Many spenders update one row, which has room for its versions on its page.
+CREATE TABLE {schema}.tasklib_budgets (
+    name        text             COLLATE "C" NOT NULL PRIMARY KEY CHECK (name <> '' AND octet_length(name) <= 1000),
+    rate        double precision NOT NULL CHECK (rate > 0),
+    burst       double precision NOT NULL CHECK (burst > 0),
+    tokens      double precision NOT NULL,
+    refilled_at timestamptz      NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
+
 -- What has happened to members and owners of groups since it was last added up.  Rows are only inserted, so that ends of
 -- members wait for nobody; who adds them up deletes them.
 CREATE TABLE {schema}.tasklib_tallies (
@@ -661,6 +670,11 @@ COMMENT ON COLUMN {schema}.tasklib_groups.fired_at IS 'when the workflow was tol
 COMMENT ON COLUMN {schema}.tasklib_groups.stopped_at IS 'when the rest was to be cancelled';
 COMMENT ON COLUMN {schema}.tasklib_groups.cleared_at IS 'when the rest was cancelled';
 COMMENT ON COLUMN {schema}.tasklib_groups.run_if IS 'of what is before a task: how that must end for it to run';
+COMMENT ON TABLE {schema}.tasklib_budgets IS 'Budgets: tokens that workflows spend, refilled at a rate.';
+COMMENT ON COLUMN {schema}.tasklib_budgets.rate IS 'tokens that come in a second';
+COMMENT ON COLUMN {schema}.tasklib_budgets.burst IS 'tokens that it holds at most';
+COMMENT ON COLUMN {schema}.tasklib_budgets.tokens IS 'tokens that were left at refilled_at';
+COMMENT ON COLUMN {schema}.tasklib_budgets.refilled_at IS 'when tokens were last counted';
 COMMENT ON TABLE {schema}.tasklib_edges IS 'Which tasks are before others in flows.';
 COMMENT ON COLUMN {schema}.tasklib_edges.task_id IS 'the task that comes first';
 COMMENT ON COLUMN {schema}.tasklib_edges.group_id IS 'what the later task waits for';

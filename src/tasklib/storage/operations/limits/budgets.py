@@ -1,0 +1,75 @@
+"""Budgets: tokens that workflows spend, refilled at a rate; exact over all workers, by the database's clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from tasklib.errors import ClaimLost
+from tasklib.storage.operations.workflows import record_steps
+from tasklib.storage.statement import BEGIN, Operation, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A budget, and what is left of it now."""
+
+    name: str
+    rate: float
+    """Tokens that come in a second."""
+    burst: float
+    """Tokens that it holds at most."""
+    tokens: float
+
+
+def set_budget(name: str, rate: float | None, burst: float | None) -> Operation[None]:
+    """Store a budget, or remove it with None; who waits for it looks again if that changed something.
+
+    The two statements commit apart: a spender locks its task and then the budget, never the other way round.
+    """
+    if rate is None:
+        changed = yield Statement("remove_budget", {"name": name})
+    else:
+        changed = yield Statement("set_budget", {"name": name, "rate": rate, "burst": burst})
+    if changed and (yield Statement("wake_for_budget", {"name": name})):
+        yield Statement("wake_workers")
+
+
+def list_budgets() -> Operation[list[Budget]]:
+    """All budgets, by name."""
+    return [Budget(**row) for row in (yield Statement("list_budgets", {"name": None}))]
+
+
+def spend(task_id: str, version: int, step: Mapping[str, Any], name: str, cost: float) -> Operation[dict[str, Any]]:
+    """Take tokens and record the step as done, in one transaction; else how many are short and for how long.
+
+    `state` is `done`, `open` (short; recorded so), `refused` (more than the budget ever holds) or `unknown`.
+    """
+    yield BEGIN
+    if not (yield Statement("lock_attempt", {"id": task_id, "version": version})):
+        raise ClaimLost(UUID(task_id), version)
+    found = yield Statement("get_step", {"id": task_id, "key": step["key"]})
+    if found and found[0]["state"] == "done":
+        return {"state": "done"}  # The reply to an earlier try was lost.
+    mine = {**step, "task_id": task_id, "version": version, "value": {"budget": name, "cost": cost}}
+    if (yield Statement("take_from_budget", {"name": name, "cost": cost})):
+        yield from record_steps([mine | {"state": "done", "ended": True}])
+        return {"state": "done"}
+    rows = yield Statement("list_budgets", {"name": name})
+    if not rows:
+        return {"state": "unknown"}
+    budget = Budget(**rows[0])
+    if cost > budget.burst:
+        return {"state": "refused", "burst": budget.burst}
+    seconds = _seconds_until(budget, cost)
+    yield from record_steps([mine | {"state": "open", "ended": False, "until_in": seconds}])
+    return {"state": "open", "seconds": seconds, "rate": budget.rate}
+
+
+def _seconds_until(budget: Budget, cost: float) -> float:
+    """When there can be enough; a little later rather than earlier, since moments are stored in milliseconds."""
+    short = max(0.0, cost - budget.tokens)
+    return math.ceil(short / budget.rate * 1000) / 1000 + 0.001
