@@ -22,8 +22,9 @@ def copy(
     """Move a queue to another database, with everything in it.
 
     That is waiting, delayed and finished tasks, what workflows have recorded and wait for, events, schedules,
-    pauses, limits and budgets. The source is paused first and stays so, and nothing is removed from it. Tasks keep their ids, so that
-    it can be run again, for what was submitted meanwhile or after a failure: what was copied before is left as it is.
+    pauses, limits and budgets. The source is paused first and stays so, and nothing is removed from it. Tasks keep
+    their ids, so that it can be run again, for what was submitted meanwhile or after a failure: what was copied
+    before is left as it is.
 
     Examples:
         tasklib copy sqlite:///tasks.db postgresql://localhost/app

@@ -118,7 +118,7 @@ def export_groups(after: str) -> Operation[ExportedGroups]:
         return ExportedGroups([], [], after)
     groups = [_record(row) | {"sealed": bool(row["sealed"]), "stopped": bool(row["stopped"])} for row in rows]
     edges = yield Statement("export_edges", {"ids": dumps([group["id"] for group in groups])})
-    return ExportedGroups(groups, [_record(row) for row in edges], groups[-1]["id"])
+    return ExportedGroups(groups, [_record(row) for row in edges], str(groups[-1]["id"]))
 
 
 def import_groups(found: ExportedGroups) -> Operation[None]:
