@@ -64,5 +64,5 @@ def _asks_for_time(call: ast.Call, method: ast.Attribute) -> bool:
 if __name__ == "__main__":
     report(
         find_problems(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "src/tasklib"),
-        "Ask the queue's `timing` (core/timing.py), so that tests can move it.",
+        "Ask the queue's `timing` (core/time/timing.py), so that tests can move it.",
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from tasklib.core.explain import Reason
+from tasklib.core.insights.explain import Reason
 from tasklib.core.limits import KeyLimit, Limit, Pause
 from tasklib.core.schedule import Plan, Schedule
 from tasklib.core.task import Attempt, ErrorGroup, LogLine, Task, WorkerInfo

@@ -18,8 +18,8 @@ import psycopg
 
 from bench.report import middle, save, show, spread
 from bench.server import cpu_seconds, durable_server, fresh_schema
-from tasklib.core.clock import DatabaseClock
 from tasklib.core.outcome import Completion
+from tasklib.core.time.clock import DatabaseClock
 from tasklib.storage.dialects.postgres import PostgresDialect, translate
 from tasklib.storage.operations.attempts import complete_tasks
 from tasklib.storage.operations.claims import Claim, claim_tasks

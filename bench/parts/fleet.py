@@ -27,8 +27,8 @@ from bench.pooler import pgbouncer
 from bench.report import show
 from bench.server import durable_server, fresh_schema, tree_cpu_seconds
 from tasklib import Config
-from tasklib.core.clock import DatabaseClock
 from tasklib.core.outcome import Completion
+from tasklib.core.time.clock import DatabaseClock
 from tasklib.storage.dialects.postgres import PostgresDialect, translate
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.attempts import complete_tasks

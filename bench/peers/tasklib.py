@@ -9,7 +9,7 @@ import sys
 
 from bench.peers.telling import AT_ONCE, Tally, apace, atime_calls, given, tell, tell_latency
 from tasklib import Config, TaskQueue
-from tasklib.core.event_loop import run
+from tasklib.core.time.event_loop import run
 from tasklib.service.statistics import Statistics
 
 CONCURRENCY, PROCESSES = 100, 2

@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING
 from tasklib.installation import foreign_distribution
 
 if TYPE_CHECKING:
-    from tasklib.core.calls.context import (
-        AsyncTaskContext,
-        Resource,
-        TaskContext,
-        WorkerState,
-        current_context,
-        injected,
-    )
+    from tasklib.core.calls.context import AsyncTaskContext, TaskContext
+    from tasklib.core.calls.current import current_context
     from tasklib.core.calls.middleware import Middleware
-    from tasklib.core.clock import ManualClock
+    from tasklib.core.calls.resources import Resource, WorkerState, injected
     from tasklib.core.config import Config
-    from tasklib.core.explain import Explanation, Reason
+    from tasklib.core.insights.explain import Explanation, Reason
     from tasklib.core.retry import Backoff
     from tasklib.core.schedule import Plan, Schedule
     from tasklib.core.task import (
@@ -39,6 +33,7 @@ if TYPE_CHECKING:
         is_running,
         is_terminal,
     )
+    from tasklib.core.time.clock import ManualClock
     from tasklib.errors import (
         Abort,
         ClaimLost,
@@ -80,9 +75,9 @@ if TYPE_CHECKING:
     from tasklib.fluent import tq
     from tasklib.queue import TaskQueue
     from tasklib.queue.default import default_queue, get_registered_tasks, get_task, init, list_tasks, submit_task, task
-    from tasklib.queue.flows import Flow, Node
     from tasklib.queue.groups import Group
     from tasklib.queue.in_transaction import TransactionSubmitter
+    from tasklib.queue.methods.flows import Flow, Node
     from tasklib.task_worker import TaskWorker
 else:
     import inspect
@@ -133,14 +128,16 @@ else:
                 "core.task",
                 "core.config",
                 "core.retry",
-                "core.clock",
+                "core.time.clock",
                 "core.schedule",
-                "core.explain",
+                "core.insights.explain",
+                "core.calls.resources",
                 "core.calls.context",
+                "core.calls.current",
                 "core.calls.middleware",
                 "queue",
                 "queue.groups",
-                "queue.flows",
+                "queue.methods.flows",
                 "queue.default",
                 "queue.in_transaction",
                 "fluent",

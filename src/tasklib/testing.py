@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from tasklib.core.clock import ManualClock
 from tasklib.core.codec import plain
 from tasklib.core.task import Task
-from tasklib.core.virtual_time import VirtualLoop, VirtualTiming
+from tasklib.core.time.clock import ManualClock
+from tasklib.core.time.virtual_time import VirtualLoop, VirtualTiming
 from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.queue import TaskQueue, default
-from tasklib.queue.working import run_coroutine
+from tasklib.queue.methods.working import run_coroutine
 from tasklib.storage import connect
 from tasklib.submission import TaskFunction
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tasklib import TaskContext, TaskQueue
-from tasklib.core.calls.context import MAX_MESSAGE_LENGTH
+from tasklib.core.calls.task_logger import MAX_MESSAGE_LENGTH
 from tasklib.core.schedule import Plan
 from tasklib.core.task import NewTask
 from tasklib.storage.operations import schedules, workers

@@ -12,7 +12,7 @@ import pytest
 from tasklib import AsyncTaskContext, ConfigurationError, TaskContext, TaskQueue, TaskState
 from tasklib.errors import ClaimLost
 from tasklib.storage.operations.limits import budgets
-from tasklib.storage.operations.workflows import list_steps
+from tasklib.storage.operations.workflows.steps import list_steps
 from tasklib.storage.statement import Operation, Statement
 from tests.contract.test_steps import finish
 from tests.fixtures.queues import Face

@@ -11,8 +11,8 @@ import pytest
 from tasklib import AsyncTaskContext, TaskContext, TaskState
 from tasklib.service.administration import Administration
 from tasklib.storage.operations import copy as operations
-from tasklib.storage.operations.events import deliver_new
-from tasklib.storage.operations.groups import fold_groups
+from tasklib.storage.operations.workflows.events import deliver_new
+from tasklib.storage.operations.workflows.groups import fold_groups
 from tests.contract.test_groups import drain
 from tests.contract.test_steps import Calls, calls
 from tests.fixtures.queues import Face, open_queue

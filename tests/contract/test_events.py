@@ -10,7 +10,7 @@ import pytest
 
 from tasklib import AsyncTaskContext, TaskContext, TaskNotFound, TaskState, WaitTimeout
 from tasklib.errors import ConfigurationError, InvalidPayload, InvalidTransition
-from tasklib.storage.operations import events
+from tasklib.storage.operations.workflows import events
 from tests.contract.test_steps import finish
 from tests.fixtures.queues import Face
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from tasklib import ManualClock, TaskId, TaskNotFound, TaskQueue
-from tasklib.core.explain import MAX_AHEAD
+from tasklib.core.insights.explain import MAX_AHEAD
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
 from tasklib.storage.operations import attempts, claims, workers

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tasklib import TaskId
-from tasklib.core.explain import Reason
+from tasklib.core.insights.explain import Reason
 from tests.contract.test_explain import START, Bench
 
 NAMES = ("crawl", "mail")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasklib import Abort, AsyncTaskContext, TaskContext, TaskFailed, TaskState, WaitTimeout
-from tasklib.storage.operations.groups import fold_groups
+from tasklib.storage.operations.workflows.groups import fold_groups
 from tests.contract.test_steps import Calls, calls
 from tests.fixtures.queues import Face
 

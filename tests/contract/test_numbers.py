@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tasklib import Task
-from tasklib.core.histogram import bucket_of
+from tasklib.core.insights.histogram import bucket_of
 from tasklib.core.lifecycle import Phase
 from tasklib.storage.operations import statistics
 from tasklib.storage.operations.reading import lists

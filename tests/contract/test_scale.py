@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasklib.core.histogram import bucket_of
+from tasklib.core.insights.histogram import bucket_of
 from tasklib.core.lifecycle import Phase
 from tasklib.service.service import QueueService
 from tasklib.service.statistics import Scale

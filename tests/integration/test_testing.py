@@ -10,7 +10,7 @@ import pytest
 
 import tasklib
 from tasklib import TaskQueue
-from tasklib.core.clock import ManualClock
+from tasklib.core.time.clock import ManualClock
 from tasklib.errors import ConfigurationError
 from tasklib.testing import TestTasks, isolated
 

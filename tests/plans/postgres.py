@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg import ClientCursor
 
-from tasklib.core.clock import DatabaseClock
+from tasklib.core.time.clock import DatabaseClock
 from tasklib.storage.dialects.postgres import PostgresDialect, translate
 from tasklib.storage.operations.claims import Claim, Position, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from tasklib.core.clock import DatabaseClock
+from tasklib.core.time.clock import DatabaseClock
 from tasklib.storage.dialects.sqlite import bind, execute, parts, translate
 from tasklib.storage.operations.claims import Claim, claim_tasks
 from tasklib.storage.operations.workers import Registration, register_worker

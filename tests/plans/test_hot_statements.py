@@ -21,10 +21,11 @@ from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
 from tasklib.core.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
 from tasklib.core.texts.short_id import readings
-from tasklib.storage.operations import attempts, claims, tasks, workers, workflows
+from tasklib.storage.operations import attempts, claims, tasks, workers
 from tasklib.storage.operations.claims import Position
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.reading import lists
+from tasklib.storage.operations.workflows import steps
 from tasklib.storage.statement import Operation, Statement, load_sql
 from tests.plans.crowd import DUE, SPREAD, due_ids, names
 from tests.plans.postgres import PostgresTable
@@ -112,7 +113,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "find_ids": lambda: tasks.find_ids(readings(f"{waiting[0][:35]}..{waiting[0][-1]}")[0]),
         "watch_task": lambda: tasks.watch_task(ids[0]),
         "waiting_names": lambda: tasks.waiting_names(),
-        "record_steps": lambda: workflows.try_record_steps(
+        "record_steps": lambda: steps.try_record_steps(
             [
                 {"task_id": task_id, "version": version, "key": "a", "number": 1, "kind": "step", "state": "done"}
                 | {"tries": 0, "started_ago": 0.0, "ended": True}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasklib.core.explain import MAX_AHEAD, KeySeen
+from tasklib.core.insights.explain import MAX_AHEAD, KeySeen
 from tasklib.storage.operations.reading.explain import gather_evidence
 from tests.plans.crowd import DUE, SPREAD, names
 from tests.plans.postgres import PostgresTable

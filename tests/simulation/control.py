@@ -14,8 +14,8 @@ from uuid import UUID
 
 import uuid_utils.compat
 
-from tasklib.core.timing import Drive, Runs, Steps, SystemTiming
-from tasklib.core.virtual_time import _Task
+from tasklib.core.time.timing import Drive, Runs, Steps, SystemTiming
+from tasklib.core.time.virtual_time import _Task
 from tasklib.worker import worker as worker_module
 from tasklib.worker.execution import child_processes, threads
 from tests.simulation.history import START

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any, Generic, cast
 
-from tasklib.core.clock import Clock
+from tasklib.core.time.clock import Clock
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable
 from tasklib.storage.database import Listener
 from tasklib.storage.dialects.sqlite import SqliteDialect, translate

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any
 from unittest import mock
 
-from tasklib.core.clock import Clock
-from tasklib.core.liveness import Sighting, Watch
+from tasklib.core.time.clock import Clock
+from tasklib.core.time.liveness import Sighting, Watch
 from tasklib.service.http_workers.timeouts import TimeoutService
 from tasklib.service.http_workers.upkeep import Upkeep
 from tasklib.storage.dialects import sqlite
@@ -92,7 +92,7 @@ def _all_overdue(watch: Watch, seen: Sequence[Sighting], *, asked: float, answer
 def _recovery_right_after_outages() -> Generator[None]:
     """Neither a gap between looks nor a gap of the own heartbeat starts the observation anew."""
     with (
-        mock.patch("tasklib.core.liveness.LONGEST_GAP", 1e9),
+        mock.patch("tasklib.core.time.liveness.LONGEST_GAP", 1e9),
         mock.patch.object(Heartbeat, "is_steady", property(lambda self: True)),
     ):
         yield

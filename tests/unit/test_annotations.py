@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import pytest
 
-from tasklib.core.calls.context import Resource
+from tasklib.core.calls.resources import Resource
 from tasklib.definition import Definition
 from tasklib.definition.parameters import Role, read_parameters
 from tasklib.errors import TaskDefinitionError

@@ -13,7 +13,10 @@ from uuid import UUID
 
 import pytest
 
-from tasklib.core.calls.context import MAX_MESSAGE_LENGTH, TaskContext, WorkerState, activate, current_context
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.current import activate, current_context
+from tasklib.core.calls.resources import WorkerState
+from tasklib.core.calls.task_logger import MAX_MESSAGE_LENGTH
 from tasklib.core.task import Task, TaskState
 from tasklib.errors import ConfigurationError, ContextError
 

@@ -35,7 +35,8 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from tasklib import TaskQueue, injected
-from tasklib.core.calls.context import AsyncTaskContext, Resource, TaskContext, WorkerState
+from tasklib.core.calls.context import AsyncTaskContext, TaskContext
+from tasklib.core.calls.resources import Resource, WorkerState
 from tasklib.core.task import Task, TaskState
 from tasklib.definition import Definition, TaskOptions
 from tasklib.definition.validation import MAX_PROBLEMS, Validation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from tasklib.core.findings import Situation, find
+from tasklib.core.insights.findings import Situation, find
 from tasklib.core.limits import Pause
 from tasklib.core.task import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
 

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tasklib import Config
-from tasklib.core.virtual_time import VirtualTiming
+from tasklib.core.time.virtual_time import VirtualTiming
 from tasklib.errors import DatabaseUnavailable
 from tasklib.worker.execution.running_table import RunningTable
 from tasklib.worker.supervisor.channel import SupervisorChannel

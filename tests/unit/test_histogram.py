@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tasklib.core.histogram import Histogram, bucket_of, merged, percentile, share_within
+from tasklib.core.insights.histogram import Histogram, bucket_of, merged, percentile, share_within
 
 
 @pytest.mark.parametrize("seconds", [0.0005, 0.017, 0.3, 1, 42, 3600, 86_400])

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tasklib import Config, Task, TaskQueue
-from tasklib.core.virtual_time import VirtualTiming
+from tasklib.core.time.virtual_time import VirtualTiming
 from tasklib.service.http_workers.waiting_claims import LOOK_SECONDS
 from tasklib.service.http_workers.workers import HttpWorkers, Registration, Remote
 from tests.fixtures.virtual import START, on_virtual_time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasklib.core.liveness import LONGEST_GAP, LOOKS, SHORTEST_GAP_SECONDS, Sighting, Watch
+from tasklib.core.time.liveness import LONGEST_GAP, LOOKS, SHORTEST_GAP_SECONDS, Sighting, Watch
 
 PATIENCE = 9.0
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tasklib.core.insights.scale import Fleet, Load, Scale, scale
 from tasklib.core.limits import Limit
-from tasklib.core.scale import Fleet, Load, Scale, scale
 
 
 def load(name: str = "job", **given: Any) -> Load:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasklib import ConfigurationError, ManualClock
-from tasklib.core.clock import DatabaseClock
+from tasklib.core.time.clock import DatabaseClock
 from tasklib.storage.run import run_blocking, steps
 from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Operation, Row, Statement
 

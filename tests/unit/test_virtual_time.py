@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasklib import Config, TaskQueue
-from tasklib.core.virtual_time import VirtualTiming
+from tasklib.core.time.virtual_time import VirtualTiming
 from tasklib.worker import Worker, WorkerSettings
 from tests.fixtures.virtual import START, on_virtual_time
 

@@ -14,22 +14,18 @@ from tasklib.cli import demo
 from tasklib.cli.command import DatabaseUrl, Given, Json
 from tasklib.cli.commands import (
     actions,
-    bench,
     copy,
     database,
-    doctor,
     errors,
     limits,
-    mcp,
     queue,
     schedules,
-    serve,
     submit,
     tasks,
     token,
-    worker,
     workflows,
 )
+from tasklib.cli.commands.programs import bench, doctor, mcp, serve, worker
 from tasklib.cli.exit_codes import Exit, code_for
 from tasklib.cli.help import HelpfulGroup
 from tasklib.cli.show.output import one_line

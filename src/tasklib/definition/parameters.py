@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, TypeAlias, Union, cast
 
-from tasklib.core.calls.context import AsyncTaskContext, Injected, Resource, TaskContext
+from tasklib.core.calls.context import AsyncTaskContext, TaskContext
+from tasklib.core.calls.resources import Injected, Resource
 from tasklib.core.codec import shown
 from tasklib.core.task import Task
 from tasklib.errors import TaskDefinitionError

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Any, Literal, TypeAlias, cast
 
-from tasklib.core.calls.context import AsyncTaskContext, HasContext, TaskContext
+from tasklib.core.calls.context import AsyncTaskContext, TaskContext
+from tasklib.core.calls.current import HasContext
 from tasklib.core.codec import dumps, plain, shown
 from tasklib.definition.compiling import arguments_type
 from tasklib.definition.dependencies import read_dependencies

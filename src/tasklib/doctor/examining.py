@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from tasklib.core.clock import Clock
 from tasklib.core.config import Config, redact_url
+from tasklib.core.time.clock import Clock
 from tasklib.doctor.findings import Fault, Finding, Thresholds, judge
 from tasklib.errors import ForeignTable, SchemaError, SchemaMismatch, SchemaTooNew, StorageError
 from tasklib.installation import REMEDY, complaint

@@ -21,16 +21,9 @@ from tasklib.http.routes import (
     agents,
     audit,
     bulk,
-    error_groups,
     events,
-    findings,
-    health,
-    latency,
     limits,
-    metrics,
-    scale,
     schedules,
-    series,
     session,
     tasks,
     tokens,
@@ -38,6 +31,7 @@ from tasklib.http.routes import (
     workers,
     workflows,
 )
+from tasklib.http.routes.monitoring import error_groups, findings, health, latency, metrics, scale, series
 from tasklib.http.security.auth import Auth, Permission, needs
 from tasklib.http.security.local import LOOPBACK_HOSTS, foreign_hosts
 from tasklib.queue import TaskQueue

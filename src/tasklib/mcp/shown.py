@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tasklib.core.explain import Explanation
+from tasklib.core.insights.explain import Explanation
 from tasklib.core.task import Task
 from tasklib.service.service import as_data
 

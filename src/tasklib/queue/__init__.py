@@ -1,14 +1,14 @@
 """TaskQueue, one module for each thing it can do."""
 
-from tasklib.queue.acting import ActsOnTasks
 from tasklib.queue.arguments import Filters, Id, require_id, task_filter
-from tasklib.queue.controlling import ControlsTasks
-from tasklib.queue.defining import DefinesTasks, define
-from tasklib.queue.flows import MakesFlows
-from tasklib.queue.reading import ReadsTasks
-from tasklib.queue.scheduling import KeepsSchedules
-from tasklib.queue.telling import TellsWorkflows
-from tasklib.queue.working import RunsTasks
+from tasklib.queue.methods.acting import ActsOnTasks
+from tasklib.queue.methods.controlling import ControlsTasks
+from tasklib.queue.methods.defining import DefinesTasks, define
+from tasklib.queue.methods.emitting import TellsWorkflows
+from tasklib.queue.methods.flows import MakesFlows
+from tasklib.queue.methods.reading import ReadsTasks
+from tasklib.queue.methods.scheduling import KeepsSchedules
+from tasklib.queue.methods.working import RunsTasks
 
 __all__ = ["Filters", "Id", "TaskQueue", "define", "require_id", "task_filter"]
 

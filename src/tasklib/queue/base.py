@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
 
 from tasklib.core.calls.middleware import EndHook, ErrorHook, Middleware
-from tasklib.core.clock import Clock
 from tasklib.core.config import Config
 from tasklib.core.schedule import Plan
-from tasklib.core.timing import SystemTiming, Timing
+from tasklib.core.time.clock import Clock
+from tasklib.core.time.timing import SystemTiming, Timing
 from tasklib.definition import Registry
 from tasklib.queue.instrumentation import Sender, note_queue
 from tasklib.queue.secret_places import SecretPlaces

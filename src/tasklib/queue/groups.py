@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from tasklib.errors import StorageError
 from tasklib.storage.database import Database
-from tasklib.storage.operations.groups import list_members
+from tasklib.storage.operations.workflows.groups import list_members
 from tasklib.storage.rows import json_value
 from tasklib.storage.statement import Row
 

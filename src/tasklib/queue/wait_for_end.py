@@ -9,7 +9,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from tasklib.core.task import Task
-from tasklib.core.timing import Timing
+from tasklib.core.time.timing import Timing
 from tasklib.errors import TaskNotFound, WaitTimeout
 from tasklib.storage.database import Database
 from tasklib.storage.operations.tasks import get_task, watch_task

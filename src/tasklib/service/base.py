@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from tasklib.core.codec import plain
 from tasklib.core.redaction import Redactor
-from tasklib.core.timing import Timing
+from tasklib.core.time.timing import Timing
 from tasklib.queue import TaskQueue
 from tasklib.queue.sync_async import as_operation, operation
 from tasklib.storage.database import Database

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from tasklib.core.explain import Explanation
-from tasklib.core.explain import explain as explain_evidence
+from tasklib.core.insights.explain import Explanation
+from tasklib.core.insights.explain import explain as explain_evidence
 from tasklib.core.lifecycle import CLEANUP_STATES, Action, states_for
 from tasklib.core.redaction import MaskLeft
 from tasklib.core.task import Task, TaskFilter, TaskId

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
-from tasklib.core.histogram import Histogram
+from tasklib.core.insights.histogram import Histogram
+from tasklib.core.insights.scale import OBJECTIVE_SECONDS, Fleet, Load, Scale, TypeScale, scale
 from tasklib.core.limits import Pause
-from tasklib.core.scale import OBJECTIVE_SECONDS, Fleet, Load, Scale, TypeScale, scale
 from tasklib.core.task import EndedWorker, QueueStats
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart

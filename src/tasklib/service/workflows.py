@@ -11,9 +11,9 @@ from tasklib.queue import Id, require_id
 from tasklib.queue.sync_async import operation, single_try
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import ServicePart
-from tasklib.storage.operations import events, groups, workflows
 from tasklib.storage.operations.tasks import require_task
-from tasklib.storage.operations.workflows import StepInfo
+from tasklib.storage.operations.workflows import events, groups, steps
+from tasklib.storage.operations.workflows.steps import StepInfo
 from tasklib.storage.statement import Operation
 
 __all__ = ["StepInfo", "Workflows"]
@@ -26,7 +26,7 @@ class Workflows(ServicePart):
     def steps(self, task_id: Id) -> Operation[Sequence[StepInfo]]:
         """What a task has recorded, in its order, with secrets hidden; TaskNotFound if there is none."""
         task = yield from require_task(require_id(task_id))
-        found = yield from workflows.list_steps(task.id)
+        found = yield from steps.list_steps(task.id)
         hide = self.redactor.value
         return [replace(step, value=hide(step.value), error=hide(step.error)) for step in found]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasklib.core.clock import Clock, DatabaseClock
 from tasklib.core.config import Config, redact_url
+from tasklib.core.time.clock import Clock, DatabaseClock
 from tasklib.errors import ConfigurationError
 from tasklib.storage.database import Database
 

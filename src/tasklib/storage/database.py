@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
-from tasklib.core.clock import Clock
+from tasklib.core.time.clock import Clock
 from tasklib.storage.statement import Operation, T
 
 Listener = Callable[[str], None]

@@ -22,7 +22,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 from zoneinfo import ZoneInfo
 
-from tasklib.core.clock import Clock
+from tasklib.core.time.clock import Clock
 from tasklib.errors import ConfigurationError, SchemaMissing
 from tasklib.storage.dialects import sqlite
 from tasklib.storage.run import run_awaiting, steps

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from tasklib.core.clock import Clock
+from tasklib.core.time.clock import Clock
 from tasklib.storage.statement import BEGIN, COMMIT, MEMORY, ROLLBACK, Operation, Row, Statement, T
 
 Steps = Generator[Statement, Sequence[Row], T]

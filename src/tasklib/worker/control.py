@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tasklib.core.timing import Timing
+from tasklib.core.time.timing import Timing
 
 
 class WorkerControl:

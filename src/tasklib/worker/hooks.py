@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tasklib.core.calls.context import WorkerState
+from tasklib.core.calls.resources import WorkerState
 from tasklib.errors import ExecutionError
 
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
-from tasklib.core.timing import Timing
+from tasklib.core.time.timing import Timing
 
 VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 LOOK_SECONDS: Final = 0.25

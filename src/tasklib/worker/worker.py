@@ -18,15 +18,15 @@ from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
 from tasklib.core.retention import parse_retention
 from tasklib.core.retry import OUTAGE_PAUSE
-from tasklib.core.timing import Timing
+from tasklib.core.time.timing import Timing
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError, WorkerStuck
 from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
 from tasklib.storage.operations import statistics, workers
-from tasklib.storage.operations.groups import fold_groups
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.workers import Registration
-from tasklib.storage.operations.workflows import wake_parked
+from tasklib.storage.operations.workflows.groups import fold_groups
+from tasklib.storage.operations.workflows.steps import wake_parked
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.execution.attempt import UNWIND_SECONDS, StopReason
 from tasklib.worker.execution.runner import Runner

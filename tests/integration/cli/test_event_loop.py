@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasklib import TaskQueue
-from tasklib.core.event_loop import loop_factory
+from tasklib.core.time.event_loop import loop_factory
 from tests.fixtures.waiting import eventually
 
 TASKS = """

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tasklib.core.histogram import bucket_of
+from tasklib.core.insights.histogram import bucket_of
 from tasklib.core.lifecycle import ACTIONS, TERMINAL, Action, Phase
 from tasklib.storage.operations import statistics
 from tests.fixtures.queues import Face, open_queue

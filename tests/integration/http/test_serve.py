@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tasklib import Config, TaskQueue
-from tasklib.cli.commands.serve import listen
+from tasklib.cli.commands.programs.serve import listen
 from tasklib.cli.main import main
 from tests.fixtures.waiting import eventually
 from tests.integration.http.serving import Server

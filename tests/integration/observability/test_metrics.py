@@ -19,8 +19,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tasklib import TaskQueue
-from tasklib.core.histogram import LAST, bounds_of, bucket_of
-from tasklib.http.routes.metrics import STATES
+from tasklib.core.insights.histogram import LAST, bounds_of, bucket_of
+from tasklib.http.routes.monitoring.metrics import STATES
 from tasklib.http.schemas.fields import status_of
 from tasklib.worker.recording.metrics import OUTCOMES, Metrics
 from tasklib.worker.supervisor import exposition
@@ -170,7 +170,7 @@ def known_names() -> set[str]:
     names = {f"tasklib_{name}" for name, *_ in exposition.GAUGES}
     names |= {"tasklib_attempts_total", "tasklib_worker_restarts_total"}
     names |= {f"tasklib_{each}_seconds_{part}" for each in ("wait", "run") for part in ("bucket", "count", "sum")}
-    source = (ROOT / "src/tasklib/http/routes/metrics.py").read_text()
+    source = (ROOT / "src/tasklib/http/routes/monitoring/metrics.py").read_text()
     return names | {f"tasklib_{name}" for name in re.findall(r'_gauge\(\s*"(\w+)"', source)}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tasklib import Config, TaskQueue
 from tasklib.core.retry import OUTAGE_PAUSE
-from tasklib.core.virtual_time import VirtualTiming
+from tasklib.core.time.virtual_time import VirtualTiming
 from tasklib.errors import DatabaseUnavailable
 from tasklib.storage.statement import Operation
 from tasklib.worker import Worker, WorkerSettings

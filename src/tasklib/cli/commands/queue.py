@@ -8,7 +8,7 @@ from typing import Annotated
 from tasklib.cli.command import Cli, Commands
 from tasklib.cli.options.declare import argument, option
 from tasklib.cli.show.queue import show_overview, show_pauses, show_scale, show_types
-from tasklib.core.scale import OBJECTIVE_SECONDS
+from tasklib.core.insights.scale import OBJECTIVE_SECONDS
 
 app = Commands("Queue")
 

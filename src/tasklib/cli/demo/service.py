@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
-from tasklib.cli.commands.serve import listen
+from tasklib.cli.commands.programs.serve import listen
 from tasklib.cli.exit_codes import CommandFailed
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tasklib.cli.show import times
 from tasklib.cli.show.output import Cell, Column, Output, shortened
-from tasklib.core.explain import Explanation
+from tasklib.core.insights.explain import Explanation
 from tasklib.core.lifecycle import phase_of
 from tasklib.core.task import Attempt, ErrorGroup, Task, TaskState
 from tasklib.core.texts.error_text import summary

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tasklib.contrib.django.framework import normalize_json
-from tasklib.core.calls.context import HasContext, TaskContext
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.current import HasContext
 from tasklib.core.codec import plain, shown
 from tasklib.definition import Definition, TaskOptions
 from tasklib.definition.parameters import Parameter

@@ -13,7 +13,7 @@ from typing import Any, cast
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
-from tasklib.core.clock import Clock, DatabaseClock
+from tasklib.core.time.clock import Clock, DatabaseClock
 from tasklib.errors import ConfigurationError, SchemaMissing
 from tasklib.storage.database import Database, Listener, Transaction
 from tasklib.storage.dialects.sqlite import SqliteDialect

@@ -36,7 +36,8 @@ from tasklib.contrib.django.framework import signals
 from tasklib.contrib.django.middleware import announce_ends
 from tasklib.contrib.django.results import result_of
 from tasklib.core.calls.base_exceptions import is_interrupt
-from tasklib.core.calls.context import TaskContext, activate
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.current import activate
 from tasklib.core.codec import encode_result
 from tasklib.core.lifecycle import EFFECTS, Ending
 from tasklib.core.outcome import Completion, Raised, completed, decide

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from tasklib.core.calls.base_exceptions import is_in_signal_handler
-from tasklib.core.calls.context import running_attempt
+from tasklib.core.calls.current import running_attempt
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.alias_generators import to_camel
 
 import tasklib.core.task as domain
-from tasklib.core.explain import Explanation
+from tasklib.core.insights.explain import Explanation
 from tasklib.http.schemas.bounds import busiest
 from tasklib.http.schemas.fields import Answer, Status, TypeName, status_of
 from tasklib.service.service import as_data

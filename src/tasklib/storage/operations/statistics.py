@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.histogram import Histogram, mean, merged, percentile
+from tasklib.core.insights.histogram import Histogram, mean, merged, percentile
 from tasklib.core.task import QueueStats, TaskState
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.reading import lists

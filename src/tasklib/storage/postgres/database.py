@@ -16,8 +16,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from tasklib.core.clock import Clock
 from tasklib.core.config import Config
+from tasklib.core.time.clock import Clock
 from tasklib.errors import ContextError, DatabaseBusy, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.dialects.postgres import PostgresDialect, is_conflict, translate, unreachable

@@ -14,9 +14,10 @@ from contextlib import AbstractContextManager, asynccontextmanager, closing, con
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tasklib.core.calls.context import TaskContext, current_context
-from tasklib.core.clock import Clock
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.current import current_context
 from tasklib.core.config import Config
+from tasklib.core.time.clock import Clock
 from tasklib.errors import ConfigurationError, DatabaseBusy, DatabaseUnavailable, StorageError
 from tasklib.storage.database import Listener, Transaction
 from tasklib.storage.dialects.sqlite import SqliteDialect, translate

@@ -15,14 +15,15 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from tasklib.core.calls.base_exceptions import is_interrupt, uncarried
-from tasklib.core.calls.context import Progress, TaskContext, WorkerState, context_class
+from tasklib.core.calls.context import Progress, TaskContext, context_class
 from tasklib.core.calls.middleware import ErrorHook, Middleware, call_error_hooks
+from tasklib.core.calls.resources import WorkerState
 from tasklib.core.codec import encode_result
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Cancelled, Completion, Raised, Released, completed, decide
 from tasklib.core.retry import RetryPolicy
 from tasklib.core.task import LogLine
-from tasklib.core.timing import Timer, Timing
+from tasklib.core.time.timing import Timer, Timing
 from tasklib.definition import Definition, secrets_of
 from tasklib.errors import TaskTimeout
 from tasklib.storage.database import Database

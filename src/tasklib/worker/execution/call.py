@@ -13,12 +13,13 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from tasklib.core.calls.base_exceptions import carry, carrying
-from tasklib.core.calls.context import HasContext, TaskContext, activate
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.current import HasContext, activate
 from tasklib.core.calls.middleware import Middleware, wrap, wrap_async
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.codec import encode_result
 from tasklib.core.outcome import completed
-from tasklib.core.timing import Timing
+from tasklib.core.time.timing import Timing
 from tasklib.definition import Definition
 from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseUnavailable, Snooze
 from tasklib.storage.database import Database

@@ -14,7 +14,7 @@ from types import CoroutineType, coroutine
 from typing import Any, NamedTuple
 
 from tasklib.core.calls.base_exceptions import carry
-from tasklib.core.calls.context import make_current
+from tasklib.core.calls.current import make_current
 from tasklib.core.calls.middleware import wrap_async
 from tasklib.core.calls.own_tasks import OwnTask, own_task
 from tasklib.core.outcome import Completion

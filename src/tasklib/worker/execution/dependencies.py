@@ -20,8 +20,9 @@ from contextlib import (
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from tasklib.core.calls.context import HasContext, TaskContext
-from tasklib.core.timing import Timing
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.current import HasContext
+from tasklib.core.time.timing import Timing
 from tasklib.definition import Definition
 from tasklib.definition.dependencies import Dependency, Kind
 from tasklib.definition.tasks import fill

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tasklib.core.calls.context import WorkerState
 from tasklib.core.calls.middleware import call_end_hooks
+from tasklib.core.calls.resources import WorkerState
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import Completion, Raised, decide
 from tasklib.core.redaction import Redactor

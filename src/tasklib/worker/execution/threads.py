@@ -17,9 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
-from tasklib.core.calls.context import make_current
+from tasklib.core.calls.current import make_current
 from tasklib.core.outcome import Completion
-from tasklib.core.timing import Timer, Timing
+from tasklib.core.time.timing import Timer, Timing
 from tasklib.definition import Definition
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.attempt import Attempt, AttemptRunner, Executor, StopReason

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from tasklib.core.histogram import Histogram, bucket_of
+from tasklib.core.insights.histogram import Histogram, bucket_of
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import Completion
 from tasklib.storage.operations.statistics import Done

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tasklib.core.histogram import SMALLEST, bounds_of
+from tasklib.core.insights.histogram import SMALLEST, bounds_of
 
 BOUNDS: Final = tuple(SMALLEST * 2.0**power for power in range(4, 24))
 """Upper bounds of the histograms, from 1.6 ms to 14 min: each is twice the one before, and exact."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from tasklib.core.timing import Timing
+from tasklib.core.time.timing import Timing
 from tasklib.worker.supervisor.exposition import MISSING
 
 REQUEST_SECONDS = 5.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasklib.core.config import Config
-from tasklib.core.timing import SystemTiming, Timing
+from tasklib.core.time.timing import SystemTiming, Timing
 from tasklib.errors import ConfigurationError
 from tasklib.storage.database import Database
 from tasklib.worker.service_manager import VARIABLES, ServiceManager, informed

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.config import Config
-from tasklib.core.event_loop import run
-from tasklib.core.timing import Steps, Timing
+from tasklib.core.time.event_loop import run
+from tasklib.core.time.timing import Steps, Timing
 from tasklib.storage.database import Database
 from tasklib.worker.settings import WorkerSettings
 from tasklib.worker.signals import listen_to_stops

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.core.config import Config
-from tasklib.core.timing import Steps, Timing
+from tasklib.core.time.timing import Steps, Timing
 from tasklib.errors import TaskLibError
 from tasklib.storage import connect
 from tasklib.storage.database import Database

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations import events
+from tasklib.storage.operations.workflows import events
 from tasklib.worker.upkeep.service import Periodic
 
 

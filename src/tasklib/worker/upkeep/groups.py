@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasklib.queue import TaskQueue
-from tasklib.storage.operations.groups import fold_groups
+from tasklib.storage.operations.workflows.groups import fold_groups
 from tasklib.worker.control import WorkerControl
 from tasklib.worker.upkeep.service import Periodic
 

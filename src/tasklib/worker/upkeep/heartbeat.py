@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from tasklib.core.config import Config
-from tasklib.core.timing import Drive, Steps, Timing
+from tasklib.core.time.timing import Drive, Steps, Timing
 from tasklib.errors import TaskLibError
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 
-from tasklib.core.liveness import LOOKS, Watch
+from tasklib.core.time.liveness import LOOKS, Watch
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import workers
 from tasklib.worker.upkeep.heartbeat import Heartbeat

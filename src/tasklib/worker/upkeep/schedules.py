@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 
-from tasklib.core.timing import Timer
+from tasklib.core.time.timing import Timer
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import schedules
 from tasklib.storage.operations.clock import read_clock

@@ -10,9 +10,10 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, assert_never
 
-from tasklib.core.calls.context import StepContext, TaskContext, activate
-from tasklib.core.calls.workflow import StepOptions, Suspended
-from tasklib.core.timing import Timing
+from tasklib.core.calls.context import StepContext, TaskContext
+from tasklib.core.calls.current import activate
+from tasklib.core.calls.steps import StepOptions, Suspended
+from tasklib.core.time.timing import Timing
 from tasklib.definition.functions import is_async
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable, Snooze, TaskTimeout
 from tasklib.storage.database import Database, Transaction

@@ -8,7 +8,7 @@ from tasklib.core.lifecycle import Ending
 from tasklib.core.texts.error_text import describe
 from tasklib.definition import Definition
 from tasklib.errors import InvalidArguments, NonDeterminism
-from tasklib.storage.operations.workflows import HAS_STEPS
+from tasklib.storage.operations.workflows.steps import HAS_STEPS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow
 from tasklib.worker.workflows.engine import failed_step

@@ -15,13 +15,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4, uuid5
 
-from tasklib.core.calls.context import StepContext, TaskContext, current_context
-from tasklib.core.calls.workflow import MAX_KEY, StepOptions, Suspended
+from tasklib.core.calls.context import StepContext, TaskContext
+from tasklib.core.calls.current import current_context
+from tasklib.core.calls.steps import MAX_KEY, StepOptions, Suspended
 from tasklib.core.codec import loads
 from tasklib.core.lifecycle import Ending
 from tasklib.core.limits import check_budget, is_amount
 from tasklib.core.task import NewTask
-from tasklib.core.timing import Timing
+from tasklib.core.time.timing import Timing
 from tasklib.errors import (
     Abort,
     ClaimLost,
@@ -41,9 +42,9 @@ from tasklib.errors import (
 )
 from tasklib.queue.groups import Group
 from tasklib.storage.database import Database
-from tasklib.storage.operations.events import check_event
-from tasklib.storage.operations.groups import rows_of
-from tasklib.storage.operations.workflows import HAS_STEPS, record_steps
+from tasklib.storage.operations.workflows.events import check_event
+from tasklib.storage.operations.workflows.groups import rows_of
+from tasklib.storage.operations.workflows.steps import HAS_STEPS, record_steps
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation
 from tasklib.submission.function import BoundTask, Submitter

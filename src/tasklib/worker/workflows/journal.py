@@ -14,10 +14,11 @@ from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.retry import OUTAGE_PAUSE
 from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
 from tasklib.storage.database import Database
-from tasklib.storage.operations import events as events_
-from tasklib.storage.operations import groups, workflows
 from tasklib.storage.operations.limits import budgets
-from tasklib.storage.operations.workflows import HAS_STEPS
+from tasklib.storage.operations.workflows import events as events_
+from tasklib.storage.operations.workflows import groups
+from tasklib.storage.operations.workflows import steps as steps_
+from tasklib.storage.operations.workflows.steps import HAS_STEPS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.storage.statement import Operation, T
 from tasklib.worker.control import WorkerControl
@@ -42,8 +43,8 @@ class StepJournal(Protocol):
 
 
 REQUESTS: Final[Mapping[str, Callable[..., Operation[Any]]]] = {
-    "load": lambda task: workflows.load_steps(task.id),
-    "note": lambda task, key, note: workflows.note_step(task.id, key, note),
+    "load": lambda task: steps_.load_steps(task.id),
+    "note": lambda task, key, note: steps_.note_step(task.id, key, note),
     "open_wait": lambda task, step, events: events_.open_wait(task.id, task.version, step, events),
     "take": lambda task, key, events: events_.take_event(task.id, task.version, key, events),
     "open_group": lambda task, step, group, rows: groups.open_group(task.id, task.version, step, group, rows),
@@ -52,7 +53,7 @@ REQUESTS: Final[Mapping[str, Callable[..., Operation[Any]]]] = {
     "seal_group": lambda task, group: groups.seal_group(task.id, task.version, group),
     "restart_children": lambda task, group: groups.restart_children(task.id, task.version, group),
     "spend": lambda task, step, name, cost: budgets.spend(task.id, task.version, step, name, cost),
-    "now": lambda task: workflows.read_time(),
+    "now": lambda task: steps_.read_time(),
 }
 """What can be asked beside recording, with JSON parameters, so that child processes can ask too."""
 
@@ -123,7 +124,7 @@ class Journal:
     async def _write_batch(self, batch: list[tuple[dict[str, Any], asyncio.Future[bool]]]) -> None:
         steps = [step for step, _ in batch]
         try:
-            refused = await self._persist(lambda: workflows.try_record_steps(steps))
+            refused = await self._persist(lambda: steps_.try_record_steps(steps))
         except TaskLibError as error:
             if len(batch) > 1:
                 # One that cannot be stored must not fail the others.

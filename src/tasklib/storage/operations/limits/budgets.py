@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.errors import ClaimLost
-from tasklib.storage.operations.workflows import record_steps
+from tasklib.storage.operations.workflows.steps import record_steps
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.explain import MAX_AHEAD, Children, Evidence, KeySeen, LimitSeen, Shortage
+from tasklib.core.insights.explain import MAX_AHEAD, Children, Evidence, KeySeen, LimitSeen, Shortage
 from tasklib.core.limits import Limit
 from tasklib.core.task import TaskState
 from tasklib.storage.operations.clock import read_clock

@@ -714,7 +714,7 @@ COMMENT ON COLUMN {schema}.tasklib_chores.position IS 'tasks.seq up to which it 
 
 COMMENT ON TABLE {schema}.tasklib_stats_outcomes IS 'Attempts ended, by minute, later by hour: for charts.';
 COMMENT ON COLUMN {schema}.tasklib_stats_outcomes.at IS 'begin of the minute or hour, in seconds since 1970';
-COMMENT ON COLUMN {schema}.tasklib_stats_outcomes.waits IS 'histogram {bucket: count} of how long tasks waited after they were due; see core/histogram.py';
+COMMENT ON COLUMN {schema}.tasklib_stats_outcomes.waits IS 'histogram {bucket: count} of how long tasks waited after they were due; see core/insights/histogram.py';
 COMMENT ON COLUMN {schema}.tasklib_stats_outcomes.runs IS 'histogram {bucket: count} of how long attempts ran';
 COMMENT ON COLUMN {schema}.tasklib_stats_outcomes.fresh IS 'not yet merged with others of its minute';
 COMMENT ON TABLE {schema}.tasklib_stats_depths IS 'How many tasks waited and ran, once a minute: for charts.';

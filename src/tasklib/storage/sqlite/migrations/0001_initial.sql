@@ -467,7 +467,7 @@ CREATE TABLE tasklib_stats_outcomes (
     name    TEXT    NOT NULL,
     outcome TEXT    NOT NULL,
     count   INTEGER NOT NULL,
-    -- histogram {bucket: count} of how long tasks waited after they were due; see core/histogram.py
+    -- histogram {bucket: count} of how long tasks waited after they were due; see core/insights/histogram.py
     waits   TEXT    NOT NULL DEFAULT '{}',
     runs    TEXT    NOT NULL DEFAULT '{}',  -- histogram {bucket: count} of how long attempts ran
     fresh   INTEGER NOT NULL DEFAULT 1  -- not yet merged with others of its minute

@@ -21,15 +21,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tasklib.core.calls.base_exceptions import uncarried
-from tasklib.core.calls.context import TaskContext, WorkerState, context_class
+from tasklib.core.calls.context import TaskContext, context_class
 from tasklib.core.calls.middleware import Middleware, call_error_hooks
+from tasklib.core.calls.resources import WorkerState
 from tasklib.core.codec import encode_result
 from tasklib.core.config import Config
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Raised, decide
 from tasklib.core.redaction import Redactor
 from tasklib.core.texts.error_text import ERROR_CHARACTERS, bounded, describe
-from tasklib.core.timing import SystemTiming, Timing
+from tasklib.core.time.timing import SystemTiming, Timing
 from tasklib.definition import Definition, secrets_of
 from tasklib.errors import ConfigurationError, TaskDefinitionError
 from tasklib.storage import connect

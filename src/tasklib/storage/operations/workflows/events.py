@@ -14,7 +14,7 @@ from tasklib.core.codec import dumps
 from tasklib.core.json_schema import misfit
 from tasklib.errors import ClaimLost, ConfigurationError, InvalidPayload, InvalidTransition, TaskNotFound
 from tasklib.storage.operations.tasks import get_task
-from tasklib.storage.operations.workflows import record_steps
+from tasklib.storage.operations.workflows.steps import record_steps
 from tasklib.storage.rows import json_value, moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from tasklib.core.histogram import PER_DOUBLING, bounds_of, share_within
+from tasklib.core.insights.histogram import PER_DOUBLING, bounds_of, share_within
 from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.parts import Service
-from tasklib.http.routes.series import SeriesQuery
+from tasklib.http.routes.monitoring.series import SeriesQuery
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.security.auth import Permission, needs
 

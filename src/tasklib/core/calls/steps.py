@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Final, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from tasklib.errors import ConfigurationError
 
@@ -36,6 +36,17 @@ class Suspended(BaseException):
 
     No `Exception`, so that `except Exception` lets it pass.
     """
+
+
+class StepKeywords(TypedDict, total=False):
+    """The options of a step, as `ctx.options(…)` takes them."""
+
+    name: str | None
+    key: str | None
+    retries: int
+    delay_seconds: float
+    timeout_seconds: float | None
+    transactional: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,22 +149,45 @@ class Workflow(Protocol):
         ...
 
 
-class Steps:
-    """A task's context with options for its next steps; made by `ctx.options(…)` in a plain function."""
+class Calls:
+    """What blocking and awaiting calls have in common: where steps are recorded, and their options."""
 
-    __slots__ = ("_options", "_workflow")
+    __slots__ = ()
 
-    def __init__(self, workflow: Workflow, options: StepOptions = NO_STEP_OPTIONS) -> None:
-        self._workflow = workflow
-        self._options = options
+    @property
+    def _recording(self) -> Workflow:
+        """Where steps are recorded."""
+        raise NotImplementedError
+
+    @property
+    def _step_options(self) -> StepOptions:
+        """How the next step is named and run."""
+        return NO_STEP_OPTIONS
+
+
+class StepCalls(Calls):
+    """What a plain function may ask of its context: every call blocks."""
+
+    __slots__ = ()
+
+    def options(self, **options: Unpack[StepKeywords]) -> Steps:
+        """The same calls with options: for how a step is named and run.
+
+        `retries` repeats a step that raises, after `delay_seconds` and then twice as long each time.  With
+        `transactional` its writes through `ctx.connection` and the record of the step are one commit.
+        """
+        return Steps(self._recording, StepOptions(**options))
 
     def step(self, fn: Callable[P, Awaitable[R]] | Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """As `ctx.step`, with these options."""
-        return cast("R", self._workflow.step(self._options, fn, args, kwargs))
+        """What the function returns, run once: when the task runs again, a step that is done gives its recorded value.
+
+        Its name is the function's; the second of a name in one run is `name#2`.
+        """
+        return cast("R", self._recording.step(self._step_options, fn, args, kwargs))
 
     def sleep(self, seconds: float | timedelta | None = None, *, until: datetime | None = None) -> None:
-        """As `ctx.sleep`, with these options."""
-        return cast("None", self._workflow.sleep(self._options, seconds, until))
+        """Wait for so long, or until a moment, without a slot: the function runs again from the top afterwards."""
+        return cast("None", self._recording.sleep(self._step_options, seconds, until))
 
     @overload
     def wait(
@@ -181,12 +215,20 @@ class Steps:
         timeout_seconds: float | None = None,
         ask: str | None = None,
     ) -> Any:
-        """As `ctx.wait`, with these options."""
-        return self._workflow.wait(self._options, event, type, timeout_seconds, ask)
+        """What the event tells, as the given type; the task waits for it without a slot.
+
+        A message to this task (`queue.emit(..., to=id)`) is taken once, the oldest first; else a fact of that name,
+        told before or after.  With several names the first to come.  After `timeout_seconds` WaitTimeout is raised.
+        With `ask` it is a question to a person, and only the first answer to it counts.
+        """
+        return self._recording.wait(self._step_options, event, type, timeout_seconds, ask)
 
     def run(self, call: Bound[R], *, timeout_seconds: float | None = None) -> R:
-        """As `ctx.run`, with these options."""
-        return cast("R", self._workflow.run(self._options, call, timeout_seconds))
+        """What a task returns that runs as a child: `ctx.run(resize.bind(image))`; the workflow waits without a slot.
+
+        A child that fails, is cancelled or buried raises TaskFailed.  It is cancelled with the workflow.
+        """
+        return cast("R", self._recording.run(self._step_options, call, timeout_seconds))
 
     def map(
         self,
@@ -196,34 +238,66 @@ class Steps:
         max_failures: int | None = None,
         timeout_seconds: float | None = None,
     ) -> GroupOf[R]:
-        """As `ctx.map`, with these options."""
-        return cast("GroupOf[R]", self._workflow.map(self._options, task, inputs, max_failures, timeout_seconds))
+        """The ended children, one for each of the inputs, which are read as they are stored; waits without a slot.
+
+        With more than `max_failures` failed children the rest is cancelled, and TaskFailed is raised.  The inputs must
+        come in the same order when the function runs again.
+        """
+        return cast("GroupOf[R]", self._recording.map(self._step_options, task, inputs, max_failures, timeout_seconds))
 
     def spend(self, budget: str, cost: float = 1) -> None:
-        """As `ctx.spend`, with these options."""
-        return cast("None", self._workflow.spend(self._options, budget, cost))
+        """Take so many tokens from a budget (`queue.set_budget`), once; short of them, wait for them without a slot.
+
+        It is recorded, so that the function does not spend again when it runs again.  A budget that is not set, or that
+        never holds so many, is a ConfigurationError.
+        """
+        return cast("None", self._recording.spend(self._step_options, budget, cost))
 
 
-class AsyncSteps:
-    """A task's context with options for its next steps; made by `ctx.options(…)` in a coroutine."""
+class WithOptions(Calls):
+    """Calls whose options were given."""
 
-    __slots__ = ("_options", "_workflow")
+    __slots__ = ("_given", "_workflow")
 
-    def __init__(self, workflow: Workflow, options: StepOptions = NO_STEP_OPTIONS) -> None:
+    def __init__(self, workflow: Workflow, options: StepOptions) -> None:
         self._workflow = workflow
-        self._options = options
+        self._given = options
+
+    @property
+    def _recording(self) -> Workflow:
+        return self._workflow
+
+    @property
+    def _step_options(self) -> StepOptions:
+        return self._given
+
+
+class Steps(WithOptions, StepCalls):
+    """A task's context with options for its next steps; made by `ctx.options(…)` in a plain function."""
+
+    __slots__ = ()
+
+
+class AsyncStepCalls(Calls):
+    """What a coroutine may ask of its context: every call returns an awaitable."""
+
+    __slots__ = ()
+
+    def options(self, **options: Unpack[StepKeywords]) -> AsyncSteps:
+        """As `TaskContext.options`, for calls that are awaited."""
+        return AsyncSteps(self._recording, StepOptions(**options))
 
     @overload
     def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]: ...
     @overload
     def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]: ...
     def step(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
-        """As `ctx.step`, with these options."""
-        return cast("Awaitable[Any]", self._workflow.step(self._options, fn, args, kwargs))
+        """As `TaskContext.step`, awaited.  A plain function runs in a thread."""
+        return cast("Awaitable[Any]", self._recording.step(self._step_options, fn, args, kwargs))
 
     def sleep(self, seconds: float | timedelta | None = None, *, until: datetime | None = None) -> Awaitable[None]:
-        """As `ctx.sleep`, with these options."""
-        return cast("Awaitable[None]", self._workflow.sleep(self._options, seconds, until))
+        """As `TaskContext.sleep`, awaited."""
+        return cast("Awaitable[None]", self._recording.sleep(self._step_options, seconds, until))
 
     @overload
     def wait(
@@ -251,12 +325,12 @@ class AsyncSteps:
         timeout_seconds: float | None = None,
         ask: str | None = None,
     ) -> Awaitable[Any]:
-        """As `ctx.wait`, with these options."""
-        return cast("Awaitable[Any]", self._workflow.wait(self._options, event, type, timeout_seconds, ask))
+        """As `TaskContext.wait`, awaited."""
+        return cast("Awaitable[Any]", self._recording.wait(self._step_options, event, type, timeout_seconds, ask))
 
     def run(self, call: Bound[R], *, timeout_seconds: float | None = None) -> Awaitable[R]:
-        """As `ctx.run`, with these options."""
-        return cast("Awaitable[R]", self._workflow.run(self._options, call, timeout_seconds))
+        """As `TaskContext.run`, awaited."""
+        return cast("Awaitable[R]", self._recording.run(self._step_options, call, timeout_seconds))
 
     def map(
         self,
@@ -266,11 +340,18 @@ class AsyncSteps:
         max_failures: int | None = None,
         timeout_seconds: float | None = None,
     ) -> Awaitable[GroupOf[R]]:
-        """As `ctx.map`, with these options."""
+        """As `TaskContext.map`, awaited."""
         return cast(
-            "Awaitable[GroupOf[R]]", self._workflow.map(self._options, task, inputs, max_failures, timeout_seconds)
+            "Awaitable[GroupOf[R]]",
+            self._recording.map(self._step_options, task, inputs, max_failures, timeout_seconds),
         )
 
     def spend(self, budget: str, cost: float = 1) -> Awaitable[None]:
-        """As `ctx.spend`, with these options."""
-        return cast("Awaitable[None]", self._workflow.spend(self._options, budget, cost))
+        """As `TaskContext.spend`, awaited."""
+        return cast("Awaitable[None]", self._recording.spend(self._step_options, budget, cost))
+
+
+class AsyncSteps(WithOptions, AsyncStepCalls):
+    """A task's context with options for its next steps; made by `ctx.options(…)` in a coroutine."""
+
+    __slots__ = ()

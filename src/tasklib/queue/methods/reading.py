@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Unpack
 
-from tasklib.core.explain import Explanation
-from tasklib.core.explain import explain as explain_evidence
+from tasklib.core.insights.explain import Explanation
+from tasklib.core.insights.explain import explain as explain_evidence
 from tasklib.core.redaction import Redactor
 from tasklib.core.task import QueueStats, Task, WorkerInfo
 from tasklib.queue.arguments import Filters, Id, check_whole, require_id, task_filter

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.limits import LocalLimits
-from tasklib.core.timing import Timing
+from tasklib.core.time.timing import Timing
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.queue.in_transaction import TransactionSubmitter, session_submitter

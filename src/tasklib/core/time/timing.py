@@ -1,7 +1,7 @@
 """How the process sees time pass: reading it, sleeping, waiting, timers, and steps that a busy event loop cannot delay.
 
 Workers, their supervisor and the service ask one `Timing`, which their queue owns, and nothing else.  `SystemTiming` is
-the machine's; tests give another, whose time they move (`core/virtual_time.py`).
+the machine's; tests give another, whose time they move (`core/time/virtual_time.py`).
 """
 
 from __future__ import annotations

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 from uuid import UUID, uuid4
 
-from tasklib.core.calls.context import TaskContext, current_context
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.current import current_context
 from tasklib.core.task import TaskId
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import require_asyncio
-from tasklib.storage.operations.groups import BEFORE, rows_of, store_flow
+from tasklib.storage.operations.workflows.groups import BEFORE, rows_of, store_flow
 from tasklib.submission.function import BoundTask, NodeResult
 
 R = TypeVar("R")

@@ -15,7 +15,7 @@ from tasklib.core.codec import dumps
 from tasklib.core.task import NewTask
 from tasklib.errors import ClaimLost
 from tasklib.storage.operations.tasks import columns_of
-from tasklib.storage.operations.workflows import record_steps
+from tasklib.storage.operations.workflows.steps import record_steps
 from tasklib.storage.rows import json_value
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasklib.core.calls.context import TaskContext, current_context
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.current import current_context
 from tasklib.core.codec import dumps, plain
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import Id, require_id
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation, require_asyncio
-from tasklib.storage.operations import events
+from tasklib.storage.operations.workflows import events
 from tasklib.storage.statement import Operation
 
 

@@ -11,7 +11,7 @@ from tasklib.core.schedule import Misfire, Overlap, Plan, Schedule
 from tasklib.core.task import NewTask, TaskId
 from tasklib.definition import TaskOptions, check_name, secrets_of
 from tasklib.errors import TaskDefinitionError
-from tasklib.queue.submitting import ENQUEUE_MAX_RETRIES, NO_PAYLOAD, SubmitsTasks
+from tasklib.queue.methods.submitting import ENQUEUE_MAX_RETRIES, NO_PAYLOAD, SubmitsTasks
 from tasklib.queue.sync_async import operation
 from tasklib.storage.operations import schedules
 from tasklib.storage.statement import Operation

@@ -14,8 +14,8 @@ from contextvars import Context
 from typing import Any
 
 from tasklib.core.calls.own_tasks import own_task
-from tasklib.core.clock import ManualClock
-from tasklib.core.timing import Drive, Runs, Steps, SystemTiming, Timing, Work
+from tasklib.core.time.clock import ManualClock
+from tasklib.core.time.timing import Drive, Runs, Steps, SystemTiming, Timing, Work
 
 RESOLUTION_SECONDS = 0.001
 """Time moves in whole milliseconds, as SQLite counts them: who waits for a smaller rest waits for one of these, and not

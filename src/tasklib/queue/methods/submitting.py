@@ -9,7 +9,8 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, Final, Unpack, cast, overload
 
-from tasklib.core.calls.context import TaskContext, current_context
+from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.current import current_context
 from tasklib.core.calls.import_guard import refuse_while_loading
 from tasklib.core.codec import plain
 from tasklib.core.redaction import SECRETS_HEADER

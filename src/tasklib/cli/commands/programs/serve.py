@@ -54,7 +54,7 @@ def serve(
         tasklib serve --host 0.0.0.0 --port 80
         tasklib serve --allow-host tasks.example.com --trusted-proxy 127.0.0.1
     """
-    from tasklib.core.event_loop import run
+    from tasklib.core.time.event_loop import run
 
     queue, names = cli.service.queue, allow_host or []
     proxies = [check_address(each) for each in trusted_proxy or ()]

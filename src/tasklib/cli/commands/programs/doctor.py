@@ -12,7 +12,7 @@ from tasklib.cli.show.queue import NUMBERS
 from tasklib.cli.show.top import live, show
 
 if TYPE_CHECKING:
-    from tasklib.core.findings import Finding
+    from tasklib.core.insights.findings import Finding
     from tasklib.service.service import QueueService
 
 app = Commands("Queue")

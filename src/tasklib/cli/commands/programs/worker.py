@@ -80,7 +80,7 @@ def _supervise(cli: Cli, work: Work) -> int:
 def _run_here(cli: Cli, work: Work, channel: SupervisorChannel | None) -> None:
     """Be a worker, alone or as one of a supervisor's."""
     from tasklib.cli.discovery import find_queue
-    from tasklib.core.event_loop import run
+    from tasklib.core.time.event_loop import run
     from tasklib.worker.supervisor.worker_main import run_worker_process
 
     with log_as_the_program_does(work.log_level):

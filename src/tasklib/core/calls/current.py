@@ -1,0 +1,69 @@
+"""Which task the running code is part of."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, Protocol, TypeVar, overload
+
+from tasklib.core.calls.context import TaskContext
+from tasklib.errors import ContextError
+
+_T = TypeVar("_T")
+
+
+@overload
+def current_context() -> TaskContext: ...
+@overload
+def current_context(default: _T, /) -> TaskContext | _T: ...
+def current_context(*default: Any) -> Any:
+    """The context of the task this code runs in; outside one the default, or ContextError without one."""
+    found = _current.get()
+    if found is not None:
+        return found if isinstance(found, TaskContext) else found.context
+    if default:
+        return default[0]
+    raise ContextError(
+        "no task is running here; call this inside a task (threads started by a task need "
+        "contextvars.copy_context().run), or give a default: current_context(None)"
+    )
+
+
+def running_attempt() -> object:
+    """The attempt this code is part of, the same object each time; None outside one."""
+    return _current.get()
+
+
+class HasContext(Protocol):
+    """An attempt, which makes its context on first use: most tasks never use it."""
+
+    @property
+    def context(self) -> TaskContext:
+        """The context of the attempt."""
+        ...
+
+
+def make_current(attempt: HasContext) -> None:
+    """Make the attempt's context the current one from here on in this context of variables; for the worker."""
+    _current.set(attempt)
+
+
+class activate:  # noqa: N801  used as a function in `with`
+    """Make the context the current one for the code inside; for the worker."""
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
+
+    def __enter__(self) -> TaskContext:
+        self._token: Token[TaskContext | HasContext | None] = _current.set(self._context)
+        return self._context
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _current.reset(self._token)
+
+
+_current: ContextVar[TaskContext | HasContext | None] = ContextVar("tasklib_task", default=None)

@@ -1,0 +1,1 @@
+"""Routes that show how the queue is doing: health, metrics, series, findings, errors, scale."""

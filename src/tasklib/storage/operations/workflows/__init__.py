@@ -1,0 +1,1 @@
+"""What workflows record: steps, events, and groups of tasks that somebody waits for."""
