@@ -70,9 +70,9 @@ def test_a_plain_function_runs_children_too(queue: Face, double: Any):
 
 
 def test_a_map_gives_results_in_the_order_of_its_inputs(queue: Face, double: Any, monkeypatch: pytest.MonkeyPatch):
-    from tasklib.worker.workflows import engine
+    from tasklib.worker.workflows import children
 
-    monkeypatch.setattr(engine, "CHUNK", 3)
+    monkeypatch.setattr(children, "CHUNK", 3)
 
     @queue.task
     async def parent(ctx: AsyncTaskContext) -> list[int]:
@@ -234,9 +234,9 @@ def test_a_child_may_end_after_its_parent_was_deleted(queue: Face, double: Any):
 
 def test_a_map_that_was_broken_off_goes_on_where_it_was(queue: Face, double: Any, monkeypatch: pytest.MonkeyPatch):
     """Its worker is lost between two chunks: what is stored is not stored again."""
-    from tasklib.worker.workflows import engine
+    from tasklib.worker.workflows import children
 
-    monkeypatch.setattr(engine, "CHUNK", 2)
+    monkeypatch.setattr(children, "CHUNK", 2)
     broken = [True]
 
     def inputs() -> Any:

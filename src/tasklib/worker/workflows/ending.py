@@ -11,8 +11,8 @@ from tasklib.errors import InvalidArguments, NonDeterminism
 from tasklib.storage.operations.workflows.steps import HAS_STEPS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow
-from tasklib.worker.workflows.engine import failed_step
 from tasklib.worker.workflows.records import code_hash
+from tasklib.worker.workflows.steps import failed_step
 
 
 def decided(

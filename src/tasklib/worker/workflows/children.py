@@ -1,0 +1,198 @@
+"""The logic of children: stored once, waited for without a slot, and what became of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID, uuid4, uuid5
+
+from tasklib.core.calls.steps import StepOptions
+from tasklib.core.task import NewTask
+from tasklib.errors import ConfigurationError, TaskFailed, WaitTimeout, seconds_of
+from tasklib.queue.groups import Group
+from tasklib.storage.operations.workflows.groups import rows_of
+from tasklib.submission.function import BoundTask, Submitter
+from tasklib.worker.workflows.effects import Ask, Logic, Park
+from tasklib.worker.workflows.history import History
+from tasklib.worker.workflows.records import ValueType, digest_of, return_annotation
+
+CHUNK: Final = 1000
+"""Children that are stored at once."""
+
+
+class ChildLogic(History):
+    """Children of a workflow."""
+
+    def run(self, options: StepOptions, call: Any, timeout_seconds: float | None) -> Logic[Any]:
+        """Run a task as a child."""
+        if not isinstance(call, BoundTask):
+            raise ConfigurationError(f"ctx.run takes task.bind(...), got {call!r}")
+        bound: BoundTask[Any] = call
+        if bound.results:
+            raise ConfigurationError("node.result is for tasks of a flow: flow.add(task.bind(node.result))")
+        _refuse_unique(bound.new)
+        seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
+        key, number = self._take_key(options.name or bound.new.name, options)
+        return self._run(key, number, bound, seconds)
+
+    def map(
+        self,
+        options: StepOptions,
+        task: Any,
+        inputs: Iterable[Mapping[str, Any]],
+        max_failures: int | None,
+        timeout_seconds: float | None,
+    ) -> Logic[Any]:
+        """Run a task for each input."""
+        if not isinstance(task, Submitter):
+            raise ConfigurationError(f"ctx.map takes a task and its inputs, got {task!r}")
+        if max_failures is not None and not _is_count(max_failures):
+            raise ConfigurationError(f"max_failures is a whole number, 0 or more, or None, got {max_failures!r}")
+        submitter: Submitter[Any, Any] = task
+        seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
+        key, number = self._take_key(options.name or submitter.definition.name, options)
+        return self._map(key, number, submitter, inputs, max_failures, seconds)
+
+    def _run(self, key: str, number: int, call: BoundTask[Any], seconds: float | None) -> Logic[Any]:
+        digest = digest_of(call.submitter.definition.function, (), {"kwargs": call.new.kwargs})
+        found = yield from self._find(key, "run", digest)
+        values = ValueType(
+            f"task {call.new.name!r}", return_annotation(call.submitter.definition.function), self._max_value_bytes
+        )
+        if found is None:
+            group = str(uuid4())
+            row = self._row(key, number, "run", digest, 0) | {"until_in": seconds, "value": {"group": group}}
+            rows = rows_of([self._child(call.new, group, 0)])
+            opened = {"id": group, "sealed": True, "max_failures": None}
+            step = self._finished(row, self._timing.monotonic())
+            yield Ask("open_group", {"step": step, "group": opened, "rows": rows})
+            self._remember(row)
+        elif found.state != "open":
+            return self._ended_child(key, found.state, found.value, found.error, values)
+        else:
+            yield Ask("restart_children", {"group": found.value["group"]})
+        answer = yield from self._await_children(key, number, "run", call.new.name)
+        return self._ended_child(key, answer["state"], answer["value"], answer["error"], values)
+
+    def _map(
+        self,
+        key: str,
+        number: int,
+        task: Submitter[Any, Any],
+        inputs: Iterable[Mapping[str, Any]],
+        max_failures: int | None,
+        seconds: float | None,
+    ) -> Logic[Group[Any]]:
+        found = yield from self._find(key, "map", None)
+        if found is None:
+            group = str(uuid4())
+            row = self._row(key, number, "map", None, 0) | {"until_in": seconds, "value": {"group": group}}
+            opened = {"id": group, "sealed": False, "max_failures": max_failures}
+            step = self._finished(row, self._timing.monotonic())
+            yield Ask("open_group", {"step": step, "group": opened, "rows": []})
+            self._remember(row)
+        elif found.state != "open":
+            return self._group(key, found.state, found.value, found.error, task)
+        else:
+            group = found.value["group"]
+            yield Ask("restart_children", {"group": group})
+        stored = yield Ask("look_at_group", {"group": group})
+        if not stored["sealed"]:
+            yield from self._store_children(group, stored["total"], task, inputs)
+            yield Ask("seal_group", {"group": group})
+        answer = yield from self._await_children(key, number, "map", task.definition.name)
+        return self._group(key, answer["state"], answer["value"], answer["error"], task)
+
+    def _store_children(
+        self, group: str, stored: int, task: Submitter[Any, Any], inputs: Iterable[Mapping[str, Any]]
+    ) -> Logic[None]:
+        """Store children chunk by chunk, after those that an earlier attempt has stored."""
+        index = 0
+        rows = iter(inputs)
+        while chunk := list(itertools.islice(rows, CHUNK)):
+            skipped = max(0, min(len(chunk), stored - index))
+            new = [
+                self._child(task.bind_row(position, row), group, position)
+                for position, row in enumerate(chunk[skipped:], index + skipped)
+            ]
+            if new:
+                total = yield Ask("add_members", {"group": group, "before": index + skipped, "rows": rows_of(new)})
+                if total != index + len(chunk):
+                    raise self._mismatch("map", f"a map with {total} inputs stored", f"{index + len(chunk)}")
+            index += len(chunk)
+        if index < stored:
+            raise self._mismatch("map", f"a map with {stored} inputs stored", f"one with {index} inputs")
+
+    def _await_children(self, key: str, number: int, kind: str, name: str) -> Logic[dict[str, Any]]:
+        answer: dict[str, Any] = yield Ask("take", {"key": key, "events": []})
+        if answer["state"] == "open":
+            yield Park(f"children {name}", key, answer["left"], fillable=True)
+        names = {each: answer[each] for each in ("state", "value", "error")}
+        self._remember(self._row(key, number, kind, None, 0) | names)
+        return answer
+
+    def _child(self, new: NewTask, group: str, index: int) -> NewTask:
+        """The child as it is stored: with an id that a repeated request gives again, and its parent's priority."""
+        _refuse_unique(new)
+        priority = new.priority or self.context.task.priority
+        return replace(new, id=uuid5(UUID(group), str(index)), priority=priority)
+
+    @staticmethod
+    def _ended_child(key: str, state: str, value: Any, error: Mapping[str, Any] | None, values: ValueType) -> Any:
+        if state == "done":
+            return values.read(value.get("result"))
+        raise _not_completed(key, error or {})
+
+    def _group(
+        self, key: str, state: str, value: Any, error: Mapping[str, Any] | None, task: Submitter[Any, Any]
+    ) -> Group[Any]:
+        if state != "done":
+            raise _not_completed(key, error or {})
+        assert self.database is not None
+        function = task.definition.function
+        values = ValueType(f"task {task.definition.name!r}", return_annotation(function), None)
+        counts = {name: value[name] for name in ("total", "failed", "cancelled")}
+        return Group(value["group"], **counts, database=self.database, read=values.read)
+
+
+def _not_completed(key: str, error: Mapping[str, Any]) -> Exception:
+    """Why the children did not end as they should."""
+    if error.get("type") == "WaitTimeout":
+        return WaitTimeout(None, 0.0, "waiting", step=key)
+    child = error.get("child")
+    failed = TaskFailed(EndedChild(**child) if child else EndedChild(name=key, error=error.get("message", "")))
+    failed.step = key
+    return failed
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _refuse_unique(new: NewTask) -> None:
+    if new.unique_key is not None:
+        raise ConfigurationError(
+            f"task {new.name!r} has the unique key {new.unique_key!r}, and a child belongs to its workflow alone; "
+            "leave the key out, or submit it and wait for an event"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EndedChild:
+    """A child that did not complete, as it was recorded."""
+
+    name: str
+    error: str | None = None
+    id: Any = None
+    state: str = "failed"
+    kwargs: Any = None
+    attempts: int = 0
+    max_retries: int = 0
+    result: Any = None
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts it could have had."""
+        return self.max_retries + 1

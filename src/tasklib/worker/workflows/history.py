@@ -1,0 +1,164 @@
+"""What one run of a workflow knows: which call is which step, and what is recorded of it already."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from tasklib.core.calls.context import StepContext, TaskContext
+from tasklib.core.calls.current import current_context
+from tasklib.core.calls.steps import MAX_KEY, StepOptions, Suspended
+from tasklib.core.lifecycle import Ending
+from tasklib.core.time.timing import Timing
+from tasklib.errors import Abort, ConfigurationError, ContextError, NonDeterminism, StepKeyError
+from tasklib.storage.database import Database
+from tasklib.storage.operations.workflows.steps import HAS_STEPS
+from tasklib.storage.rows import ClaimedTask
+from tasklib.worker.workflows.effects import Ask, Logic
+from tasklib.worker.workflows.records import Record
+
+MOST_STEPS: Final = 10_000
+"""Steps that one run may have; `restart` begins anew."""
+
+
+class History:
+    """Keys that this run has given, and the records that it and earlier runs have made."""
+
+    def __init__(
+        self,
+        task: ClaimedTask,
+        context: TaskContext,
+        timing: Timing,
+        *,
+        max_value_bytes: int,
+        is_transactional: bool,
+    ) -> None:
+        self.task = task
+        self.context = context
+        self._timing = timing
+        self._max_value_bytes = max_value_bytes
+        self._is_transactional = is_transactional
+        self._records: dict[str, Record] | None = None if task.marks & HAS_STEPS else {}
+        self._loaded_at = timing.monotonic()
+        self._counts: dict[str, int] = {}
+        self._users: dict[str, object] = {}
+        """Which asyncio task or thread makes the steps of each name."""
+        self._keys: set[str] = set()
+        self._numbers = 0
+        self.suspension: Ending | None = None
+        """How the attempt ends, once that is decided: whatever the function does after it is ignored."""
+        self.mismatch: NonDeterminism | None = None
+        self._lock = threading.Lock()
+        self.database: Callable[[], Database] | None = None
+        """Where results of children are read; set by the driver."""
+
+    # --- Keys.
+
+    def _take_key(self, name: str, options: StepOptions) -> tuple[str, int]:
+        if self.suspension is not None:
+            raise Suspended
+        if self.mismatch is not None:
+            raise self.mismatch
+        if isinstance(current_context(None), StepContext):
+            raise ContextError(
+                f"step {name!r} is asked for inside another step; call steps one after the other in the task's function"
+            )
+        if self._is_transactional:
+            raise ContextError(
+                f"task {self.task.name!r} is transactional as a whole, and so cannot record steps; leave out "
+                "transactional=True and write ctx.options(transactional=True).step(...) where a step needs it"
+            )
+        if len(name) > MAX_KEY:
+            raise ConfigurationError(f"the name of a step has at most {MAX_KEY} characters, got {name[:40]!r}…")
+        with self._lock:
+            self._numbers += 1
+            if self._numbers > MOST_STEPS:
+                raise Abort(f"more than {MOST_STEPS:,} steps in one run; raise task.restart(...) to begin anew")
+            return self._key(name, options), self._numbers
+
+    def _key(self, name: str, options: StepOptions) -> str:
+        if options.key is not None:
+            key = f"{name}:{options.key}"
+            if key in self._keys:
+                raise StepKeyError(
+                    f"the key {options.key!r} was used twice for steps named {name!r}; each needs its own"
+                )
+            self._keys.add(key)
+            return key
+        user = _caller()
+        if self._users.setdefault(name, user) is not user:
+            raise StepKeyError(
+                f"steps named {name!r} are made by more than one asyncio task or thread, and could not be told apart "
+                f"when the function runs again; give each a key: ctx.options(key=...).step(...)"
+            )
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        return name if count == 1 else f"{name}#{count}"
+
+    # --- Records.
+
+    def _find(self, key: str, kind: str, digest: str | None) -> Logic[Record | None]:
+        """What is recorded under the key; if the code asks for something else, the task is parked."""
+        if self._records is None:
+            answer = yield Ask("load")
+            self._loaded_at = self._timing.monotonic()
+            self._records = {each["key"]: Record.of(each) for each in answer}
+        found = self._records.get(key)
+        if found is None:
+            return None
+        if found.kind != kind:
+            raise self._mismatch(key, f"a {found.kind}", f"a {kind}")
+        if digest is not None and found.digest is not None and digest != found.digest and found.state != "open":
+            if self._is_repeated(key):
+                raise self._mismatch(key, f"a call with the arguments {found.digest}", f"other arguments, {digest}")
+            if found.note is None:
+                found.note = "the code now gives other arguments than recorded"
+                yield Ask("note", {"key": key, "note": found.note})
+        return found
+
+    def _mismatch(self, key: str, recorded: str, asked: str) -> NonDeterminism:
+        """Whatever the function makes of it, the attempt ends here."""
+        self.mismatch = NonDeterminism(key, recorded, asked)
+        return self.mismatch
+
+    def _is_repeated(self, key: str) -> bool:
+        """Whether it is one of several of a name that only their order tells apart."""
+        assert self._records is not None
+        name, mark, count = key.rpartition("#")
+        return bool(mark and name and count.isdigit() and ":" not in name) or f"{key}#2" in self._records
+
+    def _left(self, found: Record) -> float:
+        """Seconds until the step's moment."""
+        return 0.0 if found.left is None else found.left - (self._timing.monotonic() - self._loaded_at)
+
+    @staticmethod
+    def _row(key: str, number: int, kind: str, digest: str | None, tries: int) -> dict[str, Any]:
+        return {"key": key, "number": number, "kind": kind, "state": "open", "digest": digest, "tries": tries}
+
+    def _record(self, row: dict[str, Any], started: float) -> Logic[None]:
+        yield Ask("record", self._finished(row, started))
+        self._remember(row)
+
+    def _finished(self, row: dict[str, Any], started: float) -> dict[str, Any]:
+        return row | {"started_ago": self._timing.monotonic() - started, "ended": row["state"] != "open"}
+
+    def _of_task(self, row: dict[str, Any]) -> dict[str, Any]:
+        return row | {"task_id": self.task.id, "version": self.task.version}
+
+    def _remember(self, row: dict[str, Any]) -> None:
+        assert self._records is not None
+        names = ("key", "number", "kind", "state", "digest", "value", "error", "tries")
+        self._records[row["key"]] = Record(**{name: row[name] for name in names if name in row})
+        self.task.marks |= HAS_STEPS
+        if row["state"] == "done":
+            self.task.retry_count = 0  # Progress starts the retries anew, here as in the table.
+
+
+def _caller() -> object:
+    """The asyncio task or the thread that makes a call."""
+    try:
+        found = asyncio.current_task()
+    except RuntimeError:
+        found = None
+    return threading.current_thread() if found is None else found

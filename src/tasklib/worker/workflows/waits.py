@@ -1,0 +1,147 @@
+"""The logic of waiting: for a time, for an event, for a person's answer, for tokens of a budget."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from tasklib.core.calls.steps import StepOptions
+from tasklib.core.limits import check_budget, is_amount
+from tasklib.errors import ConfigurationError, WaitTimeout, require_aware, seconds_of
+from tasklib.storage.operations.workflows.events import check_event
+from tasklib.worker.workflows.effects import Ask, Logic, Park, Rest
+from tasklib.worker.workflows.history import History
+from tasklib.worker.workflows.records import ValueType, digest_of
+
+SHORT_SLEEP: Final = 1.0
+"""A sleep below so many seconds keeps its slot: to give it up would take longer."""
+LONGEST_SPREAD: Final = 10.0
+"""Seconds over which those who are short of a budget again and again come back at most."""
+
+
+class WaitLogic(History):
+    """Waits of a workflow."""
+
+    def sleep(self, options: StepOptions, seconds: float | timedelta | None, until: datetime | None) -> Logic[None]:
+        """Wait for a time."""
+        if (seconds is None) == (until is None):
+            raise ConfigurationError("sleep takes seconds or until=, one of them")
+        wanted = None if seconds is None else seconds_of(seconds)
+        moment = None if until is None else require_aware(until, "until")
+        key, number = self._take_key(options.name or "sleep", options)
+        return self._sleep(key, number, wanted, moment)
+
+    def wait(
+        self,
+        options: StepOptions,
+        events: str | Sequence[str],
+        type: Any,
+        timeout_seconds: float | None,
+        ask: str | None,
+    ) -> Logic[Any]:
+        """Wait for an event, or for a person's answer."""
+        names = [check_event(each) for each in ([events] if isinstance(events, str) else events)]
+        if not names or (ask is not None and len(names) > 1):
+            raise ConfigurationError(f"wait takes one event or several, and a question one, got {events!r}")
+        if ask is not None and not ask:
+            raise ConfigurationError("ask= is the question to a person, and was empty")
+        seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
+        key, number = self._take_key(options.name or names[0], options)
+        values = ValueType(f"event {names[0]!r}", type, None)
+        question = None if ask is None else {"question": ask, "schema": values.schema()}
+        return self._wait(key, number, names, seconds, values, question)
+
+    def spend(self, options: StepOptions, budget: str, cost: float) -> Logic[None]:
+        """Take tokens from a budget."""
+        check_budget(budget)
+        if not is_amount(cost):
+            raise ConfigurationError(f"the cost of ctx.spend is a number, 0 or more, got {cost!r}")
+        key, number = self._take_key(options.name or budget, options)
+        return self._spend(key, number, budget, float(cost))
+
+    def _sleep(self, key: str, number: int, wanted: float | None, moment: datetime | None) -> Logic[None]:
+        found = yield from self._find(key, "sleep", None)
+        if found is None:
+            if wanted is None:
+                now = yield Ask("now")
+                assert moment is not None
+                wanted = max(0.0, moment.timestamp() - now)
+            if wanted < SHORT_SLEEP:
+                yield Rest(wanted)
+                return
+            row = self._row(key, number, "sleep", None, 0) | {"until_in": wanted}
+            yield from self._record(row, self._timing.monotonic())
+            yield Park("sleep", key, wanted)
+        left = self._left(found) if found is not None else 0.0
+        if left > 0:
+            if left < SHORT_SLEEP:
+                yield Rest(left)
+            else:
+                yield Park("sleep", key, left)
+
+    def _wait(
+        self,
+        key: str,
+        number: int,
+        events: Sequence[str],
+        seconds: float | None,
+        values: ValueType,
+        question: Mapping[str, Any] | None,
+    ) -> Logic[Any]:
+        kind = "wait" if question is None else "ask"
+        found = yield from self._find(key, kind, None)
+        if found is None:
+            # First the open step, committed; then a look for the event: whoever tells it now finds the one or is found.
+            row = self._row(key, number, kind, None, 0) | {"until_in": seconds, "ask": question}
+            told = list(events) if question is None else []
+            yield Ask("open_wait", {"step": self._finished(row, self._timing.monotonic()), "events": told})
+            self._remember(row)
+        elif found.state != "open":
+            return self._waited(key, found.state, found.value, values)
+        answer = yield Ask("take", {"key": key, "events": list(events) if question is None else []})
+        if answer["state"] != "open":
+            self._remember(self._row(key, number, kind, None, 0) | {"state": answer["state"], "value": answer["value"]})
+            return self._waited(key, answer["state"], answer["value"], values)
+        waits_for = f"answer {key}" if question is not None else f"event {' | '.join(events)}"
+        yield Park(waits_for, key, answer["left"], fillable=True)
+        raise AssertionError("a wait that was suspended goes on")
+
+    @staticmethod
+    def _waited(key: str, state: str, value: Any, values: ValueType) -> Any:
+        if state == "failed":
+            raise WaitTimeout(None, 0.0, "waiting", step=key)
+        return values.read(value)
+
+    def _spend(self, key: str, number: int, budget: str, cost: float) -> Logic[None]:
+        digest = digest_of(WaitLogic.spend, (budget, cost), {})
+        found = yield from self._find(key, "spend", digest)
+        if found is not None and found.state == "done":
+            return
+        tries = 0 if found is None else found.tries
+        for rested in (False, True):
+            row = self._row(key, number, "spend", digest, tries + 1)
+            step = self._finished(row, self._timing.monotonic())
+            answer = yield Ask("spend", {"step": step, "name": budget, "cost": cost})
+            if answer["state"] not in ("open", "done"):
+                raise _not_affordable(budget, cost, answer)
+            self._remember(row | {"state": answer["state"]})
+            if answer["state"] == "done":
+                return
+            if answer["seconds"] >= SHORT_SLEEP or rested:
+                # Many may wait for the same tokens: who was short before comes back later, and not with all others.
+                spread = min(LONGEST_SPREAD, 2.0 ** min(tries, 20) * cost / answer["rate"]) if tries else 0.0
+                yield Park(f"budget {budget}", key, answer["seconds"] + random.uniform(0.0, spread))
+            yield Rest(answer["seconds"])
+
+
+def _not_affordable(budget: str, cost: float, answer: Mapping[str, Any]) -> ConfigurationError:
+    if answer["state"] == "refused":
+        return ConfigurationError(
+            f"budget {budget!r} holds at most {answer['burst']:,.10g} tokens, and {cost:,.10g} are asked for at once; "
+            "spend less at a time, or set it with a higher burst="
+        )
+    return ConfigurationError(
+        f"there is no budget {budget!r}; set it first: queue.set_budget({budget!r}, per_minute=...)"
+    )
