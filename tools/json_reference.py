@@ -12,8 +12,9 @@ from typing import Any
 
 from tasklib.core.insights.explain import Reason
 from tasklib.core.limits import KeyLimit, Limit, Pause
+from tasklib.core.queue_info import ErrorGroup, WorkerInfo
 from tasklib.core.schedule import Plan, Schedule
-from tasklib.core.task import Attempt, ErrorGroup, LogLine, Task, WorkerInfo
+from tasklib.core.task import Attempt, LogLine, Task
 from tasklib.doctor import Finding
 from tasklib.service.statistics import TypeInfo
 from tasklib.storage.operations.access.tokens import Token

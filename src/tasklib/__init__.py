@@ -14,17 +14,14 @@ if TYPE_CHECKING:
     from tasklib.core.calls.resources import Resource, WorkerState, injected
     from tasklib.core.config import Config
     from tasklib.core.insights.explain import Explanation, Reason
+    from tasklib.core.queue_info import QueueStats, WorkerInfo
     from tasklib.core.retry import Backoff
     from tasklib.core.schedule import Plan, Schedule
     from tasklib.core.task import (
         Attempt,
         LogLine,
-        QueueStats,
         Task,
-        TaskId,
-        TaskIds,
         TaskState,
-        WorkerInfo,
         has_error,
         has_result,
         is_completed,
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
         is_running,
         is_terminal,
     )
+    from tasklib.core.task_id import TaskId, TaskIds
     from tasklib.core.time.clock import ManualClock
     from tasklib.errors import (
         Abort,
@@ -126,6 +124,8 @@ else:
             for module in (
                 "errors",
                 "core.task",
+                "core.task_id",
+                "core.queue_info",
                 "core.config",
                 "core.retry",
                 "core.time.clock",

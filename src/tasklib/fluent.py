@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from tasklib.core.calls.import_guard import is_child
 from tasklib.core.config import Config
 from tasklib.core.limits import LocalLimits
-from tasklib.core.task import QueueStats
+from tasklib.core.queue_info import QueueStats
 from tasklib.definition import Definition, TaskOptions
 from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.queue import TaskQueue

@@ -8,7 +8,7 @@ import pytest
 
 from tasklib import ConfigurationError
 from tasklib.core.lifecycle import Ending, Phase
-from tasklib.core.task import ErrorGroup
+from tasklib.core.queue_info import ErrorGroup
 from tasklib.service.error_groups import ErrorGroups
 from tasklib.storage.operations import attempts
 from tests.fixtures.queues import Face, Instance

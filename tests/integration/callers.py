@@ -26,7 +26,9 @@ from sqlalchemy.ext import asyncio as sqlalchemy_async
 from uuid_utils.compat import uuid7
 
 from tasklib.core.config import Config
-from tasklib.core.task import NewTask, Task, TaskFilter, TaskId
+from tasklib.core.queue_info import TaskFilter
+from tasklib.core.task import NewTask, Task
+from tasklib.core.task_id import TaskId
 from tasklib.storage import connect
 from tasklib.storage.database import Database
 from tasklib.storage.operations.reading.lists import list_tasks

@@ -21,7 +21,9 @@ from psycopg.rows import scalar_row
 from sqlalchemy.ext import asyncio as sqlalchemy_async
 
 from tasklib.core.config import Config
-from tasklib.core.task import NewTask, Task, TaskBatch, TaskFilter, TaskId, TaskState, first_of_many
+from tasklib.core.queue_info import TaskFilter
+from tasklib.core.task import NewTask, Task, TaskBatch, TaskState, first_of_many
+from tasklib.core.task_id import TaskId
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable, SchemaMissing, UniqueConflict
 from tasklib.storage import connect
 from tasklib.storage.database import Database

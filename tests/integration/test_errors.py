@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tasklib import ConfigurationError, DatabaseUnavailable, PermissionDenied, StorageError, TaskQueue
-from tasklib.core.task import TaskId
+from tasklib.core.task_id import TaskId
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.disks import unprivileged
 from tests.fixtures.queues import FORMS, Face, Form, open_queue

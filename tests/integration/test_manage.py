@@ -10,7 +10,8 @@ import pytest
 
 from tasklib import ConfigurationError, InvalidTransition, TaskNotFound, TaskQueue
 from tasklib.core.lifecycle import Action
-from tasklib.core.task import TaskFilter, TaskState
+from tasklib.core.queue_info import TaskFilter
+from tasklib.core.task import TaskState
 from tasklib.service.service import QueueService
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasklib.core.task import TaskFilter
+from tasklib.core.queue_info import TaskFilter
 from tasklib.storage.operations import statistics
 from tasklib.storage.operations.reading import block_index, scan
 from tasklib.storage.operations.reading.block_index import Gap

@@ -19,7 +19,8 @@ import pytest
 from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import Ending
 from tasklib.core.outcome import Completion
-from tasklib.core.task import LogLine, NewTask, TaskBatch, TaskFilter, first_of_many
+from tasklib.core.queue_info import TaskFilter
+from tasklib.core.task import LogLine, NewTask, TaskBatch, first_of_many
 from tasklib.core.texts.short_id import readings
 from tasklib.storage.operations import attempts, claims, tasks, workers
 from tasklib.storage.operations.claims import Position

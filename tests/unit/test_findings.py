@@ -7,7 +7,7 @@ from uuid import UUID
 
 from tasklib.core.insights.findings import Situation, find
 from tasklib.core.limits import Pause
-from tasklib.core.task import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
+from tasklib.core.queue_info import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 ID = UUID(int=7)

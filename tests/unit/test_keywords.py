@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasklib.core.task import TaskFilter
+from tasklib.core.queue_info import TaskFilter
 from tasklib.definition import TaskKeywords, TaskOptions
 from tasklib.queue import Filters
 from tasklib.submission import SubmitKeywords, SubmitOptions

@@ -11,11 +11,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tasklib.core.queue_info import QueueStats
 from tasklib.core.task import (
-    QueueStats,
     Task,
-    TaskId,
-    TaskIds,
     TaskState,
     has_error,
     has_result,
@@ -25,6 +23,7 @@ from tasklib.core.task import (
     is_running,
     is_terminal,
 )
+from tasklib.core.task_id import TaskId, TaskIds
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=1)

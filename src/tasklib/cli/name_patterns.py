@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tasklib.core.task import TaskFilter
+    from tasklib.core.queue_info import TaskFilter
     from tasklib.service.pages import Page
     from tasklib.service.service import QueueService
 

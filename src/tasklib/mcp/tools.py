@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tasklib.core.lifecycle import Action
-from tasklib.core.task import TaskFilter
+from tasklib.core.queue_info import TaskFilter
 from tasklib.doctor import examine
 from tasklib.errors import ConfigurationError
 from tasklib.mcp.access import AgentAccess

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any, Final, TypedDict
 from uuid import UUID
 
-from tasklib.core.task import TaskFilter, TaskState
+from tasklib.core.queue_info import TaskFilter
+from tasklib.core.task import TaskState
 from tasklib.errors import ConfigurationError, InvalidTaskId
 
 Id = UUID | str

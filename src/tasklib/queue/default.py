@@ -9,7 +9,8 @@ from uuid import UUID
 
 from tasklib.core.codec import shown
 from tasklib.core.config import Config
-from tasklib.core.task import Task, TaskId, default_source
+from tasklib.core.task import Task
+from tasklib.core.task_id import TaskId, default_source
 from tasklib.definition import Definition, FunctionDefinition, Registry, TaskKeywords, TaskOptions, shows_options
 from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.queue import TaskQueue, define

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, overload
 
-from tasklib.core.task import TaskId
+from tasklib.core.task_id import TaskId
 from tasklib.errors import ConfigurationError
 from tasklib.submission import Submitter
 

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, Self, cast
 from uuid import UUID
 
-from tasklib.core.task import SUBMITTER_HEADER, NewTask, Task, TaskFilter, TaskId
+from tasklib.core.queue_info import TaskFilter
+from tasklib.core.task import SUBMITTER_HEADER, NewTask, Task
+from tasklib.core.task_id import TaskId
 from tasklib.errors import TaskLibError, UniqueConflict
 from tasklib.queue import TaskQueue
 from tasklib.queue.instrumentation import Sending, headers_from, send_through

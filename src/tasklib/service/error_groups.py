@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tasklib.core.task import ErrorGroup
+from tasklib.core.queue_info import ErrorGroup
 from tasklib.core.texts.error_text import summary
 from tasklib.queue.sync_async import as_operation, operation
 from tasklib.service.audit import AuditEntry

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from tasklib.core.limits import Limit, Pause
+from tasklib.core.queue_info import WorkerInfo
 from tasklib.core.schedule import Schedule
-from tasklib.core.task import WorkerInfo
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.migrate import Part, parts

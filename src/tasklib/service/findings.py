@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tasklib.core.insights.findings import MOST_OF_A_KIND, NEW, Finding, Situation, find
-from tasklib.core.task import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
+from tasklib.core.queue_info import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
 from tasklib.queue.sync_async import as_operation, operation
 from tasklib.service.base import ServicePart
 from tasklib.service.error_groups import ErrorGroups

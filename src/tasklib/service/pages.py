@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
-from tasklib.core.task import QueueStats, Task, TaskFilter, TaskState
+from tasklib.core.queue_info import QueueStats, TaskFilter
+from tasklib.core.task import Task, TaskState
 from tasklib.core.texts.short_id import readings
 from tasklib.errors import ConfigurationError, TaskNotFound
 from tasklib.queue import Id, require_id

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tasklib.core.codec import dumps_to_show, loads_start
-from tasklib.core.task import Task, TaskFilter
+from tasklib.core.queue_info import TaskFilter
+from tasklib.core.task import Task
 from tasklib.core.texts.error_text import bounded, summary
 
 CHARACTERS: Final = 2000

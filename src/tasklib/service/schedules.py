@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasklib.core.schedule import Schedule
-from tasklib.core.task import TaskId
+from tasklib.core.task_id import TaskId
 from tasklib.definition import check_name
 from tasklib.queue.sync_async import as_operation, operation
 from tasklib.service.audit import AuditEntry

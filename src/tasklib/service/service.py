@@ -15,8 +15,10 @@ from uuid import UUID
 from tasklib.core.insights.explain import Explanation
 from tasklib.core.insights.explain import explain as explain_evidence
 from tasklib.core.lifecycle import CLEANUP_STATES, Action, states_for
+from tasklib.core.queue_info import TaskFilter
 from tasklib.core.redaction import MaskLeft
-from tasklib.core.task import Task, TaskFilter, TaskId
+from tasklib.core.task import Task
+from tasklib.core.task_id import TaskId
 from tasklib.errors import ConfigurationError, InvalidArguments
 from tasklib.queue import Id, TaskQueue, require_id
 from tasklib.queue.arguments import check_priority

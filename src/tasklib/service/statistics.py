@@ -11,7 +11,7 @@ from typing import Final, Literal
 from tasklib.core.insights.histogram import Histogram
 from tasklib.core.insights.scale import OBJECTIVE_SECONDS, Fleet, Load, Scale, TypeScale, scale
 from tasklib.core.limits import Pause
-from tasklib.core.task import EndedWorker, QueueStats
+from tasklib.core.queue_info import EndedWorker, QueueStats
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import statistics, workers

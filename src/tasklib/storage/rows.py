@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tasklib.core.codec import dumps, loads, loads_start, number
-from tasklib.core.task import DEFAULT_RETRIES, Attempt, EndedWorker, LogLine, Task, TaskState, WorkerInfo
+from tasklib.core.queue_info import EndedWorker, WorkerInfo
+from tasklib.core.task import DEFAULT_RETRIES, Attempt, LogLine, Task, TaskState
 from tasklib.storage.statement import Row, UndecodedText
 
 NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)

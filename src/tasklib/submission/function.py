@@ -20,7 +20,8 @@ from typing import (
 
 from tasklib.core.calls.context import AsyncTaskContext, TaskContext
 from tasklib.core.codec import plain
-from tasklib.core.task import NewTask, TaskId, TaskIds
+from tasklib.core.task import NewTask
+from tasklib.core.task_id import TaskId, TaskIds
 from tasklib.definition import Definition, FunctionDefinition, Misfit, shows_options
 from tasklib.errors import InvalidArguments
 from tasklib.submission.stream import Packer, Stream, TaskStore, agroups, groups, refusal

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from weakref import WeakKeyDictionary
 
-from tasklib.core.task import NewTask, TaskId
+from tasklib.core.task import NewTask
+from tasklib.core.task_id import TaskId
 from tasklib.errors import DatabaseBusy, DatabaseFull, DatabaseUnavailable
 from tasklib.submission.stream import CHUNK
 

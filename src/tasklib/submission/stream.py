@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Protocol, Self, TypeAlias, overload
 
 from tasklib.core.config import Config
-from tasklib.core.task import NewTask, TaskBatch, TaskId, TaskIds, first_of_many
+from tasklib.core.task import NewTask, TaskBatch, first_of_many
+from tasklib.core.task_id import TaskId, TaskIds
 from tasklib.definition import Definition, Misfit
 from tasklib.errors import InvalidArguments
 from tasklib.submission.submit_options import SubmitOptions

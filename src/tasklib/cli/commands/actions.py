@@ -13,7 +13,8 @@ from tasklib.cli.options import values
 from tasklib.cli.options.common import DryRun, Selection
 from tasklib.cli.options.declare import argument, option
 from tasklib.core.lifecycle import CLEANUP_STATES, Action
-from tasklib.core.task import Task, TaskFilter
+from tasklib.core.queue_info import TaskFilter
+from tasklib.core.task import Task
 from tasklib.errors import StorageError, TaskLibError
 
 DOING = {Action.RETRY: "Starting", Action.CANCEL: "Cancelling", Action.DELETE: "Deleting"}

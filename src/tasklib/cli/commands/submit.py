@@ -16,7 +16,8 @@ from tasklib.cli.show.tasks import show_task
 from tasklib.errors import WaitTimeout
 
 if TYPE_CHECKING:
-    from tasklib.core.task import Task, TaskId
+    from tasklib.core.task import Task
+    from tasklib.core.task_id import TaskId
 
 app = Commands("Tasks")
 

@@ -9,7 +9,7 @@ from tasklib.cli.options import values
 from tasklib.cli.options.declare import argument, option
 
 if TYPE_CHECKING:
-    from tasklib.core.task import TaskFilter
+    from tasklib.core.queue_info import TaskFilter
 
 FILTERS = "Which tasks"
 STATES = ("pending", "delayed", "waiting", "running", "completed", "failed", "retrying", "cancelled", "buried")

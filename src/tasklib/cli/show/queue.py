@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tasklib.core.limits import KeyLimit, Limit, Pause
+    from tasklib.core.queue_info import QueueStats, WorkerInfo
     from tasklib.core.schedule import Schedule
-    from tasklib.core.task import QueueStats, WorkerInfo
     from tasklib.service.statistics import Overview, Scale, TypeInfo
 
 NUMBERS: Final = (

@@ -12,7 +12,8 @@ from tasklib.cli.show import times
 from tasklib.cli.show.output import Cell, Column, Output, shortened
 from tasklib.core.insights.explain import Explanation
 from tasklib.core.lifecycle import phase_of
-from tasklib.core.task import Attempt, ErrorGroup, Task, TaskState
+from tasklib.core.queue_info import ErrorGroup
+from tasklib.core.task import Attempt, Task, TaskState
 from tasklib.core.texts.error_text import summary
 from tasklib.core.texts.short_id import shorten
 

@@ -29,8 +29,8 @@ from tasklib.contrib.django.middleware import announce_ends
 from tasklib.contrib.django.models import Schedule, Task
 from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import Action, Phase, phase_of
+from tasklib.core.queue_info import TaskFilter
 from tasklib.core.task import Task as StoredTask
-from tasklib.core.task import TaskFilter
 from tasklib.errors import TaskLibError, TaskNotFound
 from tasklib.service.pages import Start
 from tasklib.service.service import QueueService

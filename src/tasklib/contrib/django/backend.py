@@ -34,8 +34,9 @@ from tasklib.contrib.django.options import TasklibTask
 from tasklib.contrib.django.results import aware, context_for, find_task, result_of
 from tasklib.core.codec import plain
 from tasklib.core.config import Config, environment_names
-from tasklib.core.task import NewTask, TaskId
+from tasklib.core.task import NewTask
 from tasklib.core.task import Task as StoredTask
+from tasklib.core.task_id import TaskId
 from tasklib.definition import TaskOptions
 from tasklib.definition.functions import refuse_unsuitable
 from tasklib.errors import ConfigurationError, TaskDefinitionError

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from tasklib.core.lifecycle import Phase, phase_of
 from tasklib.core.limits import Limit, Pause
-from tasklib.core.task import Task, WorkerInfo
+from tasklib.core.queue_info import WorkerInfo
+from tasklib.core.task import Task
 
 MAX_AHEAD = 10_000
 """Tasks ahead are counted up to this; beyond it the text says `more than`."""

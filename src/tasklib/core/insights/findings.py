@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from tasklib.core.limits import Pause
+from tasklib.core.queue_info import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
 from tasklib.core.schedule import Schedule
-from tasklib.core.task import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
 
 NEW: Final = timedelta(hours=1)
 """For this long an error group is new, and a lost worker is news."""

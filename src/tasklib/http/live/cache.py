@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from tasklib.core.task import ErrorGroup, QueueStats, TaskFilter
+from tasklib.core.queue_info import ErrorGroup, QueueStats, TaskFilter
 from tasklib.errors import TaskLibError
 from tasklib.service.error_groups import MOST_GROUPS, ErrorGroups
 from tasklib.service.pages import Gap, TaskPages

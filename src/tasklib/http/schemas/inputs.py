@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, model_validator
 
 from tasklib.core.lifecycle import Action
-from tasklib.core.task import TaskFilter
+from tasklib.core.queue_info import TaskFilter
 from tasklib.http.schemas.fields import INT32, STATES, Input, Key, Moment, Name, Seconds, Tags, Text, Whole
 from tasklib.queue import task_filter
 from tasklib.service.pages import Start

@@ -9,8 +9,8 @@ from uuid import UUID
 from pydantic import BeforeValidator, Field
 from pydantic.alias_generators import to_camel
 
-import tasklib.core.task as domain
 from tasklib.core.insights.explain import Explanation
+from tasklib.core.queue_info import QueueStats
 from tasklib.http.schemas.bounds import busiest
 from tasklib.http.schemas.fields import Answer, Status, TypeName, status_of
 from tasklib.service.service import as_data
@@ -172,7 +172,7 @@ class Stats(Answer):
     max_age_seconds: int = Field(description="How old the counts may be: 0 in a small queue, 1 or 5 in a large one.")
 
     @classmethod
-    def counted(cls, stats: domain.QueueStats, max_age_seconds: int) -> Self:
+    def counted(cls, stats: QueueStats, max_age_seconds: int) -> Self:
         """The numbers under their names in HTTP."""
         names = busiest(stats.by_name, lambda name: stats.by_name[name])
         by_type = {name: {status_of(state): count for state, count in stats.by_name[name].items()} for name in names}

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Unpack
 
 from tasklib.core.lifecycle import CLEANUP_STATES, Action, states_for
-from tasklib.core.task import ErrorGroup, Task, TaskFilter, TaskState
+from tasklib.core.queue_info import ErrorGroup, TaskFilter
+from tasklib.core.task import Task, TaskState
 from tasklib.errors import ConfigurationError, require_aware, seconds_of
 from tasklib.queue.arguments import (
     Filters,

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from tasklib.core.calls.context import TaskContext
 from tasklib.core.calls.current import current_context
-from tasklib.core.task import TaskId
+from tasklib.core.task_id import TaskId
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import require_asyncio

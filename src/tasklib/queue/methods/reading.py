@@ -7,8 +7,9 @@ from typing import Unpack
 
 from tasklib.core.insights.explain import Explanation
 from tasklib.core.insights.explain import explain as explain_evidence
+from tasklib.core.queue_info import QueueStats, WorkerInfo
 from tasklib.core.redaction import Redactor
-from tasklib.core.task import QueueStats, Task, WorkerInfo
+from tasklib.core.task import Task
 from tasklib.queue.arguments import Filters, Id, check_whole, require_id, task_filter
 from tasklib.queue.base import QueueBase
 from tasklib.queue.sync_async import operation, require_asyncio

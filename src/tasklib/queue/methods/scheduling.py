@@ -8,7 +8,8 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
 from tasklib.core.redaction import marked_paths
 from tasklib.core.schedule import Misfire, Overlap, Plan, Schedule
-from tasklib.core.task import NewTask, TaskId
+from tasklib.core.task import NewTask
+from tasklib.core.task_id import TaskId
 from tasklib.definition import TaskOptions, check_name, secrets_of
 from tasklib.errors import TaskDefinitionError
 from tasklib.queue.methods.submitting import ENQUEUE_MAX_RETRIES, NO_PAYLOAD, SubmitsTasks

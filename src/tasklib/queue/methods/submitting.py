@@ -14,7 +14,8 @@ from tasklib.core.calls.current import current_context
 from tasklib.core.calls.import_guard import refuse_while_loading
 from tasklib.core.codec import plain
 from tasklib.core.redaction import SECRETS_HEADER
-from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch, TaskId, TaskIds
+from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch
+from tasklib.core.task_id import TaskId, TaskIds
 from tasklib.definition import Definition, TaskOptions, check_name, shows_options
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import ACTIONS, Action, is_parked, is_possible, phase_of, refusal, states_for
-from tasklib.core.task import Task, TaskFilter, TaskState
+from tasklib.core.queue_info import TaskFilter
+from tasklib.core.task import Task, TaskState
 from tasklib.errors import UniqueConflict
 from tasklib.storage.operations.reading.lists import filter_params
 from tasklib.storage.operations.tasks import get_task, require_task

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from tasklib.core.codec import dumps
-from tasklib.core.task import ErrorGroup, TaskFilter, TaskState
+from tasklib.core.queue_info import ErrorGroup, TaskFilter
+from tasklib.core.task import TaskState
 from tasklib.core.texts.error_text import summary
 from tasklib.storage.operations.actions import in_steps, reopen_workflows, without_taken_keys
 from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from tasklib.core.codec import dumps, loads
 from tasklib.core.schedule import BrokenPlan, Plan, Schedule
-from tasklib.core.task import NewTask, TaskId
+from tasklib.core.task import NewTask
+from tasklib.core.task_id import TaskId
 from tasklib.errors import ConfigurationError, StorageError
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.tasks import submit_once, submit_tasks

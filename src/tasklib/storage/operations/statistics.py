@@ -10,7 +10,8 @@ from uuid import UUID
 
 from tasklib.core.codec import dumps
 from tasklib.core.insights.histogram import Histogram, mean, merged, percentile
-from tasklib.core.task import QueueStats, TaskState
+from tasklib.core.queue_info import QueueStats
+from tasklib.core.task import TaskState
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.reading import lists
 from tasklib.storage.operations.reading.block_index import BLOCK_SIZE, MOST_NAMES

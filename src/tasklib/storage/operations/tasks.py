@@ -9,7 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.task import POSITION_DIGITS, NewTask, Task, TaskBatch, TaskId, TaskIds, TaskState
+from tasklib.core.task import POSITION_DIGITS, NewTask, Task, TaskBatch, TaskState
+from tasklib.core.task_id import TaskId, TaskIds
 from tasklib.core.texts.short_id import ShortId
 from tasklib.errors import PermissionDenied, TaskNotFound, UniqueConflict
 from tasklib.storage.rows import moment, moment_text, task_from_row, uuid

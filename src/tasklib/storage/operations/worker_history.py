@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from tasklib.core.codec import dumps
-from tasklib.core.task import EndedWorker
+from tasklib.core.queue_info import EndedWorker
 from tasklib.storage.rows import ended_worker_from_row
 from tasklib.storage.statement import Operation, Statement
 

@@ -12,8 +12,9 @@ from uuid import UUID
 from tasklib.core.codec import dumps, loads
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.outcome import Lost, decide
+from tasklib.core.queue_info import WorkerInfo
 from tasklib.core.retry import Backoff
-from tasklib.core.task import DEFAULT_RETRIES, WorkerInfo
+from tasklib.core.task import DEFAULT_RETRIES
 from tasklib.core.time.liveness import Sighting
 from tasklib.storage.operations.attempts import end_attempts
 from tasklib.storage.operations.worker_history import note_ended

@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 
-from tasklib.core.task import ErrorGroup
+from tasklib.core.queue_info import ErrorGroup
 from tasklib.http.admission.audit import AuditedRoute, audit_unless
 from tasklib.http.errors import Refused
 from tasklib.http.parts import Service, parts_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tasklib.core.task import TaskFilter
+from tasklib.core.queue_info import TaskFilter
 from tasklib.storage.statement import Operation, Statement
 
 BLOCK_SIZE: Final = 10_000

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tasklib.core.codec import dumps
-from tasklib.core.task import QueueStats, Task, TaskFilter, TaskState
+from tasklib.core.queue_info import QueueStats, TaskFilter
+from tasklib.core.task import Task, TaskState
 from tasklib.storage.rows import task_start_from_row
 from tasklib.storage.statement import Operation, Statement
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tasklib.core.task import Task, TaskFilter
+from tasklib.core.queue_info import TaskFilter
+from tasklib.core.task import Task
 from tasklib.storage.operations.reading.block_index import Gap, find_gaps
 from tasklib.storage.operations.reading.lists import (
     LISTED_WIDTH,

@@ -1,0 +1,174 @@
+"""Ids of tasks: UUIDs that know their queue, and many of them in little memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, overload
+from uuid import UUID
+
+from tasklib.core.task import TaskBatch
+from tasklib.errors import InvalidTaskId, NotInitialized
+
+if TYPE_CHECKING:  # `TaskId` alone is `TaskId[Any]`; typing's own TypeVar has defaults from Python 3.13 on
+    from typing_extensions import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
+
+
+class ResultSource(Protocol):
+    """Waits for the value that a task returns; a queue."""
+
+    def wait_for_result(self, task_id: UUID, timeout: float | None) -> Any:
+        """The value, once the task has completed; blocks until then."""
+        ...
+
+    async def await_result(self, task_id: UUID, timeout: float | None) -> Any:
+        """The awaiting form of `wait_for_result`."""
+        ...
+
+
+class TaskId(UUID, Generic[R_co]):
+    """The id of a submitted task: a UUID that knows what its task returns, and whether a new row was stored for it.
+
+        task_id = resize.submit("cat.png")     # TaskId[Size], if resize returns a Size
+        size = task_id.wait(timeout=60)        # blocks;  await task_id.await_(timeout=60) does not
+
+    It asks the queue that made it; one made from text, `TaskId(text)`, asks the default queue.
+    """
+
+    __slots__ = ("_source", "created")
+    created: bool
+    _source: ResultSource | None
+
+    def __init__(self, value: UUID | str, created: bool = True) -> None:
+        super().__init__(int=_as_uuid(value).int)
+        object.__setattr__(self, "created", created)
+        object.__setattr__(self, "_source", None)
+
+    def wait(self, timeout: float | None = None) -> R_co:
+        """What the task returned, once it has; WaitTimeout after `timeout` seconds, TaskFailed if it did not complete.
+
+        The value has the type that the function's annotation says, if the function is defined in this program.
+        """
+        value: R_co = self._queue().wait_for_result(self.id, timeout)
+        return value
+
+    async def await_(self, timeout: float | None = None) -> R_co:
+        """The awaiting form of `wait`."""
+        value: R_co = await self._queue().await_result(self.id, timeout)
+        return value
+
+    @property
+    def id(self) -> UUID:
+        """The id as a plain UUID."""
+        return UUID(int=self.int)
+
+    def made_by(self, source: ResultSource) -> None:
+        """Ask this queue for the result; called by the queue that made the id."""
+        object.__setattr__(self, "_source", source)
+
+    def _queue(self) -> ResultSource:
+        return default_source.get() if self._source is None else self._source
+
+    if not TYPE_CHECKING:  # for a type checker no attribute can be set, as with every UUID
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name != "__orig_class__":  # set by TaskId[int](...), and of no use
+                super().__setattr__(name, value)
+
+    def __copy__(self) -> TaskId[R_co]:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> TaskId[R_co]:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TaskId, (self.id, self.created)
+
+
+def _as_uuid(value: UUID | str) -> UUID:
+    if isinstance(value, UUID):
+        return value
+    try:
+        return UUID(value)
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidTaskId(value) from None
+
+
+class _DefaultSource:
+    """The queue that an id made from text asks."""
+
+    def __init__(self) -> None:
+        self.get: Callable[[], ResultSource] = self._missing
+
+    @staticmethod
+    def _missing() -> NoReturn:
+        raise NotInitialized
+
+
+default_source: Final = _DefaultSource()
+"""Set by the module of the default queue, which this one cannot import."""
+
+
+class TaskIds(Sequence[UUID]):
+    """The ids of a bulk submission in its order, sixteen bytes each, and how many rows were new.
+
+    Made with `keep=False` it forgets the ids and only counts, for streams too long to remember.
+    """
+
+    __slots__ = ("_bytes", "_keep", "created", "total")
+
+    def __init__(self, *, keep: bool = True) -> None:
+        self._bytes = bytearray()
+        self._keep = keep
+        self.total = 0
+        self.created = 0
+
+    @classmethod
+    def of_batch(cls, batch: TaskBatch) -> TaskIds:
+        """The ids of a batch; all of it was new."""
+        ids = cls()
+        ids.total = ids.created = batch.count
+        start = batch.like.id.bytes[:-2]
+        ids._bytes += start.join([b"", *(number.to_bytes(2, "big") for number in range(batch.count))])
+        return ids
+
+    def extend(self, ids: Iterable[TaskId] | TaskIds) -> None:
+        """Add the ids of one statement."""
+        if isinstance(ids, TaskIds):
+            self.total += ids.total
+            self.created += ids.created
+            if self._keep:
+                self._bytes += bytes(ids)
+            return
+        for task_id in ids:
+            self.total += 1
+            self.created += task_id.created
+            if self._keep:
+                self._bytes += task_id.bytes
+
+    def __len__(self) -> int:
+        return len(self._bytes) // 16
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._bytes)
+
+    @overload
+    def __getitem__(self, index: int) -> UUID: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[UUID]: ...
+    def __getitem__(self, index: int | slice) -> UUID | list[UUID]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        position = range(len(self))[index] * 16
+        return UUID(bytes=bytes(self._bytes[position : position + 16]))
+
+    def __iter__(self) -> Iterator[UUID]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<TaskIds: {self.total} tasks, {self.created} new>"
