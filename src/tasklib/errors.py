@@ -114,6 +114,17 @@ class InvalidArguments(TaskLibError, ValueError):
 class InvalidPayload(InvalidArguments):
     """The value is not JSON that both PostgreSQL and SQLite can store; nothing was stored."""
 
+    field: str = "payload"
+    """Where the value was given."""
+
+    @classmethod
+    def of_value(cls, what: str, problems: list[str], *, field: str = "payload") -> InvalidPayload:
+        """For a value that is no task's arguments: an event's payload, an answer."""
+        error = cls(what, problems)
+        error.field = field
+        error.args = (f"{what} cannot be taken: {'; '.join(problems)}; nothing was stored",)
+        return error
+
 
 class TaskNotFound(TaskLibError, LookupError):
     """No task has this id."""

@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from tasklib import AsyncTaskContext, TaskContext, TaskNotFound, TaskState, WaitTimeout
 from tasklib.errors import ConfigurationError, InvalidPayload, InvalidTransition
@@ -256,7 +257,7 @@ def test_an_event_joins_the_callers_transaction(queue: Face, shipping: Any):
     assert finish(queue, task_id).result == {"value": "committed"}
 
 
-@pytest.mark.parametrize("wrong", ["", "x" * 201, 7, None])
+@pytest.mark.parametrize("wrong", ["", "x" * 201, 7, None, "a\0", "a\ud800"], ids=ascii)
 def test_a_wrong_name_is_refused(queue: Face, wrong: Any):
     with pytest.raises(ConfigurationError, match="event's name"):
         queue.emit(wrong)
@@ -265,5 +266,36 @@ def test_a_wrong_name_is_refused(queue: Face, wrong: Any):
 def test_a_message_to_nobody_and_one_too_large_are_refused(queue: Face):
     with pytest.raises(TaskNotFound):
         queue.emit("x", to="00000000-0000-0000-0000-000000000000")
-    with pytest.raises(InvalidPayload, match="at most"):
+    with pytest.raises(InvalidPayload, match=r"event 'x' cannot be taken: .* the limit is 262,144"):
         queue.emit("x", "y" * 300_000)
+
+
+@pytest.mark.parametrize(
+    "event, ask", [(7, None), (None, None), ((), None), ("x", ""), ("x", "  "), ("x", 5), (("x", "y"), "?")]
+)
+def test_a_wait_for_nothing_and_a_question_without_words_are_refused(queue: Face, event: Any, ask: Any):
+    @queue.task(max_retries=0)
+    async def waiting(ctx: AsyncTaskContext) -> Any:
+        return await ctx.wait(event, ask=ask)
+
+    assert "ConfigurationError" in (finish(queue, waiting.submit()).error or "")
+
+
+def test_a_question_and_what_is_waited_for_hold_no_secret_and_are_bounded(queue: Face):
+    @queue.task
+    async def telling(ctx: AsyncTaskContext, key: SecretStr) -> None:
+        await asyncio.gather(
+            ctx.wait("go", ask=f"Use {key.get_secret_value()}? \0 \ud800 " + "x" * 100_000),
+            ctx.wait(f"paid-{key.get_secret_value()}"),
+        )
+
+    task_id = telling.submit("very-secret")
+    queue.process_batch()
+
+    (question,) = queue.do(events.list_questions)
+    assert question["question"].startswith("Use **********? \\x00 \\ud800 xxx")
+    assert len(question["question"]) < 3000
+    assert "very-secret" not in (queue.read(task_id).waits_for or "")
+    queue.emit("paid-very-secret")
+    queue.answer(task_id, "go", True)
+    assert finish(queue, task_id).state == TaskState.COMPLETED

@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from tasklib import Abort, AsyncTaskContext, StepFailed, StepKeyError, TaskContext, TaskState, current_context
 from tasklib.errors import ContextError
@@ -602,3 +603,62 @@ def test_a_workflow_that_has_begun_is_not_replaced(queue: Face):
 
     with pytest.raises(UniqueConflict, match="workflow that has begun"):
         workflow.options(unique_key="one", on_conflict="replace").submit()
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("error", [ValueError("a\0b"), ValueError("a\ud800b"), Mute()], ids=["nul", "half", "mute"])
+def test_a_step_whose_error_no_database_keeps_fails_alone(queue: Face, error: Exception):
+    def odd() -> None:
+        raise error
+
+    def plain_one(n: int) -> int:
+        return n
+
+    @queue.task(max_retries=0)
+    async def failing(ctx: AsyncTaskContext) -> None:
+        await ctx.step(odd)
+
+    @queue.task(max_retries=0)
+    async def beside(ctx: AsyncTaskContext, n: int) -> int:
+        return await ctx.step(plain_one, n)
+
+    others = [beside.submit(n) for n in range(5)]
+    failed = failing.submit()
+    others += [beside.submit(n) for n in range(5)]
+    queue.process_batch()
+
+    assert "StepFailed: step 'odd' failed" in (queue.read(failed).error or "")
+    assert {queue.read(each).state for each in others} == {TaskState.COMPLETED}
+
+
+@pytest.mark.parametrize("text", ["a\0", "a\ud800", ""], ids=ascii)
+def test_names_and_keys_that_no_database_keeps_are_refused(queue: Face, text: str):
+    def nothing() -> None: ...
+
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext, what: str) -> None:
+        await ctx.options(**{what: text}).step(nothing)
+
+    for what in ("name", "key"):
+        assert f"the {what} of a step is a text" in (finish(queue, workflow.submit(what)).error or "")
+
+
+def test_a_secret_is_not_recorded_as_a_mask(queue: Face):
+    def log_in() -> SecretStr:
+        return SecretStr("token")
+
+    def stars() -> str:
+        return "**********"
+
+    @queue.task
+    async def workflow(ctx: AsyncTaskContext) -> str:
+        assert await ctx.step(stars) == "**********"
+        return (await ctx.step(log_in)).get_secret_value()
+
+    task = finish(queue, workflow.submit())
+    assert (task.state, task.retry_count) == (TaskState.FAILED, 0)
+    assert "step 'log_in' returned a secret of Pydantic's" in (task.error or "")

@@ -63,6 +63,21 @@ def check_plain(value: Any, *, what: str, limit: int | None = None) -> bool:
     return "*" not in text or MASK not in text
 
 
+def is_storable(text: str) -> bool:
+    """Whether both databases keep the text as it is: neither U+0000 nor half of a surrogate pair is in it."""
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text))
+
+
+def hides_secret(value: Any, text: str) -> bool:
+    """Whether `text`, the value's JSON, has a mask where the value has one of Pydantic's secrets."""
+    if MASK not in text:
+        return False
+    try:
+        return text.count(MASK) > _walked(value)[2].count(MASK)
+    except _Refused:
+        return True
+
+
 def plain_array(values: list[Any], limit: int | None = None) -> str | None:
     """The JSON array of values of plain types, if `check_plain` certainly accepts all of them; else None."""
     core = _core()

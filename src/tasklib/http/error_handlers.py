@@ -80,7 +80,8 @@ async def _on_tasklib(request: Request, error: Exception) -> JSONResponse:
     for kinds, status, name in _TABLE:
         if isinstance(error, kinds):
             headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else None
-            field = next((field for kind, field in _FIELDS.items() if isinstance(error, kind)), None)
+            named = next((field for kind, field in _FIELDS.items() if isinstance(error, kind)), None)
+            field = error.field if isinstance(error, errors.InvalidPayload) else named
             return problem(status, name, _detail(error), field=field, headers=headers)
     return await _on_unexpected(request, error)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tasklib.core.codec import dumps, plain
 from tasklib.queue import Id, require_id
 from tasklib.queue.sync_async import operation, single_try
 from tasklib.service.audit import AuditEntry
@@ -27,8 +26,17 @@ class Workflows(ServicePart):
         """What a task has recorded, in its order, with secrets hidden; TaskNotFound if there is none."""
         task = yield from require_task(require_id(task_id))
         found = yield from steps.list_steps(task.id)
-        hide = self.redactor.value
-        return [replace(step, value=hide(step.value), error=hide(step.error)) for step in found]
+        hide = self.redactor.texts_of(task)
+
+        def to_show(step: StepInfo) -> StepInfo:
+            value, error = (hide.everywhere(self.redactor.value(each)) for each in (step.value, step.error))
+            # The key of a question stays as it is, because whoever answers it must give it.
+            key = step.key if step.kind == "ask" else hide.text(step.key) or ""
+            return replace(
+                step, key=key, value=value, error=error, question=hide.text(step.question), note=hide.text(step.note)
+            )
+
+        return [to_show(step) for step in found]
 
     asteps = steps.as_async
 
@@ -37,7 +45,17 @@ class Workflows(ServicePart):
         """What is before a task, and its children."""
         task = yield from require_task(require_id(task_id))
         found = yield from groups.show_tree(task.id)
-        return {"id": task.id, "name": task.name, "state": task.state, "waits_for": task.waits_for, **found}
+        hide = self.redactor.texts_of(task).text
+        children = [{**group, "key": hide(group["key"])} for group in found["groups"]]
+        waits_for = hide(task.waits_for)
+        return {
+            "id": task.id,
+            "name": task.name,
+            "state": task.state,
+            "waits_for": waits_for,
+            **found,
+            "groups": children,
+        }
 
     atree = tree.as_async
 
@@ -53,9 +71,9 @@ class Workflows(ServicePart):
         self, name: str, payload: Any, *, to: Id | None = None, by: str | None = None, audit: AuditEntry | None = None
     ) -> Operation[bool]:
         """Tell an event to whoever waits for it, or to one task; False if a fact of this name was known already."""
-        text = dumps(plain(payload, what=f"event {name}"))
+        text = events.event_text(events.check_event(name), payload)
         target = None if to is None else require_id(to)
-        work = events.tell(events.check_event(name), text, target, by)
+        work = events.tell(name, text, target, by)
         told = yield from self.audited(work, audit, lambda number: {"new": number is not None})
         return told is not None
 
@@ -71,7 +89,9 @@ class Workflows(ServicePart):
     @operation
     def withdraw(self, name: str, *, audit: AuditEntry | None = None) -> Operation[bool]:
         """Forget a fact; False if there is none."""
-        return (yield from self.audited(events.withdraw(name), audit, lambda done: {} if done else None))
+        return (
+            yield from self.audited(events.withdraw(events.check_event(name)), audit, lambda done: {} if done else None)
+        )
 
     awithdraw = withdraw.as_async
 
@@ -80,7 +100,7 @@ class Workflows(ServicePart):
         self, task_id: Id, key: str, value: Any, *, by: str | None = None, audit: AuditEntry | None = None
     ) -> Operation[None]:
         """Answer a question; the first answer counts."""
-        work = events.answer_question(require_id(task_id), key, plain(value, what="answer"), by)
+        work = events.answer_question(require_id(task_id), key, value, by)
         yield from self.audited(work, audit)
 
     aanswer = answer.as_async

@@ -22,6 +22,10 @@ def test_an_autoscaler_reads_one_number_by_type(queue: Face, http: Client) -> No
     assert (one["total"], one["types"][0]["secondsPerTask"], one["types"][0]["seconds"]) == (1, None, 0.75)
     # Scale to zero: nothing to do is 0, not an error, also for a type that nobody has seen.
     assert http.get("/api/scale?type=unheard").json()["workers"] == 0
+    assert [each["type"] for each in http.get("/api/scale?type=resize&type=unheard").json()["types"]] == [
+        "resize",
+        "unheard",
+    ]
 
 
 @pytest.mark.parametrize("query", ["objective=0", "objective=x", "concurrency=0", "type=", "limit=3"])

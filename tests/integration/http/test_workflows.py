@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from pydantic import SecretStr
 
 from tasklib import AsyncTaskContext
 from tests.fixtures.queues import Face
@@ -88,3 +91,48 @@ def test_bad_input_is_refused(http: Client, path: str, body: Any, status: int) -
 def test_what_is_not_there_is_404(http: Client) -> None:
     for what in ("steps", "tree"):
         assert http.get(f"/api/tasks/00000000-0000-0000-0000-000000000000/{what}").status_code == 404
+
+
+def test_secrets_of_the_arguments_are_hidden_wherever_a_workflow_is_shown(queue: Face, http: Client) -> None:
+    def repeat(text: str) -> str:
+        return f"got {text}"
+
+    @queue.task
+    async def child(key: SecretStr) -> None: ...
+
+    @queue.task
+    async def telling(ctx: AsyncTaskContext, key: SecretStr) -> None:
+        secret = key.get_secret_value()
+        await ctx.options(key=secret).step(repeat, secret)
+        await ctx.options(key=secret).run(child.bind(key))
+        await asyncio.gather(ctx.wait(f"paid-{secret}"), ctx.wait("sure", ask=f"Use {secret}?"))
+
+    task_id = telling.submit("very-secret")
+    for _ in range(3):
+        queue.process_batch()
+
+    assert "Use **********?" in http.get("/api/questions").text
+    faces = ["/api/questions", "/api/tasks", f"/api/tasks/{task_id}"]
+    faces += [f"/api/tasks/{task_id}/{what}" for what in ("steps", "tree", "explain")]
+    assert {face: "very-secret" in http.get(face).text for face in faces} == dict.fromkeys(faces, False)
+
+
+@pytest.mark.parametrize("name", ["a/b", "\U0001f600", "with space"])
+def test_a_fact_of_any_name_can_be_withdrawn(queue: Face, http: Client, name: str) -> None:
+    http.post("/api/events", {"name": name})
+    assert http.delete(f"/api/events/{quote(name, safe='')}").json() == {"new": True}
+
+
+def test_names_that_no_database_keeps_are_refused(queue: Face, http: Client, waiting: Any) -> None:
+    assert http.delete("/api/events/%00").status_code == 400
+    assert http.delete("/api/events/" + "x" * 201).status_code == 400
+    assert http.post(f"/api/tasks/{waiting}/answers/%00", {"value": 1}).status_code == 400
+    assert http.get("/api/questions?wrong=1").status_code == 400
+
+
+def test_an_answer_that_does_not_fit_is_named(queue: Face, http: Client, waiting: Any) -> None:
+    queue.emit("number", 1)
+    queue.process_batch()
+    refused = http.post(f"/api/tasks/{waiting}/answers/sure", {"value": "maybe"}).json()
+    assert refused["detail"].startswith("the value of the answer cannot be taken: the answer must be of type boolean")
+    assert refused["field"] == "value"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
+from tasklib.core.codec import is_storable
 from tasklib.errors import ConfigurationError
 
 P = ParamSpec("P")
@@ -20,7 +21,7 @@ MAX_KEY: Final = 200
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= MAX_KEY and "\0" not in value
+    return isinstance(value, str) and 0 < len(value) <= MAX_KEY and is_storable(value)
 
 
 def _is_count(value: Any) -> bool:

@@ -88,6 +88,7 @@ class Redactor:
             progress_message=hide.text(whole.progress_message),
             unique_key=hide.text(whole.unique_key),
             concurrency_key=hide.text(whole.concurrency_key),
+            waits_for=hide.text(whole.waits_for),
             history=tuple(replace(each, error=hide.text(each.error)) for each in whole.history),
             log=tuple(replace(each, text=hide.text(each.text) or "") for each in whole.log),
         )

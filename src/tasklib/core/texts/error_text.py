@@ -32,6 +32,14 @@ def describe_shortly(error: BaseException) -> str:
     return "".join(traceback.TracebackException.from_exception(error).format_exception_only()).strip()
 
 
+def message_of(error: BaseException) -> str:
+    """What the exception says, whatever its own `__str__` does."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001  the user's own class of exception
+        return f"(its text cannot be shown: {type(broken).__name__})"
+
+
 def summary(error: str) -> str:
     """The line of a traceback that names the exception: the first one after the last frame, or of a group's own."""
     lines = error.strip().splitlines()

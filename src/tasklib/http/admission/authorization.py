@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fastapi import Request
@@ -17,16 +18,20 @@ from tasklib.http.security.local import sign_of_proxy
 
 REPEATABLE: Final = frozenset({"id", "status", "tag"})
 """Parameters of a query that may be given more than once."""
+REPEATABLE_AT: Final[Mapping[str, frozenset[str]]] = {"/api/scale": frozenset({"type"})}
+"""The same, of one route."""
 
 
 async def refuse_repeated(request: Request) -> None:
     """Refuse a request that gives a parameter twice where one is meant: we cannot guess which one counts."""
     if not request.scope["query_string"]:
         return
-    given = [name for name, _ in request.query_params.multi_items() if name not in REPEATABLE]
-    for name in set(given):
-        if given.count(name) > 1:
-            raise Refused(400, "invalid-request", f"{name}: given {given.count(name)} times, allowed once", field=name)
+    path: str = getattr(request.scope.get("route"), "path", "")
+    several = REPEATABLE | REPEATABLE_AT.get(path, frozenset())
+    given = Counter(name for name, _ in request.query_params.multi_items() if name not in several)
+    for name, times in given.items():
+        if times > 1:
+            raise Refused(400, "invalid-request", f"{name}: given {times} times, allowed once", field=name)
 
 
 async def authorize(request: Request) -> None:

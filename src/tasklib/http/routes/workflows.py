@@ -87,6 +87,12 @@ class Question(Answer):
     until: datetime | None
 
 
+class QuestionsQuery(Input):
+    """How many."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
 class Questions(Answer):
     """Open questions, the oldest first."""
 
@@ -143,9 +149,9 @@ async def show_tree(task_id: str, service: Service) -> Tree:
 
 
 @router.get("/questions", **needs(Permission.READ, 400))
-async def list_questions(service: Service, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Questions:
+async def list_questions(query: Annotated[QuestionsQuery, Query()], service: Service) -> Questions:
     """Questions that tasks ask people, the oldest first."""
-    found = await service.workflows.aquestions(limit=limit)
+    found = await service.workflows.aquestions(limit=query.limit)
     return Questions(questions=[Question.model_validate(each) for each in found])
 
 
@@ -158,7 +164,7 @@ async def emit(body: EventInput, request: Request, service: Service) -> Told:
     return Told(new=new)
 
 
-@router.delete("/events/{name}", **needs(Permission.OPERATE, 400))
+@router.delete("/events/{name:path}", **needs(Permission.OPERATE, 400))
 async def withdraw(name: str, request: Request, service: Service) -> Told:
     """Forget a fact; `new` says whether there was one."""
     return Told(new=await service.workflows.awithdraw(name, audit=audit_of(request, name=name)))

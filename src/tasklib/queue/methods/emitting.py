@@ -6,7 +6,6 @@ from typing import Any
 
 from tasklib.core.calls.context import TaskContext
 from tasklib.core.calls.current import current_context
-from tasklib.core.codec import dumps, plain
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import Id, require_id
 from tasklib.queue.base import QueueBase
@@ -53,7 +52,7 @@ class TellsWorkflows(QueueBase):
     @operation
     def answer(self, task_id: Id, key: str, value: Any, *, by: str | None = None) -> Operation[None]:
         """Answer the question that a workflow asks under this key; the first answer counts."""
-        yield from events.answer_question(require_id(task_id), key, plain(value, what="answer"), by)
+        yield from events.answer_question(require_id(task_id), key, value, by)
 
     aanswer = answer.as_async
 
@@ -63,7 +62,7 @@ class TellsWorkflows(QueueBase):
             if to is not None or payload is not None:
                 raise ConfigurationError("withdraw=True forgets a fact: give its name alone")
             return lambda: events.withdraw(name)
-        text = dumps(plain(payload, what=f"event {name}"))
+        text = events.event_text(name, payload)
         target = None if to is None else require_id(to)
         return lambda: events.tell(name, text, target, None)
 

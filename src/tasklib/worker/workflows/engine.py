@@ -24,7 +24,7 @@ class Engine(StepLogic, WaitLogic, ChildLogic):
         self.suspension = Ending.suspend(
             self.task.id,
             self.task.version,
-            waits_for=parked[0].waits_for,
+            waits_for=self._to_show(parked[0].waits_for),
             delay=min(deadlines, default=None),
             on=tuple(each.key for each in parked if each.fillable),
         )

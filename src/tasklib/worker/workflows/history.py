@@ -11,6 +11,7 @@ from tasklib.core.calls.context import StepContext, TaskContext
 from tasklib.core.calls.current import current_context
 from tasklib.core.calls.steps import MAX_KEY, StepOptions, Suspended
 from tasklib.core.lifecycle import Ending
+from tasklib.core.texts.error_text import bounded
 from tasklib.core.time.timing import Timing
 from tasklib.errors import Abort, ConfigurationError, ContextError, NonDeterminism, StepKeyError
 from tasklib.storage.database import Database
@@ -19,6 +20,8 @@ from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.effects import Ask, Logic
 from tasklib.worker.workflows.records import Record
 
+SHOWN_CHARACTERS: Final = 2000
+"""How much of a question, and of what a task waits for, is kept."""
 MOST_STEPS: Final = 10_000
 """Steps that one run may have; `restart` begins anew."""
 
@@ -53,6 +56,10 @@ class History:
         self._lock = threading.Lock()
         self.database: Callable[[], Database] | None = None
         """Where results of children are read; set by the driver."""
+
+    def _to_show(self, text: str) -> str:
+        """A text for lists and logs: without the task's secrets, and bounded, because the arguments may be in it."""
+        return bounded(self.context.hide.text(text) or "", SHOWN_CHARACTERS)
 
     # --- Keys.
 

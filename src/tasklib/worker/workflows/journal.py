@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.core.retry import OUTAGE_PAUSE
-from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseFull, DatabaseUnavailable, TaskLibError
+from tasklib.errors import ClaimLost, DatabaseBusy, DatabaseFull, DatabaseUnavailable
 from tasklib.storage.database import Database
 from tasklib.storage.operations.limits import budgets
 from tasklib.storage.operations.workflows import events as events_
@@ -125,7 +125,7 @@ class Journal:
         steps = [step for step, _ in batch]
         try:
             refused = await self._persist(lambda: steps_.try_record_steps(steps))
-        except TaskLibError as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, it belongs to one of the steps
             if len(batch) > 1:
                 # One that cannot be stored must not fail the others.
                 for each in batch:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from tasklib.core.codec import dumps, encode_result, loads, shown
+from tasklib.core.codec import dumps, encode_result, hides_secret, loads, shown
 from tasklib.definition.compiling import Compiled, compile_type
 from tasklib.definition.parameters import underlying
 from tasklib.errors import ResultError, TaskDefinitionError
@@ -62,13 +62,20 @@ class ValueType:
         return found
 
     def write(self, value: Any) -> str:
-        """The value as JSON text; what cannot be stored is a ResultError."""
+        """The value as JSON text; what cannot be stored is a ResultError, and so is a secret, which would be lost."""
+        given = value
         if self._compiled is not None:
             try:
                 value = self._compiled.dump(value, mode="json", round_trip=True, warnings=False)
             except Exception as error:
                 raise ResultError(f"{self._what} returned {shown(value)}, which cannot be stored: {error}") from error
-        return encode_result(value, limit=self._limit)[len('{"value":') : -1]
+        text = encode_result(value, limit=self._limit)[len('{"value":') : -1]
+        if hides_secret(given, text):
+            raise ResultError(
+                f"{self._what} returned a secret of Pydantic's, of which only a mask would be recorded; return what "
+                "may be stored and shown, or read the secret where it is used"
+            )
+        return text
 
     def read(self, value: Any) -> Any:
         """The value as the code's type; a ResultError if it does not fit (any more)."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tasklib.core.calls.steps import StepOptions
 from tasklib.core.codec import loads
+from tasklib.core.texts.error_text import bounded, message_of
 from tasklib.errors import Abort, ClaimLost, ConfigurationError, ResultError, Retry, Snooze, StepFailed, StorageError
 from tasklib.storage.operations.workflows.steps import record_steps
 from tasklib.storage.statement import Operation
@@ -84,8 +85,8 @@ class StepLogic(History):
         return read
 
     def _fail(self, row: dict[str, Any], error: Exception, tries: int, started: float) -> Logic[StepFailed]:
-        message = self.context.hide.text(str(error)) or ""
-        shown = {"type": type(error).__name__, "message": message[:ERROR_CHARACTERS]}
+        message = self.context.hide.text(message_of(error)) or ""
+        shown = {"type": type(error).__name__, "message": bounded(message, ERROR_CHARACTERS)}
         yield from self._record(row | {"state": "failed", "error": shown, "tries": tries}, started)
         return self._failure(row["key"], shown)
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tasklib.core.calls.steps import StepOptions
+from tasklib.core.codec import shown
 from tasklib.core.limits import check_budget, is_amount
 from tasklib.errors import ConfigurationError, WaitTimeout, require_aware, seconds_of
 from tasklib.storage.operations.workflows.events import check_event
@@ -36,21 +37,22 @@ class WaitLogic(History):
     def wait(
         self,
         options: StepOptions,
-        events: str | Sequence[str],
+        events: Any,
         type: Any,
         timeout_seconds: float | None,
-        ask: str | None,
+        ask: Any,
     ) -> Logic[Any]:
-        """Wait for an event, or for a person's answer."""
-        names = [check_event(each) for each in ([events] if isinstance(events, str) else events)]
+        """Wait for an event or the first of several, or for a person's answer."""
+        given = [events] if isinstance(events, str) else events if isinstance(events, Sequence) else ()
+        names = list(dict.fromkeys(map(check_event, given)))
         if not names or (ask is not None and len(names) > 1):
-            raise ConfigurationError(f"wait takes one event or several, and a question one, got {events!r}")
-        if ask is not None and not ask:
-            raise ConfigurationError("ask= is the question to a person, and was empty")
+            raise ConfigurationError(f"wait takes one event or several, and a question one, got {shown(events)}")
+        if ask is not None and not (isinstance(ask, str) and ask.strip()):
+            raise ConfigurationError(f"ask= is the question to a person, a text, got {shown(ask)}")
         seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
         key, number = self._take_key(options.name or names[0], options)
         values = ValueType(f"event {names[0]!r}", type, None)
-        question = None if ask is None else {"question": ask, "schema": values.schema()}
+        question = None if ask is None else {"question": self._to_show(ask), "schema": values.schema()}
         return self._wait(key, number, names, seconds, values, question)
 
     def spend(self, options: StepOptions, budget: str, cost: float) -> Logic[None]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from tasklib.core.codec import dumps
+from tasklib.core.codec import dumps, is_storable, loads, plain, shown
 from tasklib.core.json_schema import misfit
 from tasklib.errors import ClaimLost, ConfigurationError, InvalidPayload, InvalidTransition, TaskNotFound
 from tasklib.storage.operations.tasks import get_task
@@ -26,15 +26,18 @@ MAX_NAME: Final = 200
 
 def check_event(name: Any) -> str:
     """The name of an event, if it can be one."""
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "\0" in name:
-        raise ConfigurationError(f"an event's name is a text of 1 to {MAX_NAME} characters, got {name!r}")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not is_storable(name):
+        raise ConfigurationError(f"an event's name is a text of 1 to {MAX_NAME} characters, got {shown(name)}")
     return name
+
+
+def event_text(name: str, payload: Any) -> str:
+    """The payload of an event as it is stored; InvalidPayload if it cannot be."""
+    return _storable_text(f"the payload of event {name!r}", payload)
 
 
 def tell(name: str, payload: str, to: UUID | None, sender: str | None) -> Operation[int | None]:
     """Store an event; its number, or None if a fact of this name is known already."""
-    if len(payload) > MOST_EVENT_BYTES:
-        raise InvalidPayload(f"event {name}", [f"it has {len(payload):,} bytes; at most {MOST_EVENT_BYTES:,} are kept"])
     if to is not None and (yield from get_task(to)) is None:
         raise TaskNotFound(to)
     told = {"name": name, "task_id": None if to is None else str(to), "payload": payload, "sender": sender}
@@ -111,22 +114,23 @@ def deliver_new(limit: int = 100) -> Operation[int]:
 
 def answer_question(task_id: UUID, key: str, value: Any, sender: str | None = None) -> Operation[None]:
     """Answer a question that a task asks, once: the first answer counts."""
+    text = _storable_text("the value of the answer", value, field="value")
     yield BEGIN
     task = yield from get_task(task_id)
     if task is None:
         raise TaskNotFound(task_id)
     yield from _lock([(str(task_id), key)])
-    rows = yield Statement("get_step", {"id": str(task_id), "key": key})
+    rows = (yield Statement("get_step", {"id": str(task_id), "key": key})) if is_storable(key) else ()
     if not rows or rows[0]["kind"] != "ask":
         raise ConfigurationError(
             f"task {task_id} asks no question {key!r}; `tasklib steps {task_id}` lists what it asks"
         )
     if rows[0]["state"] != "open":
         raise InvalidTransition(task_id, "answered", "answer", "open")
-    problem = misfit(value, json_value(rows[0]["ask"])["schema"])
+    problem = misfit(loads(text), json_value(rows[0]["ask"])["schema"])
     if problem is not None:
-        raise InvalidPayload(f"answer {key}", [problem])
-    yield from _fill([(str(task_id), key)], dumps(value), sender)
+        raise InvalidPayload.of_value("the value of the answer", [problem], field="value")
+    yield from _fill([(str(task_id), key)], text, sender)
     yield from _wake([(str(task_id), key)])
 
 
@@ -144,6 +148,13 @@ def list_questions(limit: int = 100) -> Operation[list[dict[str, Any]]]:
         }
         for row in rows
     ]
+
+
+def _storable_text(what: str, value: Any, *, field: str = "payload") -> str:
+    try:
+        return dumps(plain(value, what=what, limit=MOST_EVENT_BYTES))
+    except InvalidPayload as error:
+        raise InvalidPayload.of_value(what, error.problems, field=field) from error
 
 
 def _deliver_message(event_id: int, event: Row) -> Operation[None]:
