@@ -8,7 +8,7 @@ nothing of it.  A connection without a transaction (autocommit) keeps each state
 caller's choice.
 
 No setting of the connection is changed.  On SQLite that leaves the caller's checkpoints to the caller: before
-3.51.3 one that runs while another connection writes can damage the file, see `sqlite/gate.py`.
+3.51.3 one that runs while another connection writes can damage the file, see `sqlite/writer_lock.py`.
 """
 
 from __future__ import annotations
