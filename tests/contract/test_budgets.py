@@ -70,7 +70,9 @@ def test_who_is_short_waits_without_a_slot_until_there_can_be_enough(queue: Face
     async def workflow(ctx: AsyncTaskContext, cost: float) -> None:
         await ctx.spend("llm-tokens", cost)
 
-    first, second = workflow.submit(900), workflow.submit(1000)
+    first = workflow.submit(900)
+    queue.process_batch()
+    second = workflow.submit(1000)
     queue.process_batch()
 
     task = queue.read(second)
