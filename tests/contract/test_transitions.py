@@ -78,6 +78,7 @@ HAPPEN: dict[Event, Callable[[Face, Task], object]] = {
     Event.GIVE_UP: lambda q, t: end(q, Ending.give_up(str(t.id), t.version, error="E: e")),
     Event.SNOOZE: lambda q, t: end(q, Ending.snooze(str(t.id), t.version, delay=1)),
     Event.SUSPEND: lambda q, t: end(q, Ending.suspend(str(t.id), t.version, waits_for="sleep", delay=1)),
+    Event.RESTART: lambda q, t: end(q, Ending.restart(str(t.id), t.version, arguments="{}")),
     Event.RELEASE: lambda q, t: end(q, Ending.release(str(t.id), t.version)),
     Event.CANCEL: cancel,
     Event.EXPIRE: expire,

@@ -137,6 +137,11 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "find_arguments": Statement("find_arguments", {"id": str(UUID(int=0))}),
         "release_task": Statement("release_task", {"id": str(UUID(int=0)), "arguments": "{}"}),
         "skip_task": Statement("skip_task", {"id": str(UUID(int=0)), "error": "E"}),
+        "restart_tasks": Statement(
+            "restart_tasks", {"batch": dumps([{"id": each, "version": 1, "kwargs": {}} for each in waiting])}
+        ),
+        "stop_groups_of": Statement("stop_groups_of"),
+        "clear_group": Statement("clear_group", {"id": str(UUID(int=0))}),
         "list_questions": Statement("list_questions", {"limit": BATCH}),
         "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"])}),
         "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting)}),

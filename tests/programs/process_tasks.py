@@ -352,6 +352,14 @@ async def awaited_steps_in_a_child(ctx: TaskContext, path: str) -> list[str]:
     return [first, second, third]
 
 
+@queue.task(isolation="process")
+def restarts_in_a_child(ctx: TaskContext, path: str, left: int) -> list[str]:
+    words = [ctx.step(note_step, path, f"{left} left")]
+    if left:
+        raise restarts_in_a_child.restart(path, left - 1)
+    return words
+
+
 @queue.task(isolation="process", max_retries=0)
 def spends_in_a_child(ctx: TaskContext, cost: float) -> str:
     ctx.spend("calls", cost)

@@ -60,7 +60,7 @@ def test_only_waiting_tasks_are_claimed():
 
 def test_everything_an_attempt_can_end_in_starts_from_running():
     endings = {Event.COMPLETE, Event.RETRY_LATER, Event.GIVE_UP, Event.SNOOZE, Event.RELEASE, Event.LOSE, Event.BURY}
-    endings |= {Event.SUSPEND}
+    endings |= {Event.SUSPEND, Event.RESTART}
 
     assert {phase for phase, event in TRANSITIONS if event in endings} == {Phase.RUNNING}
 
@@ -182,6 +182,7 @@ def test_only_a_retry_to_come_counts_as_one():
         (Ending.snooze("id", 7, delay=1), Event.SNOOZE),
         (Ending.release("id", 7), Event.RELEASE),
         (Ending.cancel("id", 7), Event.CANCEL),
+        (Ending.restart("id", 7, arguments="{}"), Event.RESTART),
     ],
 )
 def test_each_ending_carries_its_event_and_its_fencing_token(ending: Ending, event: Event):

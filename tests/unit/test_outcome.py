@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tasklib.core.calls.steps import Restart
 from tasklib.core.lifecycle import Event
 from tasklib.core.outcome import (
     Cancelled,
@@ -64,6 +65,7 @@ OUTCOMES: dict[str, tuple[Outcome, Row, Row]] = {
     "asked for a retry": (Raised(Retry(delay=2)), (Event.RETRY_LATER, 2.0, "failed"), GIVEN_UP),
     "asked for a retry at any time": (Raised(Retry()), LATER, GIVEN_UP),
     "snoozed": (Raised(Snooze(delay=4)), (Event.SNOOZE, 4.0, None), (Event.SNOOZE, 4.0, None)),
+    "restarted": (Raised(Restart("job", {"n": 1})), *[(Event.RESTART, None, "restarted")] * 2),
     "raised its timeout": (
         Raised(TaskTimeout(1)),
         (Event.RETRY_LATER, 10.0, "timeout"),

@@ -237,7 +237,7 @@ CREATE TABLE {schema}.tasklib_groups (
     fired_at timestamp with time zone,
     stopped_at timestamp with time zone,
     cleared_at timestamp with time zone,
-    CONSTRAINT tasklib_groups_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'map'::text, 'after'::text]))),
+    CONSTRAINT tasklib_groups_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'map'::text, 'after'::text, 'left'::text]))),
     CONSTRAINT tasklib_groups_run_if_check CHECK ((run_if = ANY (ARRAY['success'::text, 'failure'::text, 'end'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_cost_delay='0');

@@ -87,7 +87,7 @@ CREATE TABLE tasklib_groups (
     id           TEXT    NOT NULL PRIMARY KEY,
     task_id      TEXT    NOT NULL,  -- the workflow
     key          TEXT    NOT NULL,  -- its step that waits
-    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'after')),
+    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'after', 'left')),
     -- of what is before a task: how that must end for it to run
     run_if       TEXT    CHECK (run_if IS NULL OR run_if IN ('success', 'failure', 'end')),
     total        INTEGER NOT NULL DEFAULT 0,  -- children stored so far

@@ -24,6 +24,7 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type:
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from tasklib.core.calls.middleware import Middleware
+from tasklib.core.calls.steps import Restart
 from tasklib.errors import Snooze
 from tasklib.queue.instrumentation import (
     Instrumentation,
@@ -179,7 +180,7 @@ class TracingMiddleware(Middleware):
 
     def failed(self, ctx: TaskContext, error: BaseException) -> None:
         """End the span with the error; a task that puts itself off has not failed."""
-        self._end(ctx, None if isinstance(error, Snooze) else error)
+        self._end(ctx, None if isinstance(error, Snooze | Restart) else error)
 
     def _end(self, ctx: TaskContext, error: BaseException | None = None) -> None:
         span, token, began, common = ctx.scratch.pop(self)

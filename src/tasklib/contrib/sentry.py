@@ -18,6 +18,7 @@ from sentry_sdk.integrations import Integration
 from sentry_sdk.utils import event_from_exception
 
 from tasklib.core.calls.middleware import Middleware
+from tasklib.core.calls.steps import Restart
 from tasklib.core.schedule import Plan
 from tasklib.errors import Abort, Retry, Snooze
 from tasklib.queue.instrumentation import Instrumentation, Sending, instrument_queues
@@ -120,7 +121,7 @@ class _Reporting(Middleware):
         if kept is None:
             return
         stack, transaction, span, monitor = kept
-        is_error = error is not None and not isinstance(error, Snooze | Retry | Abort)
+        is_error = error is not None and not isinstance(error, Snooze | Retry | Abort | Restart)
         if error is not None and is_error:
             _capture(ctx, error)
         for each in (span, transaction):

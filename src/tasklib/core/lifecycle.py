@@ -43,6 +43,7 @@ class Event(StrEnum):
     SNOOZE = "snooze"
     RELEASE = "release"
     SUSPEND = "suspend"
+    RESTART = "restart"
     CANCEL = "cancel"
     EXPIRE = "expire"
     LOSE = "lose"
@@ -62,6 +63,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase | None]] = MappingProxyTyp
         (Phase.RUNNING, Event.SNOOZE): Phase.PENDING,
         (Phase.RUNNING, Event.RELEASE): Phase.PENDING,  # or RETRYING, where the last attempt failed
         (Phase.RUNNING, Event.SUSPEND): Phase.PENDING,  # with `waits_for`; or CANCELLED, where a person asked for it
+        (Phase.RUNNING, Event.RESTART): Phase.PENDING,  # with no steps; or CANCELLED, where a person asked for it
         (Phase.RUNNING, Event.LOSE): Phase.PENDING,
         (Phase.RUNNING, Event.BURY): Phase.BURIED,
         (Phase.PENDING, Event.CANCEL): Phase.CANCELLED,
@@ -193,6 +195,7 @@ EFFECTS: Final[Mapping[Event, Effect]] = MappingProxyType(
         Event.SNOOZE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
         Event.RELEASE: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
         Event.SUSPEND: Effect(TaskState.PENDING, terminal=False, refund=1, retried=0),
+        Event.RESTART: Effect(TaskState.PENDING, terminal=False, refund=0, retried=0),
         Event.LOSE: Effect(TaskState.PENDING, terminal=False, refund=0, retried=1),
         Event.CANCEL: Effect(TaskState.CANCELLED, terminal=True, refund=0, retried=0),
         Event.BURY: Effect(TaskState.BURIED, terminal=True, refund=0, retried=0),
@@ -222,6 +225,8 @@ class Ending:
     """The open steps that it waits on: once one of them is filled, it is due."""
     reopen: str | None = None
     """The step whose failure ended the attempt: the next attempt runs it again."""
+    arguments: str | None = None
+    """The arguments with which the task continues as new, as JSON text."""
 
     def redacted(self, redact: Callable[[str | None], str | None]) -> Self:
         """The same without the secrets that its error quotes."""
@@ -263,6 +268,11 @@ class Ending:
     def park(cls, task_id: str, version: int, *, waits_for: str, error: str) -> Self:
         """The workflow waits for other code, or for a person; the attempt is not spent."""
         return cls(task_id, version, Event.SUSPEND, error=error, outcome="parked", waits_for=waits_for)
+
+    @classmethod
+    def restart(cls, task_id: str, version: int, *, arguments: str) -> Self:
+        """The task continues as new with these arguments: no steps, attempts and retries from zero."""
+        return cls(task_id, version, Event.RESTART, outcome="restarted", arguments=arguments)
 
     @classmethod
     def cancel(cls, task_id: str, version: int, *, error: str | None = None) -> Self:

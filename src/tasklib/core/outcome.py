@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, assert_never
 
 from tasklib.core.calls.base_exceptions import is_interrupt
+from tasklib.core.calls.steps import Restart
+from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.retry import RetryPolicy
 from tasklib.core.texts.error_text import describe, describe_shortly
@@ -30,7 +32,7 @@ from tasklib.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The function raised, Snooze, Retry and Abort too; or its result could not be stored, or its process died."""
+    """The function raised, a signal too; or its result could not be stored, or its process died."""
 
     error: BaseException
 
@@ -133,6 +135,8 @@ def decide(attempt: Attempt, outcome: Outcome, policy: RetryPolicy, options: Ret
             return Ending(task_id, version, Event.CANCEL, error=outcome.error, outcome="lost")
         case Raised(Snooze(delay=delay)):
             return Ending.snooze(task_id, version, delay=delay)
+        case Raised(Restart(kwargs=kwargs)):
+            return Ending.restart(task_id, version, arguments=dumps(kwargs))
         case Raised(error):
             failure = _raised(error, options)
         case TimedOut():

@@ -19,11 +19,12 @@ from typing import (
 )
 
 from tasklib.core.calls.context import AsyncTaskContext, TaskContext
+from tasklib.core.calls.steps import Restart
 from tasklib.core.codec import plain
 from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId, TaskIds
 from tasklib.definition import Definition, FunctionDefinition, Misfit, shows_options
-from tasklib.errors import InvalidArguments
+from tasklib.errors import ConfigurationError, InvalidArguments
 from tasklib.submission.stream import Packer, Stream, TaskStore, agroups, groups, refusal
 from tasklib.submission.submit_options import NO_OPTIONS, SubmitKeywords, SubmitOptions, meant_option
 
@@ -124,6 +125,17 @@ class Submitter(Generic[P, R_co]):
         rest = {name: each for name, each in given.items() if name not in results}
         stored = plain(rest, what=self.definition.name, limit=queue.config.max_payload_bytes)
         return BoundTask(self, queue.new_task(self.definition, stored, self._options), results)
+
+    def restart(self, *args: P.args, **kwargs: P.kwargs) -> Restart:
+        """To be raised by a running task of this name: it continues as new, under the same id, with these arguments.
+
+        What it has recorded is forgotten, and its attempts and retries begin anew.  Other options stay as they are.
+        """
+        if self._options is not NO_OPTIONS:
+            raise ConfigurationError(
+                f"a task keeps its options when it restarts; write {self.definition.name}.restart(...)"
+            )
+        return Restart(self.definition.name, self._new(self._queue(), args, kwargs).kwargs)
 
     @shows_options(SubmitOptions)
     def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P, R_co]:

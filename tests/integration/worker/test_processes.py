@@ -360,6 +360,18 @@ def test_a_workflow_in_a_child_process_records_its_steps_over_the_pipe(
     assert all(int(pid) != os.getpid() for _, pid in words)
 
 
+def test_a_task_in_a_child_process_restarts(queue: TaskQueue, tmp_path: Path) -> None:
+    path = tmp_path / "words"
+
+    task_id = run(queue, "restarts_in_a_child", path=str(path), left=2).id
+    while queue.process_batch():
+        pass
+
+    done = read(queue, task_id)
+    assert (done.result, done.kwargs["left"], done.attempts) == ({"value": ["0 left"]}, 0, 1)
+    assert [line.split()[0] for line in path.read_text().splitlines()] == ["2", "1", "0"]
+
+
 def test_a_workflow_in_a_child_process_spends_over_the_pipe(queue: TaskQueue) -> None:
     clock = ManualClock(NOON)
     queue.clock = clock

@@ -9,6 +9,7 @@ from typing import Any
 
 from tasklib.core.calls.base_exceptions import is_interrupt
 from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.steps import Restart
 
 log = logging.getLogger("tasklib.worker")
 
@@ -95,8 +96,8 @@ def wrap_async(function: Callable[..., Any], hooks: Sequence[Middleware], ctx: T
 
 
 def call_error_hooks(hooks: Sequence[ErrorHook], ctx: TaskContext, error: BaseException) -> None:
-    """Call every error hook; one that fails itself is logged and changes nothing."""
-    for hook in hooks:
+    """Call every error hook; one that fails itself is logged and changes nothing.  A restart is no error."""
+    for hook in () if isinstance(error, Restart) else hooks:
         try:
             hook(ctx, error)
         except BaseException as broken:

@@ -39,6 +39,22 @@ class Suspended(BaseException):
     """
 
 
+class Restart(Exception):
+    """Made by `task.restart(...)` and raised by the task: it continues as new, under the same id, with no steps.
+
+    It is no error, but a signal as `Snooze` is.
+    """
+
+    def __init__(self, name: str, kwargs: Any) -> None:
+        self.name = name
+        self.kwargs = kwargs
+        """The new arguments, checked, as plain JSON."""
+        super().__init__(f"task {name!r} restarts")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Restart, (self.name, self.kwargs)
+
+
 class StepKeywords(TypedDict, total=False):
     """The options of a step, as `ctx.options(…)` takes them."""
 

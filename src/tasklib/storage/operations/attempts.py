@@ -46,10 +46,14 @@ def end_attempts(endings: Sequence[Ending], *, moment: float | None = None, agai
     Their moments are compared with `moment`, or with the machine's.  With `again`, after a lost reply, an attempt that
     has ended in just this way was ended by this call.
     """
-    if any(e.waits_on or e.reopen is not None for e in endings):
+    if any(e.waits_on or e.reopen is not None or e.arguments is not None for e in endings):
         yield BEGIN
     again = yield from _is_repeated(again)
     moment = time.monotonic() if moment is None else moment
+    restarting = {e.task_id: e for e in endings if e.arguments is not None}
+    if restarting:
+        # Groups come before tasks in the order of locks.
+        yield Statement("lock_groups_of", {"ids": dumps(sorted(restarting))})
     if waiting := sorted(e.task_id for e in endings if e.waits_on):
         # Whoever fills a step locks its task first: what is filled by now is seen below, and later finds it suspended.
         yield Statement("lock_tasks", {"ids": dumps(waiting)})
@@ -62,7 +66,21 @@ def end_attempts(endings: Sequence[Ending], *, moment: float | None = None, agai
         {"id": e.task_id, "key": e.reopen} for e in endings if e.reopen is not None and e.task_id not in refused
     ]:
         yield Statement("reopen_steps", {"batch": dumps(reopened)})
+    if restarting:
+        yield from _restart([e for e in restarting.values() if e.task_id not in refused])
     return refused
+
+
+def _restart(endings: Sequence[Ending]) -> Operation[None]:
+    """Let tasks continue as new: what they have recorded is forgotten, and what lives of their children cancelled."""
+    batch = ",".join(
+        f'{{"id":"{e.task_id}","version":{e.version},"kwargs":{e.arguments}}}'
+        for e in sorted(endings, key=lambda e: e.task_id)
+    )
+    restarted = yield Statement("restart_tasks", {"batch": f"[{batch}]"})
+    ids = dumps(sorted(str(row["id"]) for row in restarted))
+    yield Statement("forget_steps", {"ids": ids})
+    yield Statement("leave_groups", {"ids": ids})
 
 
 def ended_as(ending: Ending) -> tuple[str, int, str, str | None]:

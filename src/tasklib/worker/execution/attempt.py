@@ -31,7 +31,7 @@ from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import Committed
 from tasklib.worker.recording.notes import Notes
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, workflow_for
-from tasklib.worker.workflows.ending import decided, with_failed_step
+from tasklib.worker.workflows.ending import decided, deciding, with_failed_step
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import Journal
 
@@ -259,7 +259,7 @@ class Attempt:
 
     def raised(self, error: BaseException) -> Ended:
         """How one ended whose function has raised: a failure, whatever it was, unless it was asked to stop."""
-        raised = uncarried(error)
+        raised = deciding(self.task, uncarried(error))
         if is_interrupt(raised):
             self.end(self.stopped())
             raise raised

@@ -318,9 +318,9 @@ class ClusterExecutor(Executor):
             case ["done", text, started, ended]:
                 # By the clock of another machine: only how long it took means something here.
                 return completed(task, text, now - (ended - started), now, attempt.context.reported)
-            case ["ended", event, delay, error, outcome, started, ended]:
+            case ["ended", event, delay, error, outcome, started, ended, *workflow]:
                 took = 0.0 if started is None or ended is None else ended - started
-                ending = Ending(task.id, task.version, Event(event), delay, error, outcome)
+                ending = Ending(task.id, task.version, Event(event), delay, error, outcome, None, None, *workflow)
                 return ending.between(now - took, now)
             case ["unloadable", text, never]:
                 why = f"could not load the task: {summary(text)}\n{text}"

@@ -60,6 +60,7 @@ _WORDS = {
     Event.BURY: "killed its process and is buried",
     Event.SNOOZE: "snoozed for {delay:.3g} s",
     Event.SUSPEND: "waits{took}, for {waits_for}",
+    Event.RESTART: "restarts{took}",
     Event.RELEASE: "was released, to run elsewhere",
     Event.CANCEL: "was cancelled{took}",
 }

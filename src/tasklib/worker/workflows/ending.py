@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tasklib.core.calls.steps import Restart
 from tasklib.core.lifecycle import Ending
 from tasklib.core.texts.error_text import describe
 from tasklib.definition import Definition
-from tasklib.errors import InvalidArguments, NonDeterminism
-from tasklib.storage.operations.workflows.steps import HAS_STEPS
+from tasklib.errors import Abort, InvalidArguments, NonDeterminism
+from tasklib.storage.operations.workflows.steps import HAS_STEPS, HAS_UNDOS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow
 from tasklib.worker.workflows.records import code_hash
@@ -39,6 +40,20 @@ def decided(
         return None
     code = f"code {code_hash(definition.function)}"
     return Ending.park(task.id, task.version, waits_for=code, error=describe(mismatch))
+
+
+def deciding(task: ClaimedTask, error: BaseException) -> BaseException:
+    """The error that decides how the attempt ends: a restart that cannot be is a failure for good."""
+    if not isinstance(error, Restart):
+        return error
+    if error.name != task.name:
+        return Abort(f"task {task.name!r} raised the restart of {error.name!r}; a task restarts itself only")
+    if task.marks & HAS_UNDOS:
+        return Abort(
+            f"task {task.name!r} cannot restart while undos are bound: they belong to the steps that it would forget; "
+            "let it end, and submit a new one"
+        )
+    return error
 
 
 def with_failed_step(ending: Ending, error: BaseException) -> Ending:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from tasklib.core.calls.steps import StepOptions
+from tasklib.core.calls.steps import Restart, StepOptions
 from tasklib.core.codec import loads
 from tasklib.core.texts.error_text import bounded, message_of
 from tasklib.errors import Abort, ClaimLost, ConfigurationError, ResultError, Retry, Snooze, StepFailed, StorageError
@@ -17,7 +17,7 @@ from tasklib.worker.workflows.records import ERROR_CHARACTERS, ValueType, digest
 
 SHORT_PAUSE: Final = 5.0
 """A pause below so many seconds keeps its slot, before a step is tried again."""
-SIGNALS: Final = (Abort, Retry, Snooze, ResultError, ClaimLost)
+SIGNALS: Final = (Abort, Retry, Snooze, Restart, ResultError, ClaimLost)
 """What a step may raise about the whole task: it is not recorded."""
 
 

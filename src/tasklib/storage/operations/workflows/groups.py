@@ -141,8 +141,6 @@ def show_tree(task_id: UUID) -> Operation[dict[str, Any]]:
     before = yield Statement("list_before", {"id": str(task_id)})
     groups: list[dict[str, Any]] = []
     for group in (yield Statement("list_groups", {"id": str(task_id)})):
-        if group["kind"] == "after":
-            continue
         members = yield Statement("find_members", {"id": str(group["id"]), "after": 0, "limit": SHOWN})
         counts = {name: group[name] for name in ("key", "kind", "total", "ended", "failed", "cancelled")}
         shown = [{"id": str(row["id"]), "name": row["name"], "state": row["state"]} for row in members]

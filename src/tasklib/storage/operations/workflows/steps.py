@@ -35,6 +35,8 @@ class StepInfo:
     until: datetime | None
 
 
+HAS_UNDOS: Final = 2
+"""In `tasks.marks`: the task has bound undos, which are submitted if it ends without success."""
 HAS_STEPS: Final = 4
 """In `tasks.marks`: the task has recorded something."""
 

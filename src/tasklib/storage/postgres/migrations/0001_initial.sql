@@ -338,7 +338,7 @@ CREATE TABLE {schema}.tasklib_groups (
     id           uuid        NOT NULL PRIMARY KEY,
     task_id      uuid        NOT NULL,
     key          text        COLLATE "C" NOT NULL,
-    kind         text        COLLATE "C" NOT NULL CHECK (kind IN ('run', 'map', 'after')),
+    kind         text        COLLATE "C" NOT NULL CHECK (kind IN ('run', 'map', 'after', 'left')),
     run_if       text        COLLATE "C" CHECK (run_if IN ('success', 'failure', 'end')),
     total        bigint      NOT NULL DEFAULT 0,
     sealed       boolean     NOT NULL DEFAULT false,
@@ -657,7 +657,7 @@ COMMENT ON COLUMN {schema}.tasklib_steps.tries IS 'how often it has failed in a 
 COMMENT ON COLUMN {schema}.tasklib_steps.note IS 'what was odd about it when it was last found: other arguments than recorded';
 COMMENT ON COLUMN {schema}.tasklib_steps.ask IS 'of a question to a person: {question, schema}';
 COMMENT ON TABLE {schema}.tasklib_groups IS 'Children that a workflow waits for.';
-COMMENT ON COLUMN {schema}.tasklib_groups.kind IS 'run: one child; map: one for each input; after: what is before a task of a flow';
+COMMENT ON COLUMN {schema}.tasklib_groups.kind IS 'run: one child; map: one for each input; after: what is before a task of a flow; left: children that nobody waits for any more';
 COMMENT ON COLUMN {schema}.tasklib_groups.ended IS 'members that have ended, as far as tallies are added up';
 COMMENT ON COLUMN {schema}.tasklib_groups.failed IS 'those of them that failed or were buried';
 COMMENT ON COLUMN {schema}.tasklib_groups.cancelled IS 'those of them that were cancelled';

@@ -54,6 +54,46 @@ SET state = 'open', tries = 0, until = NULL, ended_at = NULL
 FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, key text)
 WHERE s.task_id = b.id AND s.state = 'failed' AND (b.key IS NULL OR s.key = b.key);
 
+-- name: forget_steps
+-- Forget what workflows have recorded, and what they wait for.
+WITH waits AS (
+    DELETE FROM {schema}.tasklib_waits AS w
+    WHERE w.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
+)
+DELETE FROM {schema}.tasklib_steps AS s
+WHERE s.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid));
+
+-- name: restart_tasks
+-- Let tasks that were just given back continue as new, with other arguments; one that was cancelled stays so.
+UPDATE {schema}.tasks AS t
+SET kwargs = coalesce(b.kwargs, 'null'), attempts = 0, retry_count = 0, lost_count = 0, error = NULL, fingerprint = NULL,
+    marks = nullif(t.marks & ~22, 0)
+FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, version bigint, kwargs jsonb)
+WHERE t.id = ANY (ARRAY(SELECT e.id FROM jsonb_to_recordset(:batch::jsonb) AS e (id uuid)))
+    AND t.id = b.id AND t.version = b.version AND t.state = 'pending'
+RETURNING t.id;
+
+-- name: lock_groups_of
+-- Lock the groups of workflows in the order of their ids.
+SELECT g.id FROM {schema}.tasklib_groups AS g
+WHERE g.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
+ORDER BY g.id
+FOR NO KEY UPDATE;
+
+-- name: leave_groups
+-- Wait for no children of these workflows any more: groups that have ended are forgotten, what lives of others is to be
+-- cancelled first.
+WITH gone AS (
+    DELETE FROM {schema}.tasklib_groups AS g
+    WHERE g.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND g.kind <> 'after'
+        AND g.sealed AND g.ended >= g.total
+)
+UPDATE {schema}.tasklib_groups AS g
+SET kind = 'left', sealed = true, fired_at = coalesce(g.fired_at, :now::timestamptz, now()),
+    stopped_at = coalesce(g.stopped_at, :now::timestamptz, now()), cleared_at = NULL
+WHERE g.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND g.kind <> 'after'
+    AND NOT (g.sealed AND g.ended >= g.total);
+
 -- name: lock_tasks
 -- Lock tasks in the order of their ids, so that what follows in the transaction sees what others have done to them.
 SELECT t.id FROM {schema}.tasks AS t
@@ -252,10 +292,17 @@ WHERE g.id = b.id;
 SELECT DISTINCT t.group_id AS id FROM {schema}.tasklib_tallies AS t WHERE t.group_id IS NOT NULL LIMIT :limit::integer;
 
 -- name: stop_groups_of
--- Stop the groups of workflows that have ended without success.
-WITH ended AS (DELETE FROM {schema}.tasklib_tallies AS t WHERE t.group_id IS NULL RETURNING t.task_id)
+-- Stop the groups of workflows that have ended without success, and were not retried since.
+WITH ended AS (DELETE FROM {schema}.tasklib_tallies AS t WHERE t.group_id IS NULL RETURNING t.task_id),
+groups AS (
+    SELECT g.id FROM {schema}.tasklib_groups AS g
+    WHERE g.task_id IN (SELECT e.task_id FROM ended AS e) AND g.stopped_at IS NULL AND g.kind IN ('run', 'map')
+        AND NOT EXISTS (SELECT FROM {schema}.tasks AS o WHERE o.id = g.task_id AND o.completed_at IS NULL)
+    ORDER BY g.id
+    FOR NO KEY UPDATE
+)
 UPDATE {schema}.tasklib_groups AS g SET stopped_at = coalesce(:now::timestamptz, now()), sealed = true
-FROM ended AS e WHERE g.task_id = e.task_id AND g.stopped_at IS NULL
+FROM groups AS s WHERE g.id = s.id
 RETURNING g.id;
 
 -- name: find_stopped
@@ -273,8 +320,13 @@ ORDER BY t.seq
 LIMIT :limit::integer;
 
 -- name: clear_group
--- Note that all members of a stopped group were cancelled.
-UPDATE {schema}.tasklib_groups AS g SET cleared_at = coalesce(:now::timestamptz, now()) WHERE g.id = :id::uuid;
+-- Note that all members of a stopped group were cancelled; a group that nobody has any more is forgotten.
+WITH gone AS (DELETE FROM {schema}.tasklib_groups AS g WHERE g.id = :id::uuid AND {is_left})
+UPDATE {schema}.tasklib_groups AS g SET cleared_at = coalesce(:now::timestamptz, now())
+WHERE g.id = :id::uuid AND NOT {is_left};
+
+-- fragment: is_left
+(g.kind = 'left' OR NOT EXISTS (SELECT FROM {schema}.tasks AS o WHERE o.id = g.task_id))
 
 -- name: count_children
 -- How many children the groups have that a workflow waits for.
@@ -329,7 +381,7 @@ WHERE t.group_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uui
 -- name: list_groups
 -- The groups of children of a workflow.
 SELECT g.id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures
-FROM {schema}.tasklib_groups AS g WHERE g.task_id = :id::uuid ORDER BY g.key, g.id;
+FROM {schema}.tasklib_groups AS g WHERE g.task_id = :id::uuid AND g.kind NOT IN ('after', 'left') ORDER BY g.key, g.id;
 
 -- name: list_before
 -- The tasks that are before a task in its flow.

@@ -45,6 +45,33 @@ SET state = 'open', tries = 0, until = NULL, ended_at = NULL
 FROM json_each(:batch) AS b
 WHERE task_id = b.value ->> 'id' AND state = 'failed' AND (b.value ->> 'key' IS NULL OR tasklib_steps.key = b.value ->> 'key');
 
+-- name: forget_steps
+-- Forget what workflows have recorded, and what they wait for.
+DELETE FROM tasklib_waits WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i);
+DELETE FROM tasklib_steps WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i);
+
+-- name: restart_tasks
+-- Let tasks that were just given back continue as new, with other arguments; one that was cancelled stays so.
+UPDATE tasks
+SET kwargs = b.value -> 'kwargs', attempts = 0, retry_count = 0, lost_count = 0, error = NULL, fingerprint = NULL,
+    marks = nullif(marks & ~22, 0)
+FROM json_each(:batch) AS b
+WHERE tasks.id = b.value ->> 'id' AND tasks.version = b.value ->> 'version' AND tasks.state = 'pending'
+RETURNING tasks.id;
+
+-- name: lock_groups_of
+-- Differs by necessity: whoever writes has the whole file.
+SELECT g.id FROM tasklib_groups AS g WHERE false AND g.task_id IN (SELECT i.value FROM json_each(:ids) AS i);
+
+-- name: leave_groups
+-- Wait for no children of these workflows any more: groups that have ended are forgotten, what lives of others is to be
+-- cancelled first.
+DELETE FROM tasklib_groups
+WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND kind <> 'after' AND sealed AND ended >= total;
+UPDATE tasklib_groups
+SET kind = 'left', sealed = 1, fired_at = coalesce(fired_at, :now), stopped_at = coalesce(stopped_at, :now), cleared_at = NULL
+WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND kind <> 'after';
+
 -- name: lock_tasks
 -- Differs by necessity: whoever writes has the whole file, and sees everything that was done before.
 SELECT t.id FROM tasks AS t WHERE false AND t.id IN (SELECT i.value FROM json_each(:ids) AS i);
@@ -223,9 +250,11 @@ WHERE tasklib_groups.id = b.value ->> 'id';
 SELECT DISTINCT t.group_id AS id FROM tasklib_tallies AS t WHERE t.group_id IS NOT NULL LIMIT :limit;
 
 -- name: stop_groups_of
--- Stop the groups of workflows that have ended without success.
+-- Stop the groups of workflows that have ended without success, and were not retried since.
 UPDATE tasklib_groups SET stopped_at = :now, sealed = 1
-WHERE stopped_at IS NULL AND task_id IN (SELECT t.task_id FROM tasklib_tallies AS t WHERE t.group_id IS NULL);
+WHERE stopped_at IS NULL AND kind IN ('run', 'map')
+    AND task_id IN (SELECT t.task_id FROM tasklib_tallies AS t WHERE t.group_id IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM tasks AS o WHERE o.id = tasklib_groups.task_id AND o.completed_at IS NULL);
 DELETE FROM tasklib_tallies WHERE group_id IS NULL;
 
 -- name: find_stopped
@@ -241,7 +270,9 @@ ORDER BY t.seq
 LIMIT :limit;
 
 -- name: clear_group
--- Note that all members of a stopped group were cancelled.
+-- Note that all members of a stopped group were cancelled; a group that nobody has any more is forgotten.
+DELETE FROM tasklib_groups
+WHERE id = :id AND (kind = 'left' OR NOT EXISTS (SELECT 1 FROM tasks AS o WHERE o.id = tasklib_groups.task_id));
 UPDATE tasklib_groups SET cleared_at = :now WHERE id = :id;
 
 -- name: count_children
@@ -288,7 +319,7 @@ WHERE group_id IN (SELECT i.value FROM json_each(:ids) AS i) AND group_id NOT IN
 -- name: list_groups
 -- The groups of children of a workflow.
 SELECT g.id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures
-FROM tasklib_groups AS g WHERE g.task_id = :id ORDER BY g.key, g.id;
+FROM tasklib_groups AS g WHERE g.task_id = :id AND g.kind NOT IN ('after', 'left') ORDER BY g.key, g.id;
 
 -- name: list_before
 -- The tasks that are before a task in its flow.

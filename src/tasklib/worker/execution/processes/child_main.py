@@ -42,7 +42,7 @@ from tasklib.worker.execution.processes.log_forwarding import forward_logs
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.messages import Channel, Inbox
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, workflow_for
-from tasklib.worker.workflows.ending import decided, with_failed_step
+from tasklib.worker.workflows.ending import decided, deciding, with_failed_step
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.pipe_journal import PipeJournal
 
@@ -196,7 +196,7 @@ class Host:
         except BaseException as thrown:  # noqa: BLE001  whatever the user's function raised
             if self._asked.is_set():
                 return None
-            raised = uncarried(thrown)
+            raised = deciding(task, uncarried(thrown))
             if (ending := decided(task, definition, self._workflow, raised)) is not None:
                 return _message(ending.between(started, time.monotonic()))
             if self._memory.explain(raised):
@@ -351,8 +351,9 @@ def _same_database(one: Config, other: Config) -> bool:
 
 def _message(ending: Ending) -> list[Any]:
     error = None if ending.error is None else bounded(ending.error, ERROR_CHARACTERS)
-    waits = (None, ending.waits_for, ending.waits_on, ending.reopen)
-    return ["ended", ending.event.value, ending.delay, error, ending.outcome, ending.started, ending.ended, *waits]
+    begun = (ending.started, ending.ended, None)
+    workflow = (ending.waits_for, ending.waits_on, ending.reopen, ending.arguments)
+    return ["ended", ending.event.value, ending.delay, error, ending.outcome, *begun, *workflow]
 
 
 if __name__ == "__main__":
