@@ -10,6 +10,7 @@ from tasklib.installation import foreign_distribution
 if TYPE_CHECKING:
     from tasklib.core.calls.context import AsyncTaskContext, TaskContext
     from tasklib.core.calls.current import current_context
+    from tasklib.core.calls.groups import Group
     from tasklib.core.calls.middleware import Middleware
     from tasklib.core.calls.resources import Resource, WorkerState, injected
     from tasklib.core.config import Config
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from tasklib.fluent import tq
     from tasklib.queue import TaskQueue
     from tasklib.queue.default import default_queue, get_registered_tasks, get_task, init, list_tasks, submit_task, task
-    from tasklib.queue.groups import Group
     from tasklib.queue.in_transaction import TransactionSubmitter
     from tasklib.queue.methods.flows import Flow, Node
     from tasklib.task_worker import TaskWorker
@@ -132,11 +132,11 @@ else:
                 "core.schedule",
                 "core.insights.explain",
                 "core.calls.resources",
+                "core.calls.groups",
                 "core.calls.context",
                 "core.calls.current",
                 "core.calls.middleware",
                 "queue",
-                "queue.groups",
                 "queue.methods.flows",
                 "queue.default",
                 "queue.in_transaction",

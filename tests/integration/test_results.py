@@ -260,3 +260,18 @@ def test_in_a_plain_call_a_context_may_be_given(memory: TaskQueue) -> None:
     with pytest.raises(TypeError):
         kind("x")  # type: ignore[call-arg, arg-type]
     assert kind("ctx", "x") == "'ctx' x"  # type: ignore[arg-type]
+
+
+def test_ids_of_a_flow_and_of_a_schedule_ask_their_own_queue(queue: TaskQueue):
+    @queue.task
+    async def page() -> Page:
+        return A_PAGE
+
+    flow = queue.flow("pages")
+    node = flow.add(page.bind())
+    queue.add_schedule("pages", task="page", every=3600.0)
+
+    ids = [*flow.submit(), node.id, queue.run_schedule("pages")]
+    queue.process_batch()
+
+    assert [task_id.wait() for task_id in ids if task_id is not None] == [A_PAGE] * 3

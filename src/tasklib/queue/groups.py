@@ -1,4 +1,4 @@
-"""The children that a workflow has waited for, and their results."""
+"""The results of children, read from the database page by page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from tasklib.core.calls.groups import Group
 from tasklib.errors import StorageError
 from tasklib.storage.database import Database
 from tasklib.storage.operations.workflows.groups import list_members
@@ -15,48 +16,18 @@ from tasklib.storage.statement import Row
 R = TypeVar("R")
 
 
-class Group(Generic[R]):
-    """Children that have ended: how many there were, how many failed, and the results of the others."""
-
-    def __init__(
-        self,
-        group_id: str,
-        *,
-        total: int,
-        failed: int,
-        cancelled: int,
-        database: Callable[[], Database],
-        read: Callable[[Any], R],
-    ) -> None:
-        self.id = group_id
-        self.total = total
-        self.failed = failed
-        """Those that failed for good or were buried."""
-        self.cancelled = cancelled
-        self._database = database
-        self._read = read
-
-    def results(self) -> Results[R]:
-        """What the children returned, in the order of their inputs, without those that failed; read page by page.
-
-        Works in `for` and in `async for`.
-        """
-        return Results(self, self._database(), self._read)
-
-    def __len__(self) -> int:
-        return self.total
-
-    def __repr__(self) -> str:
-        return f"<Group of {self.total:,} children, {self.failed:,} failed, {self.cancelled:,} cancelled>"
-
-
-class Results(Generic[R]):
+class StoredResults(Generic[R]):
     """The results of a group; see `Group.results`."""
 
     def __init__(self, group: Group[R], database: Database, read: Callable[[Any], R]) -> None:
         self._group = group
         self._database = database
         self._read = read
+
+    @classmethod
+    def of(cls, database: Callable[[], Database], read: Callable[[Any], R]) -> Callable[[Group[R]], StoredResults[R]]:
+        """Gives the results of a group from that database, each read as the type of its task."""
+        return lambda group: cls(group, database(), read)
 
     def __iter__(self) -> Iterator[R]:
         after, seen = 0, 0

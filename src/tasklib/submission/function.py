@@ -43,6 +43,13 @@ class Submitter(Generic[P, R_co]):
         self._options = options
         self.definition = definition
 
+    if TYPE_CHECKING:
+
+        @property
+        def _returned(self) -> R_co:
+            """For type checkers alone: what the function returns, for those who wait for its result."""
+            ...
+
     # The result of an `async def` is what it returns when it is awaited: the first form unwraps it.
     @overload
     def submit(self: Submitter[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> TaskId[T]: ...

@@ -5,11 +5,12 @@ Here are only names and checks.  The worker gives a context its `Workflow`, whic
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
+from tasklib.core.calls.groups import Group
 from tasklib.core.codec import is_storable
 from tasklib.errors import ConfigurationError
 
@@ -95,32 +96,21 @@ NO_STEP_OPTIONS: Final = StepOptions()
 R_co = TypeVar("R_co", covariant=True)
 
 
+class Returning(Protocol[R_co]):
+    """A task whose function returns this."""
+
+    @property
+    def _returned(self) -> R_co:
+        """For type checkers alone, which find here what the function returns."""
+        ...
+
+
 class Bound(Protocol[R_co]):
     """A task with its arguments, as `task.bind(...)` gives it."""
 
     @property
-    def submitter(self) -> Submits[R_co]:
+    def submitter(self) -> Returning[R_co]:
         """The task."""
-        ...
-
-
-class Submits(Protocol[R_co]):
-    """A task."""
-
-    def bind(self, *args: Any, **kwargs: Any) -> Bound[R_co]:
-        """A submission that is not made yet."""
-        ...
-
-
-class GroupOf(Protocol[R_co]):
-    """Children that have ended; it is a `tasklib.Group`."""
-
-    total: int
-    failed: int
-    cancelled: int
-
-    def results(self) -> Any:
-        """What they returned, in the order of the inputs; in `for` and in `async for`."""
         ...
 
 
@@ -195,12 +185,16 @@ class StepCalls(Calls):
         """
         return Steps(self._recording, StepOptions(**options))
 
-    def step(self, fn: Callable[P, Awaitable[R]] | Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    @overload
+    def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def step(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """What the function returns, run once: when the task runs again, a step that is done gives its recorded value.
 
         Its name is the function's; the second of a name in one run is `name#2`.
         """
-        return cast("R", self._recording.step(self._step_options, fn, args, kwargs))
+        return self._recording.step(self._step_options, fn, args, kwargs)
 
     def sleep(self, seconds: float | timedelta | None = None, *, until: datetime | None = None) -> None:
         """Wait for so long, or until a moment, without a slot: the function runs again from the top afterwards."""
@@ -240,27 +234,50 @@ class StepCalls(Calls):
         """
         return self._recording.wait(self._step_options, event, type, timeout_seconds, ask)
 
-    def run(self, call: Bound[R], *, timeout_seconds: float | None = None) -> R:
+    # The result of an `async def` is what it returns when it is awaited: the first form unwraps it.
+    @overload
+    def run(self, call: Bound[Coroutine[Any, Any, R]], *, timeout_seconds: float | None = None) -> R: ...
+    @overload
+    def run(self, call: Bound[R], *, timeout_seconds: float | None = None) -> R: ...
+    def run(self, call: Bound[Any], *, timeout_seconds: float | None = None) -> Any:
         """What a task returns that runs as a child: `ctx.run(resize.bind(image))`; the workflow waits without a slot.
 
         A child that fails, is cancelled or buried raises TaskFailed.  It is cancelled with the workflow.
         """
-        return cast("R", self._recording.run(self._step_options, call, timeout_seconds))
+        return self._recording.run(self._step_options, call, timeout_seconds)
 
+    @overload
     def map(
         self,
-        task: Submits[R],
+        task: Returning[Coroutine[Any, Any, R]],
         inputs: Iterable[Mapping[str, Any]],
         *,
         max_failures: int | None = None,
         timeout_seconds: float | None = None,
-    ) -> GroupOf[R]:
+    ) -> Group[R]: ...
+    @overload
+    def map(
+        self,
+        task: Returning[R],
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        max_failures: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Group[R]: ...
+    def map(
+        self,
+        task: Returning[Any],
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        max_failures: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Group[Any]:
         """The ended children, one for each of the inputs, which are read as they are stored; waits without a slot.
 
         With more than `max_failures` failed children the rest is cancelled, and TaskFailed is raised.  The inputs must
         come in the same order when the function runs again.
         """
-        return cast("GroupOf[R]", self._recording.map(self._step_options, task, inputs, max_failures, timeout_seconds))
+        return cast("Group[Any]", self._recording.map(self._step_options, task, inputs, max_failures, timeout_seconds))
 
     def spend(self, budget: str, cost: float = 1) -> None:
         """Take so many tokens from a budget (`queue.set_budget`), once; short of them, wait for them without a slot.
@@ -345,21 +362,43 @@ class AsyncStepCalls(Calls):
         """As `TaskContext.wait`, awaited."""
         return cast("Awaitable[Any]", self._recording.wait(self._step_options, event, type, timeout_seconds, ask))
 
-    def run(self, call: Bound[R], *, timeout_seconds: float | None = None) -> Awaitable[R]:
+    @overload
+    def run(self, call: Bound[Coroutine[Any, Any, R]], *, timeout_seconds: float | None = None) -> Awaitable[R]: ...
+    @overload
+    def run(self, call: Bound[R], *, timeout_seconds: float | None = None) -> Awaitable[R]: ...
+    def run(self, call: Bound[Any], *, timeout_seconds: float | None = None) -> Awaitable[Any]:
         """As `TaskContext.run`, awaited."""
-        return cast("Awaitable[R]", self._recording.run(self._step_options, call, timeout_seconds))
+        return cast("Awaitable[Any]", self._recording.run(self._step_options, call, timeout_seconds))
 
+    @overload
     def map(
         self,
-        task: Submits[R],
+        task: Returning[Coroutine[Any, Any, R]],
         inputs: Iterable[Mapping[str, Any]],
         *,
         max_failures: int | None = None,
         timeout_seconds: float | None = None,
-    ) -> Awaitable[GroupOf[R]]:
+    ) -> Awaitable[Group[R]]: ...
+    @overload
+    def map(
+        self,
+        task: Returning[R],
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        max_failures: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Awaitable[Group[R]]: ...
+    def map(
+        self,
+        task: Returning[Any],
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        max_failures: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Awaitable[Group[Any]]:
         """As `TaskContext.map`, awaited."""
         return cast(
-            "Awaitable[GroupOf[R]]",
+            "Awaitable[Group[Any]]",
             self._recording.map(self._step_options, task, inputs, max_failures, timeout_seconds),
         )
 

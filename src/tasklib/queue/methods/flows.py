@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Generic, Literal, TypeVar, cast
-from uuid import UUID, uuid4
+from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
+from uuid import uuid4
 
 from tasklib.core.calls.context import TaskContext
 from tasklib.core.calls.current import current_context
 from tasklib.core.task_id import TaskId
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
+from tasklib.queue.results import TaskResults
 from tasklib.queue.sync_async import require_asyncio
 from tasklib.storage.operations.workflows.groups import BEFORE, rows_of, store_flow
 from tasklib.submission.function import BoundTask, NodeResult
@@ -42,8 +43,9 @@ class Node(Generic[R]):
         self.before = before
         """What is before it, each with the argument that its result becomes."""
         self.run_if = run_if
-        self.id: UUID = call.new.id
-        """The task's id, also before it is submitted."""
+        self.id: TaskId[R] = TaskId(call.new.id)
+        """The task's id, also before it is submitted; `id.wait()` gives its result."""
+        self.id.made_by(flow.results)
 
     @property
     def result(self) -> R:
@@ -61,10 +63,19 @@ class Flow:
         if not _is_name(name):
             raise ConfigurationError(f"a flow's name is a text of 1 to 200 characters, got {name!r}")
         self.name = name
+        self.results: Final = TaskResults(queue)
+        """Whom the ids of its tasks ask for their results."""
         self._queue = queue
         self._nodes: list[Node[Any]] = []
 
-    def add(self, call: BoundTask[R], *, after: Iterable[Node[Any]] = (), run_if: RunIf = "success") -> Node[R]:
+    # The result of an `async def` is what it returns when it is awaited: the first form unwraps it.
+    @overload
+    def add(
+        self, call: BoundTask[Coroutine[Any, Any, R]], *, after: Iterable[Node[Any]] = (), run_if: RunIf = "success"
+    ) -> Node[R]: ...
+    @overload
+    def add(self, call: BoundTask[R], *, after: Iterable[Node[Any]] = (), run_if: RunIf = "success") -> Node[R]: ...
+    def add(self, call: BoundTask[Any], *, after: Iterable[Node[Any]] = (), run_if: RunIf = "success") -> Node[Any]:
         """Add a task that runs when those whose results it takes, and those of `after`, have ended.
 
         `run_if` says how: `success` all of them, `failure` at least one not, `end` whatever became of them.  A task
@@ -95,7 +106,7 @@ class Flow:
             database.run(make)
         else:
             database.run_on(joined, make)
-        return [TaskId(node.id) for node in self._nodes]
+        return [node.id for node in self._nodes]
 
     async def asubmit(self, *, connection: Any = None) -> list[TaskId[Any]]:
         """The awaiting form of `submit`."""
@@ -106,7 +117,7 @@ class Flow:
             await database.arun(make)
         else:
             await database.arun_on(joined, make)
-        return [TaskId(node.id) for node in self._nodes]
+        return [node.id for node in self._nodes]
 
     def _storing(self) -> Any:
         if not self._nodes:

@@ -115,7 +115,10 @@ class KeepsSchedules(SubmitsTasks):
     @operation
     def run_schedule(self, name: str) -> Operation[TaskId | None]:
         """Make a task of the schedule at once, in addition to its ticks; None if there is none of that name."""
-        return (yield from schedules.run_now(name, self.scheduled_task))
+        task_id = yield from schedules.run_now(name, self.scheduled_task)
+        if task_id is not None:
+            task_id.made_by(self._results)
+        return task_id
 
     arun_schedule = run_schedule.as_async
 

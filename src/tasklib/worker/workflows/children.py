@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID, uuid4, uuid5
 
+from tasklib.core.calls.groups import Group
 from tasklib.core.calls.steps import StepOptions
 from tasklib.core.task import NewTask
 from tasklib.errors import ConfigurationError, TaskFailed, WaitTimeout, seconds_of
-from tasklib.queue.groups import Group
+from tasklib.queue.groups import StoredResults
 from tasklib.storage.operations.workflows.groups import rows_of
 from tasklib.submission.function import BoundTask, Submitter
 from tasklib.worker.workflows.effects import Ask, Logic, Park
@@ -154,7 +155,7 @@ class ChildLogic(History):
         function = task.definition.function
         values = ValueType(f"task {task.definition.name!r}", return_annotation(function), None)
         counts = {name: value[name] for name in ("total", "failed", "cancelled")}
-        return Group(value["group"], **counts, database=self.database, read=values.read)
+        return Group(value["group"], **counts, results=StoredResults.of(self.database, values.read))
 
 
 def _not_completed(key: str, error: Mapping[str, Any]) -> Exception:
