@@ -1,4 +1,4 @@
-"""A stranger finds a subject by its folder and its file's name: no folder holds many modules, and no module much code."""
+"""A stranger finds a subject by its folder and its file: no folder holds many modules, and no module much code."""
 
 from __future__ import annotations
 
