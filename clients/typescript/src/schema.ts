@@ -24,6 +24,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/budgets/{name}/spend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Spend
+         * @description Take tokens from a budget.  202: there are not enough; `seconds` and Retry-After say when there can be.
+         */
+        post: operations["spend_api_budgets__name__spend_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/changes": {
         parameters: {
             query?: never;
@@ -166,6 +186,26 @@ export interface paths {
         get: operations["list_findings_api_findings_get"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/flows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create Flow
+         * @description Submit a flow, all of its tasks or none; one that could never end, because of a cycle, is refused.
+         */
+        post: operations["create_flow_api_flows_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -528,6 +568,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/tasks/{task_id}/children": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add Children
+         * @description Store children of the workflow, up to 1000 at once; sent again it changes nothing.
+         */
+        post: operations["add_children_api_tasks__task_id__children_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/children/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Children
+         * @description The children of a step with their results, in the order in which they were sent, 1000 at a time.
+         */
+        get: operations["list_children_api_tasks__task_id__children__key__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/tasks/{task_id}/complete": {
         parameters: {
             query?: never;
@@ -559,7 +639,7 @@ export interface paths {
         put?: never;
         /**
          * Emit To
-         * @description Send a message to one task, which takes each once, in order.
+         * @description Send a message to one task, which takes each once, in order; a worker to one that it holds.
          */
         post: operations["emit_to_api_tasks__task_id__events_post"];
         delete?: never;
@@ -721,6 +801,30 @@ export interface paths {
          */
         get: operations["list_steps_api_tasks__task_id__steps_get"];
         put?: never;
+        /**
+         * Record Step
+         * @description Record a step: what is stored now, which is the value that was sent first.  409: the claim is lost.
+         */
+        post: operations["record_step_api_tasks__task_id__steps_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/steps/recorded": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Recorded
+         * @description What the task of a running attempt has recorded, in clear, as much as fits into 256 KB.
+         */
+        get: operations["list_recorded_api_tasks__task_id__steps_recorded_get"];
+        put?: never;
         post?: never;
         delete?: never;
         options?: never;
@@ -742,6 +846,46 @@ export interface paths {
          * @description The attempt was stopped because a person asked to cancel it.
          */
         post: operations["stopped_api_tasks__task_id__stopped_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/suspend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Suspend
+         * @description What the workflow waits for, if it is there.  202: it is not; stop, the task is claimed again when it is.
+         */
+        post: operations["suspend_api_tasks__task_id__suspend_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/tasks/{task_id}/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Timeline
+         * @description Attempts, steps, waits and notes of a task, in order.
+         */
+        get: operations["show_timeline_api_tasks__task_id__timeline_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1342,6 +1486,38 @@ export interface components {
             changes: components["schemas"]["ChangeInfo"][];
         };
         /**
+         * Child
+         * @description A child with what became of it.
+         */
+        Child: {
+            /** Error */
+            error: string | null;
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Result */
+            result: unknown;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
+            /** Type */
+            type: string;
+        };
+        /**
+         * ChildPage
+         * @description Children in the order in which they were sent; `next` is where the rest is, if there is more.
+         */
+        ChildPage: {
+            /** Children */
+            children: components["schemas"]["Child"][];
+            /** Next */
+            next: string | null;
+        };
+        /**
          * Children
          * @description Children that a task has waited for, of which the first hundred are named.
          */
@@ -1365,6 +1541,71 @@ export interface components {
             sealed: boolean;
             /** Total */
             total: number;
+        };
+        /**
+         * ChildrenInput
+         * @description Children of a workflow, or more of them.
+         */
+        ChildrenInput: {
+            /**
+             * Before
+             * @description How many were sent before these.
+             * @default 0
+             */
+            before?: number;
+            /** Key */
+            key: string;
+            /**
+             * Maxfailures
+             * @description With more failed children the rest is cancelled; null waits for all.
+             */
+            maxFailures?: number | null;
+            /** Payloads */
+            payloads: unknown[];
+            /**
+             * Sealed
+             * @description Whether these are the last.
+             * @default true
+             */
+            sealed?: boolean;
+            /** Type */
+            type: string;
+            /**
+             * Until
+             * @description When the wait for them gives up; as the first request says.
+             */
+            until?: string | null;
+            /**
+             * Version
+             * @description The fencing token of the attempt, as the claim gave it.
+             */
+            version: number;
+        };
+        /**
+         * ChildrenStored
+         * @description The children that are stored now.
+         */
+        ChildrenStored: {
+            /** Error */
+            error: unknown;
+            /**
+             * Group
+             * Format: uuid
+             */
+            group: string;
+            /** Key */
+            key: string;
+            /** Sealed */
+            sealed: boolean;
+            /**
+             * State
+             * @description `open` until all have ended, then `done` or `failed`.
+             */
+            state: string;
+            /** Total */
+            total: number;
+            /** Value */
+            value: unknown;
         };
         /**
          * Claim
@@ -1404,6 +1645,16 @@ export interface components {
             maxAttempts: number;
             /** Payload */
             payload: unknown;
+            /**
+             * Steps
+             * @description What a workflow has recorded; null if it is more than 256 KB, or nothing.
+             */
+            steps?: components["schemas"]["RecordedStep"][] | null;
+            /**
+             * Stepsurl
+             * @description Where recorded steps are, if they are more than 256 KB.
+             */
+            stepsUrl?: string | null;
             /** Tags */
             tags: {
                 [key: string]: unknown;
@@ -1760,36 +2011,7 @@ export interface components {
          */
         Entries: {
             /** Entries */
-            entries: components["schemas"]["Entry"][];
-        };
-        /**
-         * Entry
-         * @description One change.
-         */
-        Entry: {
-            /** Action */
-            action: string;
-            /** Actor */
-            actor: string;
-            /**
-             * At
-             * Format: date-time
-             */
-            at: string;
-            /** Detail */
-            detail: {
-                [key: string]: unknown;
-            };
-            /** Remote */
-            remote: string | null;
-            /** Requestid */
-            requestId: string | null;
-            /** Role */
-            role: string;
-            /** Seq */
-            seq: number;
-            /** Target */
-            target: string | null;
+            entries: components["schemas"]["tasklib__http__routes__audit__Entry"][];
         };
         /**
          * ErrorInfo
@@ -1889,6 +2111,11 @@ export interface components {
              */
             retry?: boolean;
             /**
+             * Step
+             * @description The recorded step whose failure this is: the next attempt may run it again.
+             */
+            step?: string | null;
+            /**
              * Version
              * @description The fencing token of the attempt, as the claim gave it.
              */
@@ -1952,6 +2179,41 @@ export interface components {
         FindingInfos: {
             /** Findings */
             findings: components["schemas"]["FindingInfo"][];
+        };
+        /**
+         * FlowCreated
+         * @description A flow that was accepted; its tasks in the order in which they were sent.
+         */
+        FlowCreated: {
+            /** Name */
+            name: string;
+            /** Tasks */
+            tasks: components["schemas"]["FlowTask"][];
+        };
+        /**
+         * FlowInput
+         * @description Tasks that run after others, submitted together.
+         */
+        FlowInput: {
+            /** Name */
+            name: string;
+            /** Nodes */
+            nodes: components["schemas"]["NodeInput"][];
+        };
+        /**
+         * FlowTask
+         * @description A task of a flow that was accepted.
+         */
+        FlowTask: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Ref */
+            ref: string;
+            /** Type */
+            type: string;
         };
         /**
          * Health
@@ -2108,6 +2370,66 @@ export interface components {
             text: string;
         };
         /**
+         * NodeInput
+         * @description A task of a flow.
+         */
+        NodeInput: {
+            /**
+             * After
+             * @description The refs of tasks that must have ended before.
+             */
+            after?: string[];
+            /** @default {} */
+            options?: components["schemas"]["NodeOptions"];
+            /** Payload */
+            payload?: unknown;
+            /**
+             * Ref
+             * @description Its name in the flow.
+             */
+            ref: string;
+            /**
+             * Results
+             * @description Arguments that are results of others: the argument's name, and their ref.
+             */
+            results?: {
+                [key: string]: string;
+            };
+            /**
+             * Runif
+             * @default success
+             * @enum {string}
+             */
+            runIf?: "success" | "failure" | "end";
+            /** Type */
+            type: string;
+        };
+        /**
+         * NodeOptions
+         * @description How a task of a flow is to be run.
+         */
+        NodeOptions: {
+            /** Concurrencykey */
+            concurrencyKey?: string | null;
+            /** Expiresat */
+            expiresAt?: string | null;
+            /**
+             * Maxattempts
+             * @description Attempts in all. 3 unless the type declares otherwise, as for everything submitted by name; task.submit() in Python makes 4, three retries after the first.
+             */
+            maxAttempts?: number | null;
+            /** Priority */
+            priority?: number | null;
+            /** Runafter */
+            runAfter?: string | null;
+            /** Tags */
+            tags?: {
+                [key: string]: unknown;
+            } | null;
+            /** Timeoutseconds */
+            timeoutSeconds?: number | null;
+        };
+        /**
          * OldestWaiting
          * @description The task that has been due the longest; all null if none is due.
          */
@@ -2192,7 +2514,7 @@ export interface components {
          * @description What a caller needs to use a route.
          * @enum {string}
          */
-        Permission: "public" | "submit" | "look" | "read" | "work" | "operate" | "admin";
+        Permission: "public" | "submit" | "look" | "read" | "work" | "tell" | "operate" | "admin";
         /**
          * Point
          * @description One step of the series.
@@ -2411,6 +2733,51 @@ export interface components {
             remedy: string | null;
             /** Text */
             text: string;
+        };
+        /**
+         * RecordedStep
+         * @description A recorded step of a workflow, as its worker sees it.
+         */
+        RecordedStep: {
+            /** Digest */
+            digest: string | null;
+            /** Error */
+            error: unknown;
+            /** Key */
+            key: string;
+            /**
+             * Kind
+             * @description `step`, `sleep`, `wait`, `ask`, `run`, `map` or `spend`.
+             */
+            kind: string;
+            /** Note */
+            note: string | null;
+            /** Number */
+            number: number;
+            /**
+             * Secondsleft
+             * @description Until the end of a sleep, or of a wait's patience.
+             */
+            secondsLeft: number | null;
+            /**
+             * State
+             * @description `open`, `done` or `failed`.
+             */
+            state: string;
+            /** Tries */
+            tries: number;
+            /** Value */
+            value: unknown;
+        };
+        /**
+         * RecordedSteps
+         * @description Recorded steps in their order, as many as fit; `next` is where the rest is, if there is more.
+         */
+        RecordedSteps: {
+            /** Next */
+            next: string | null;
+            /** Steps */
+            steps: components["schemas"]["RecordedStep"][];
         };
         /**
          * Redrive
@@ -2739,6 +3106,38 @@ export interface components {
             role: components["schemas"]["Role"];
         };
         /**
+         * SpendInput
+         * @description How many tokens to take; for a task, as a recorded step of it.
+         */
+        SpendInput: {
+            /** Cost */
+            cost: number;
+            /**
+             * Key
+             * @description The key of the step; the budget's name if left out.
+             */
+            key?: string | null;
+            /**
+             * Taskid
+             * @description The task that spends; it must be held by a worker of the caller.
+             */
+            taskId?: string | null;
+            /** Version */
+            version?: number | null;
+        };
+        /**
+         * Spent
+         * @description Whether the tokens were taken; if not, how many are missing, and when there can be enough.
+         */
+        Spent: {
+            /** Seconds */
+            seconds: number;
+            /** Short */
+            short: number;
+            /** Spent */
+            spent: boolean;
+        };
+        /**
          * Stats
          * @description Counts of tasks by status; `delayed` and `waiting` ones are also pending, `retrying` ones also failed.
          */
@@ -2822,12 +3221,112 @@ export interface components {
             value: unknown;
         };
         /**
+         * StepError
+         * @description Why a step failed.
+         */
+        StepError: {
+            /**
+             * Message
+             * @default
+             */
+            message?: string;
+            /**
+             * Type
+             * @default Error
+             */
+            type?: string;
+        };
+        /**
+         * StepInput
+         * @description A step that ran: its value, or its error.
+         */
+        StepInput: {
+            /**
+             * Digest
+             * @description Of the function and its arguments, to compare with the recorded one.
+             */
+            digest?: string | null;
+            error?: components["schemas"]["StepError"] | null;
+            /** Key */
+            key: string;
+            /**
+             * Seconds
+             * @description How long it took.
+             * @default 0
+             */
+            seconds?: number;
+            /** Value */
+            value?: unknown;
+            /**
+             * Version
+             * @description The fencing token of the attempt, as the claim gave it.
+             */
+            version: number;
+        };
+        /**
          * Steps
          * @description What a task has recorded, in its order.
          */
         Steps: {
             /** Steps */
             steps: components["schemas"]["Step"][];
+        };
+        /**
+         * Suspended
+         * @description The attempt has ended without being spent; the task is claimed again when it can go on.
+         */
+        Suspended: {
+            /**
+             * Suspended
+             * @default true
+             */
+            suspended?: boolean;
+        };
+        /**
+         * SuspendInput
+         * @description What a workflow waits for: a moment, events, a person's answer, or its children.
+         */
+        SuspendInput: {
+            /**
+             * Answerschema
+             * @description What an answer looks like: JSON Schema.
+             */
+            answerSchema?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Ask
+             * @description A question to a person; its first answer counts.
+             */
+            ask?: string | null;
+            /**
+             * Events
+             * @description Events of which the first to come counts.
+             */
+            events?: string[];
+            /**
+             * Group
+             * @description Wait for the children that were stored under the key.
+             * @default false
+             */
+            group?: boolean;
+            /** Key */
+            key: string;
+            /**
+             * Mismatch
+             * @description What the code asks for instead of what is recorded: the task is parked for other code.
+             */
+            mismatch?: string | null;
+            /**
+             * Until
+             * @description The end of a sleep, or when a wait gives up.
+             */
+            until?: string | null;
+            /**
+             * Version
+             * @description The fencing token of the attempt, as the claim gave it.
+             */
+            version: number;
         };
         /**
          * Task
@@ -3043,6 +3542,90 @@ export interface components {
             workerId: string | null;
         };
         /**
+         * Entry
+         * @description One change.
+         */
+        tasklib__http__routes__audit__Entry: {
+            /** Action */
+            action: string;
+            /** Actor */
+            actor: string;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Detail */
+            detail: {
+                [key: string]: unknown;
+            };
+            /** Remote */
+            remote: string | null;
+            /** Requestid */
+            requestId: string | null;
+            /** Role */
+            role: string;
+            /** Seq */
+            seq: number;
+            /** Target */
+            target: string | null;
+        };
+        /**
+         * Entry
+         * @description One thing that happened to a task, or goes on.
+         */
+        tasklib__http__routes__workflows__Entry: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /**
+             * Endedat
+             * @description Null while it goes on.
+             */
+            endedAt: string | null;
+            /**
+             * Key
+             * @description The step's key.
+             */
+            key: string | null;
+            /**
+             * Kind
+             * @description `submitted`, `attempt`, `ended`, or the kind of a step.
+             */
+            kind: string;
+            /**
+             * Note
+             * @description What was odd about a step, or which event or person filled it.
+             */
+            note: string | null;
+            /**
+             * Number
+             * @description Which attempt it is, or which step.
+             */
+            number: number | null;
+            /**
+             * State
+             * @description Of a step `open`, `done`, `failed`; of an attempt its outcome, or `running`.
+             */
+            state: string;
+            /**
+             * Text
+             * @description The error, or the question.
+             */
+            text: string | null;
+            /** Tries */
+            tries: number | null;
+            /**
+             * Until
+             * @description The end of a sleep, or when a wait gives up.
+             */
+            until: string | null;
+            /** Workerid */
+            workerId: string | null;
+        };
+        /**
          * TaskPage
          * @description Some tasks, newest first.
          */
@@ -3063,6 +3646,19 @@ export interface components {
              * @description How many match in all; null if not requested, or not countable without reading every row.
              */
             total: number | null;
+        };
+        /**
+         * Timeline
+         * @description What has happened to a task, the earliest first.
+         */
+        Timeline: {
+            /** Entries */
+            entries: components["schemas"]["tasklib__http__routes__workflows__Entry"][];
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
         };
         /**
          * TokenInfo
@@ -3375,6 +3971,86 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    spend_api_budgets__name__spend_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SpendInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Spent"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3844,6 +4520,96 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_flow_api_flows_post: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Repeating the request with the same key creates no second task, for 24 hours. */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FlowInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FlowCreated"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5313,6 +6079,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Request Entity Too Large */
             413: {
                 headers: {
@@ -5382,6 +6157,175 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_children_api_tasks__task_id__children_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChildrenInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChildrenStored"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_children_api_tasks__task_id__children__key__get: {
+        parameters: {
+            query: {
+                after?: number;
+                version: number;
+            };
+            header?: never;
+            path: {
+                key: string;
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChildPage"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5542,6 +6486,15 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6188,6 +7141,174 @@ export interface operations {
             };
         };
     };
+    record_step_api_tasks__task_id__steps_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StepInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordedStep"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_recorded_api_tasks__task_id__steps_recorded_get: {
+        parameters: {
+            query: {
+                after?: number;
+                version: number;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordedSteps"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     stopped_api_tasks__task_id__stopped_post: {
         parameters: {
             query?: never;
@@ -6259,6 +7380,162 @@ export interface operations {
             };
             /** @description Request Entity Too Large */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    suspend_api_tasks__task_id__suspend_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SuspendInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordedStep"];
+                };
+            };
+            /** @description It is not there yet: the attempt has ended, and was not spent. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Suspended"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_timeline_api_tasks__task_id__timeline_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Timeline"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

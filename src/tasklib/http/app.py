@@ -22,12 +22,14 @@ from tasklib.http.routes import (
     audit,
     bulk,
     events,
+    flows,
     limits,
     schedules,
     session,
     tasks,
     tokens,
     types,
+    worker_steps,
     workers,
     workflows,
 )
@@ -49,6 +51,7 @@ ROUTERS: Final = (
     workers.router,
     events.router,
     workflows.router,
+    flows.router,
     findings.router,
     metrics.router,
     series.router,
@@ -61,6 +64,7 @@ ROUTERS: Final = (
     dashboard.router,
     tasks.plain_router,
     workers.ending_router,
+    worker_steps.router,
 )
 CHECKS: Final = (Depends(authorize), Depends(refuse_repeated))
 # Put together once: FastAPI takes 0.2 s to prepare these routes, which a program with several apps pays only once.

@@ -17,6 +17,7 @@ from tasklib.http.security.refusals import Refusals
 from tasklib.http.security.throttle import Throttle
 from tasklib.queue import TaskQueue
 from tasklib.service.creation import Creation
+from tasklib.service.http_workers.recording import Recording
 from tasklib.service.http_workers.workers import HttpWorkers
 from tasklib.service.service import QueueService
 
@@ -42,6 +43,7 @@ class Parts:
     service: QueueService
     creation: Creation
     workers: HttpWorkers
+    recording: Recording
     identify: Identify
     opens_to_this_machine: bool
     takes_tokens: bool
@@ -65,6 +67,7 @@ class Parts:
             service=service,
             creation=Creation(queue),
             workers=HttpWorkers(queue, stopping),
+            recording=Recording(queue),
             identify=identifier(service.tokens, auth),
             opens_to_this_machine=auth == "local",
             takes_tokens=auth in ("tokens", "local"),

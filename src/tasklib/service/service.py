@@ -31,7 +31,8 @@ from tasklib.service.pages import TaskPages, required
 from tasklib.service.schedules import Schedules
 from tasklib.service.statistics import Statistics
 from tasklib.service.tokens import Tokens
-from tasklib.service.workflows import Workflows
+from tasklib.service.workflows.flows import Flows
+from tasklib.service.workflows.workflows import Workflows
 from tasklib.storage.operations import actions, tasks
 from tasklib.storage.operations.actions import OnProgress
 from tasklib.storage.operations.clock import start_of_age
@@ -50,6 +51,7 @@ class QueueService(TaskPages):
         self.audit_log = AuditLog(queue)
         self.error_groups = ErrorGroups(queue)
         self.findings = Findings(queue)
+        self.flows = Flows(queue)
         self.schedules = Schedules(queue)
         self.statistics = Statistics(queue)
         self.tokens = Tokens(queue)

@@ -253,7 +253,7 @@ class Worker:
             retention = [RetentionService(queue, rules)] if rules else []
             self._events = EventDelivery(queue)
             upkeep = (MetricsService(queue, self._runner.metrics), self._scheduler, self._events)
-            instance.start(*upkeep, GroupFold(queue, self._control), *retention)
+            instance.start(*upkeep, GroupFold(queue, self._control.children_ended), *retention)
         else:  # for one batch only
             instance.start()
         try:

@@ -57,10 +57,12 @@ CHANGES: list[tuple[str, str, Any, str]] = [
     ("DELETE", "/api/events/{fact}", None, "withdraw"),
     ("POST", "/api/tasks/{pending}/events", {"name": "note", "payload": "now"}, "emit_to"),
     ("POST", "/api/tasks/{asking}/answers/sure", {"value": True}, "answer"),
+    ("POST", "/api/flows", {"name": "nightly", "nodes": [{"ref": "a", "type": "job"}]}, "create_flow"),
+    ("POST", "/api/budgets/{budget}/spend", {"cost": 1}, "spend"),
 ]
 STORED = (
     *("tasks", "tasklib_controls", "tasklib_key_limits", "tasklib_schedules", "tasklib_tokens"),
-    *("tasklib_events", "tasklib_steps"),
+    *("tasklib_events", "tasklib_steps", "tasklib_budgets"),
 )
 
 
@@ -99,6 +101,9 @@ class Changes:
                 return name
             case "asking":
                 return self._asking()
+            case "budget":
+                self._queue.set_budget("tokens", per_minute=60)
+                return "tokens"
             case "token":
                 made = self._queue.do(lambda: tokens.create_token("bob", Role.VIEWER))
                 return made.token.id

@@ -102,7 +102,8 @@ async def claim(worker: Worker, request: Request, workers: Workers, body: Claim 
     tasks = await workers.claim(worker, wanted.limit, wanted.wait_seconds, request.is_disconnected)
     if tasks is None:
         raise _unknown(worker.instance)
-    return ClaimedTasks(tasks=[ClaimedTask.of(task) for task in tasks])
+    root = request.scope.get("root_path", "")
+    return ClaimedTasks(tasks=[ClaimedTask.with_steps(task, steps, root) for task, steps in tasks])
 
 
 @router.post("/{instance}/heartbeat", **needs(Permission.WORK, 400, 404, 413))
@@ -144,7 +145,14 @@ async def fail(task_id: TaskId, body: Fail, request: Request, workers: Workers, 
     """The attempt failed; the task is retried by its policy while attempts are left."""
     audit = audit_of(request, version=body.version)
     task = await workers.fail(
-        task_id, body.version, owner, error=body.error, retry=body.retry, delay=body.delay_seconds, audit=audit
+        task_id,
+        body.version,
+        owner,
+        error=body.error,
+        retry=body.retry,
+        delay=body.delay_seconds,
+        step=body.step,
+        audit=audit,
     )
     return AttemptEnded.of(task)
 

@@ -10,9 +10,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 
 from tasklib.http.admission.audit import AuditedRoute, audit_of
-from tasklib.http.parts import Service
+from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.fields import Answer, Input, Text
 from tasklib.http.security.auth import Permission, needs, principal_of
+from tasklib.queue import require_id
 from tasklib.service.service import as_data
 
 router = APIRouter(prefix="/api", tags=["workflows"], route_class=AuditedRoute)
@@ -40,6 +41,29 @@ class Steps(Answer):
     """What a task has recorded, in its order."""
 
     steps: list[Step]
+
+
+class Entry(Answer):
+    """One thing that happened to a task, or goes on."""
+
+    kind: str = Field(description="`submitted`, `attempt`, `ended`, or the kind of a step.")
+    at: datetime
+    ended_at: datetime | None = Field(description="Null while it goes on.")
+    state: str = Field(description="Of a step `open`, `done`, `failed`; of an attempt its outcome, or `running`.")
+    key: str | None = Field(description="The step's key.")
+    number: int | None = Field(description="Which attempt it is, or which step.")
+    text: str | None = Field(description="The error, or the question.")
+    note: str | None = Field(description="What was odd about a step, or which event or person filled it.")
+    worker_id: str | None
+    until: datetime | None = Field(description="The end of a sleep, or when a wait gives up.")
+    tries: int | None
+
+
+class Timeline(Answer):
+    """What has happened to a task, the earliest first."""
+
+    id: UUID
+    entries: list[Entry]
 
 
 class Related(Answer):
@@ -148,6 +172,13 @@ async def show_tree(task_id: str, service: Service) -> Tree:
     )
 
 
+@router.get("/tasks/{task_id}/timeline", **needs(Permission.READ, 404))
+async def show_timeline(task_id: str, service: Service) -> Timeline:
+    """Attempts, steps, waits and notes of a task, in order."""
+    entries = await service.workflows.atimeline(task_id)
+    return Timeline(id=UUID(task_id), entries=[Entry.of(each) for each in entries])
+
+
 @router.get("/questions", **needs(Permission.READ, 400))
 async def list_questions(query: Annotated[QuestionsQuery, Query()], service: Service) -> Questions:
     """Questions that tasks ask people, the oldest first."""
@@ -170,21 +201,30 @@ async def withdraw(name: str, request: Request, service: Service) -> Told:
     return Told(new=await service.workflows.awithdraw(name, audit=audit_of(request, name=name)))
 
 
-@router.post("/tasks/{task_id}/events", status_code=201, **needs(Permission.OPERATE, 400, 404, 413))
+@router.post("/tasks/{task_id}/events", status_code=201, **needs(Permission.TELL, 400, 404, 409, 413))
 async def emit_to(task_id: str, body: EventInput, request: Request, service: Service) -> Told:
-    """Send a message to one task, which takes each once, in order."""
+    """Send a message to one task, which takes each once, in order; a worker to one that it holds."""
+    await _allow(request, task_id)
     by, audit = principal_of(request).name, audit_of(request, name=body.name)
     new = await service.workflows.aemit(body.name, body.payload, to=task_id, by=by, audit=audit)
     await service.workflows.adeliver()
     return Told(new=new)
 
 
-@router.post("/tasks/{task_id}/answers/{key:path}", **needs(Permission.OPERATE, 400, 404, 413))
+@router.post("/tasks/{task_id}/answers/{key:path}", **needs(Permission.TELL, 400, 404, 409, 413))
 async def answer(task_id: str, key: str, body: AnswerInput, request: Request, service: Service) -> Answered:
     """Answer a question that a task asks; the first answer counts."""
+    await _allow(request, task_id)
     by = principal_of(request).name
     await service.workflows.aanswer(task_id, key, body.value, by=by, audit=audit_of(request, key=key))
     return Answered()
+
+
+async def _allow(request: Request, task_id: str) -> None:
+    """Refuse a caller that may neither operate nor holds the task with one of its workers."""
+    who = principal_of(request)
+    if not who.may(Permission.OPERATE):
+        await parts_of(request).recording.arequire_holding(require_id(task_id), who.identity)
 
 
 def _related(found: dict[str, Any]) -> Related:

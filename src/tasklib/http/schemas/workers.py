@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Protocol, Self, TypeVar
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field, StrictInt
+from pydantic import BeforeValidator, Field, StrictInt, model_validator
 
-from tasklib.core.codec import number
-from tasklib.http.schemas.fields import Answer, Input, Name, Seconds, Status, Text, TypeName, Whole, check_number
+from tasklib.core.codec import dumps, number
+from tasklib.http.schemas.fields import (
+    Answer,
+    Input,
+    Moment,
+    Name,
+    Seconds,
+    Status,
+    Text,
+    TypeName,
+    Whole,
+    check_number,
+)
 
 Version = Annotated[
     StrictInt, Field(ge=0, lt=2**53, description="The fencing token of the attempt, as the claim gave it.")
 ]
+MOST_BYTES: Final = 256 * 1024
+"""Of recorded steps in one answer."""
+BYTES_BESIDE: Final = 200
+"""About so many are in a step beside its key and value."""
+StepKey = Annotated[Text, Field(max_length=200)]
 ErrorText = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
@@ -45,6 +62,52 @@ class Claim(Input):
     wait_seconds: Annotated[float, BeforeValidator(check_number), Field(ge=0, le=30)] = 0.0
 
 
+class StepLike(Protocol):
+    """What says how long a recorded step is."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> Any: ...
+    @property
+    def error(self) -> Any: ...
+
+
+StepT = TypeVar("StepT", bound=StepLike)
+
+
+def fitting(steps: Sequence[StepT]) -> Sequence[StepT]:
+    """The first steps, as many as fit into one answer, at least one."""
+    size = 0
+    for position, step in enumerate(steps):
+        size += len(dumps([step.value, step.error])) + len(step.key) + BYTES_BESIDE
+        if size > MOST_BYTES and position:
+            return steps[:position]
+    return steps
+
+
+class RecordedStep(Answer):
+    """A recorded step of a workflow, as its worker sees it."""
+
+    key: str
+    number: int
+    kind: str = Field(description="`step`, `sleep`, `wait`, `ask`, `run`, `map` or `spend`.")
+    state: str = Field(description="`open`, `done` or `failed`.")
+    digest: str | None
+    value: Any
+    error: Any
+    tries: int
+    seconds_left: float | None = Field(description="Until the end of a sleep, or of a wait's patience.")
+    note: str | None
+
+
+class RecordedSteps(Answer):
+    """Recorded steps in their order, as many as fit; `next` is where the rest is, if there is more."""
+
+    steps: list[RecordedStep]
+    next: str | None
+
+
 class ClaimedTask(Answer):
     """A task to work on now."""
 
@@ -58,6 +121,21 @@ class ClaimedTask(Answer):
     tags: dict[str, Any]
     headers: dict[str, Any]
     locked_until: datetime | None
+    steps: list[RecordedStep] | None = Field(
+        None, description="What a workflow has recorded; null if it is more than 256 KB, or nothing."
+    )
+    steps_url: str | None = Field(None, description="Where recorded steps are, if they are more than 256 KB.")
+
+    @classmethod
+    def with_steps(cls, task: Any, steps: Sequence[StepLike] | None, root: str) -> Self:
+        """The task with its recorded steps, or with the address of more than fit."""
+        shown = cls.of(task)
+        if not steps:
+            return shown
+        if len(fitting(steps)) < len(steps):
+            url = f"{root}/api/tasks/{task.id}/steps/recorded?version={task.version}"
+            return shown.model_copy(update={"steps_url": url})
+        return shown.model_copy(update={"steps": [RecordedStep.of(step) for step in steps]})
 
 
 class ClaimedTasks(Answer):
@@ -96,6 +174,9 @@ class Fail(Input):
     delay_seconds: Annotated[float, BeforeValidator(check_number), Field(ge=0, lt=1e9)] | None = Field(
         None, description="When; by the retry policy if left out."
     )
+    step: StepKey | None = Field(
+        None, description="The recorded step whose failure this is: the next attempt may run it again."
+    )
 
 
 class End(Input):
@@ -119,3 +200,108 @@ class AttemptEnded(Answer):
     status: Status
     attempts: int
     next_retry_at: datetime | None
+
+
+class PageQuery(Input):
+    """Which attempt asks, and for what comes after which."""
+
+    version: Annotated[int, Field(ge=0, lt=2**53)]
+    after: Annotated[int, Field(ge=0, lt=2**53)] = 0
+
+
+class StepError(Input):
+    """Why a step failed."""
+
+    type: Annotated[Text, Field(max_length=200)] = "Error"
+    message: Annotated[str, Field(max_length=100_000)] = ""
+
+
+class StepInput(Input):
+    """A step that ran: its value, or its error."""
+
+    version: Version
+    key: StepKey
+    digest: Annotated[Text, Field(max_length=200)] | None = Field(
+        None, description="Of the function and its arguments, to compare with the recorded one."
+    )
+    value: Any = None
+    error: StepError | None = None
+    seconds: Annotated[float, BeforeValidator(check_number), Field(ge=0, lt=1e9)] = Field(
+        0.0, description="How long it took."
+    )
+
+
+class SuspendInput(Input):
+    """What a workflow waits for: a moment, events, a person's answer, or its children."""
+
+    version: Version
+    key: StepKey
+    until: Moment | None = Field(None, description="The end of a sleep, or when a wait gives up.")
+    events: Annotated[list[Annotated[Text, Field(max_length=200)]], Field(max_length=100)] = Field(
+        default_factory=list, description="Events of which the first to come counts."
+    )
+    ask: Text | None = Field(None, description="A question to a person; its first answer counts.")
+    answer_schema: dict[str, Any] = Field(default_factory=dict, description="What an answer looks like: JSON Schema.")
+    group: bool = Field(False, description="Wait for the children that were stored under the key.")
+    mismatch: ErrorText | None = Field(
+        None, description="What the code asks for instead of what is recorded: the task is parked for other code."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> SuspendInput:
+        given = [bool(self.events), self.ask is not None, self.group, self.mismatch is not None]
+        if sum(given) > 1 or not (any(given) or self.until is not None):
+            raise ValueError("waits for one of until (a sleep), events, ask, group; or says mismatch")
+        if (self.group or self.mismatch is not None) and self.until is not None:
+            raise ValueError("until belongs to a sleep, events or ask; for children give it to …/children")
+        return self
+
+
+class Suspended(Answer):
+    """The attempt has ended without being spent; the task is claimed again when it can go on."""
+
+    suspended: bool = True
+
+
+class ChildrenInput(Input):
+    """Children of a workflow, or more of them."""
+
+    version: Version
+    key: StepKey
+    type: Name
+    payloads: Annotated[list[Any], Field(max_length=1000)]
+    sealed: bool = Field(True, description="Whether these are the last.")
+    before: Annotated[Whole, Field(ge=0)] = Field(0, description="How many were sent before these.")
+    max_failures: Annotated[Whole, Field(ge=0)] | None = Field(
+        None, description="With more failed children the rest is cancelled; null waits for all."
+    )
+    until: Moment | None = Field(None, description="When the wait for them gives up; as the first request says.")
+
+
+class ChildrenStored(Answer):
+    """The children that are stored now."""
+
+    key: str
+    group: UUID
+    total: int
+    sealed: bool
+    state: str = Field(description="`open` until all have ended, then `done` or `failed`.")
+    value: Any
+    error: Any
+
+
+class Child(Answer):
+    """A child with what became of it."""
+
+    id: UUID
+    type: TypeName
+    status: Status
+    result: Any
+    error: str | None
+
+
+class ChildPage(Answer):
+    """Children in the order in which they were sent; `next` is where the rest is, if there is more."""
+
+    children: list[Child]
+    next: str | None

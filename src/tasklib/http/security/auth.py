@@ -32,15 +32,17 @@ class Permission(StrEnum):
     """Read one task by its id."""
     READ = "read"
     WORK = "work"
+    TELL = "tell"
+    """Tell one task an event, answer its question, spend for it; a worker only for tasks that it holds."""
     OPERATE = "operate"
     ADMIN = "admin"
 
 
 _VIEWER = frozenset({Permission.LOOK, Permission.READ})
-_OPERATOR = _VIEWER | {Permission.SUBMIT, Permission.OPERATE}
+_OPERATOR = _VIEWER | {Permission.SUBMIT, Permission.TELL, Permission.OPERATE}
 GRANTS: Final[Mapping[Role, frozenset[Permission]]] = {
     Role.PRODUCER: frozenset({Permission.SUBMIT, Permission.LOOK}),
-    Role.WORKER: frozenset({Permission.WORK, Permission.LOOK}),
+    Role.WORKER: frozenset({Permission.WORK, Permission.LOOK, Permission.TELL}),
     Role.VIEWER: _VIEWER,
     Role.OPERATOR: _OPERATOR,
     Role.ADMIN: _OPERATOR | {Permission.WORK, Permission.ADMIN},

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
-from uuid import uuid4
+from typing import Any, Final, Generic, TypeVar, cast, overload
 
 from tasklib.core.calls.context import TaskContext
 from tasklib.core.calls.current import current_context
@@ -15,13 +13,11 @@ from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.queue.results import TaskResults
 from tasklib.queue.sync_async import require_asyncio
-from tasklib.storage.operations.workflows.groups import BEFORE, rows_of, store_flow
+from tasklib.storage.operations.workflows.groups import store_flow
+from tasklib.submission.flow_rows import MOST_NODES, RUN_IF, FlowTask, RunIf, flow_rows
 from tasklib.submission.function import BoundTask, NodeResult
 
 R = TypeVar("R")
-RunIf = Literal["success", "failure", "end"]
-RUN_IF: Final = ("success", "failure", "end")
-MOST_NODES: Final = 100_000
 
 
 class MakesFlows(QueueBase):
@@ -122,26 +118,12 @@ class Flow:
     def _storing(self) -> Any:
         if not self._nodes:
             raise ConfigurationError(f"the flow {self.name!r} has no tasks; add some with flow.add(task.bind(...))")
-        needed = {each.id for node in self._nodes for each, _ in node.before}
-        rows: list[dict[str, Any]] = []
-        after: list[dict[str, Any]] = []
-        edges: list[dict[str, Any]] = []
-        for node in self._nodes:
-            new = replace(node.call.new, tags={"flow": self.name, **node.call.new.tags})
-            (row,) = rows_of([new])
-            row["marks"] = BEFORE if node.id in needed else 0
-            if node.before:
-                group = str(uuid4())
-                names = ", ".join(dict.fromkeys(each.call.new.name for each, _ in node.before))
-                row["waits_for"] = f"prerequisites {names}"[:200]
-                distinct = len({each.id for each, _ in node.before})
-                after.append({"id": group, "task_id": str(node.id), "total": distinct, "run_if": node.run_if})
-                edges += [
-                    {"task_id": str(each.id), "group_id": group, "param": param, "number": number}
-                    for number, (each, param) in enumerate(node.before)
-                ]
-            rows.append(row)
-        return partial(store_flow, rows, after, edges)
+        tasks = [
+            FlowTask(node.call.new, [(each.call.new, param) for each, param in node.before], node.run_if)
+            for node in self._nodes
+        ]
+        rows = flow_rows(self.name, tasks)
+        return partial(store_flow, rows.tasks, rows.after, rows.edges)
 
     def _connection(self, connection: Any) -> Any:
         running: TaskContext | None = current_context(None) if connection is None else None

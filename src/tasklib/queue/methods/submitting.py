@@ -80,9 +80,13 @@ class SubmitsTasks(QueueBase):
         *,
         max_attempts: int | None = None,
         run_after: datetime | None = None,
+        is_complete: bool = True,
         **options: Unpack[SubmitKeywords],
     ) -> NewTask:
-        """The row that `enqueue` would store, checked but not stored; `submit_new` stores many at once."""
+        """The row that `enqueue` would store, checked but not stored; `submit_new` stores many at once.
+
+        A payload that is not complete, because results of other tasks come into it, is checked when it runs.
+        """
         if max_attempts is not None:
             _refuse_both("max_attempts", "max_retries", options.get("max_retries"))
             options["max_retries"] = _attempts(max_attempts) - 1
@@ -92,12 +96,11 @@ class SubmitsTasks(QueueBase):
         chosen = NO_OPTIONS.with_(**options)
         definition = self.registry.get(check_name(name))
         limit = self.config.max_payload_bytes
-        if definition is not None:
+        known = NO_TASK_OPTIONS if definition is None else definition.options
+        if definition is not None and is_complete:
             stored = definition.bind_payload(payload, limit=limit)
-            known = definition.options
         else:
             stored = plain(payload, what=name, limit=limit)
-            known = NO_TASK_OPTIONS
         return mark_secrets(self.make_row(name, stored, chosen, known, ENQUEUE_MAX_RETRIES), definition)
 
     @overload

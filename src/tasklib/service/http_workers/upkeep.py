@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from tasklib.queue import TaskQueue
 from tasklib.service.base import ServicePart
 from tasklib.service.statistics import Statistics
 from tasklib.worker.recording.metrics import Metrics
+from tasklib.worker.upkeep.events import EventDelivery
+from tasklib.worker.upkeep.groups import GroupFold
 from tasklib.worker.upkeep.metrics import flush
 from tasklib.worker.upkeep.recovery import Recovery
+from tasklib.worker.upkeep.service import Periodic
 
 CARE_SECONDS: Final = 5.0
 
 
 class Upkeep(ServicePart):
-    """Takes over from dead workers, runs schedules and keeps the statistics, while workers over HTTP are heard of."""
+    """Takes over from dead workers, runs schedules, adds up children, delivers events and keeps the statistics, while
+    workers over HTTP are heard of."""
 
     def __init__(self, queue: TaskQueue, metrics: Metrics) -> None:
         super().__init__(queue)
@@ -24,7 +29,8 @@ class Upkeep(ServicePart):
         self._statistics = Statistics(queue)
         self._next = 0.0
         self._watching: asyncio.AbstractEventLoop | None = None
-        self._recovery: Recovery | None = None
+        self._services: Sequence[Periodic] = ()
+        self._ended = asyncio.Event()
 
     def watch(self) -> None:
         """Take over from the dead from now on, in the background: that takes regular looks, and requests come as they
@@ -32,8 +38,14 @@ class Upkeep(ServicePart):
         loop = asyncio.get_running_loop()
         if self._watching is not loop:
             self._watching = loop
-            self._recovery = Recovery(self.queue)
-            self._recovery.start()
+            self._ended = asyncio.Event()
+            self._services = (Recovery(self.queue), GroupFold(self.queue, self._ended), EventDelivery(self.queue))
+            for service in self._services:
+                service.start()
+
+    def child_ended(self) -> None:
+        """Tell the workflow that waits for it, if that is so, soon."""
+        self._ended.set()
 
     async def care(self) -> None:
         """Do the rest, if it was not done a moment ago."""
@@ -50,5 +62,5 @@ class Upkeep(ServicePart):
         """End what goes on in the background of this event loop."""
         if self._watching is asyncio.get_running_loop():
             self._watching = None
-            if self._recovery is not None:
-                await self._recovery.stop()
+            for service in self._services:
+                await service.stop()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from tasklib.core.lifecycle import Ending
@@ -22,14 +22,20 @@ from tasklib.service.http_workers.waiting_claims import Waiting, WaitingClaims
 from tasklib.storage.operations import http_workers
 from tasklib.storage.operations.claims import Claimed, Retries
 from tasklib.storage.operations.http_workers import MAX_OWNED, Ended, Holding, Known, NotYours, Remote, TooManyWorkers
+from tasklib.storage.operations.http_workflows import StepRecord, load_records
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workers import Registration
+from tasklib.storage.operations.workflows.groups import BEFORE, MEMBER
+from tasklib.storage.operations.workflows.steps import HAS_STEPS
 from tasklib.storage.statement import Operation
 from tasklib.worker.recording.metrics import Metrics
 
 __all__ = ["MAX_OWNED", "HttpWorkers", "NotYours", "Registration", "Remote", "TooManyWorkers"]
 
 AWAY_SECONDS: Final = 0.5
+
+Leased: TypeAlias = tuple[Known, Claimed, Mapping[str, Sequence[StepRecord]]]
+"""What a claim has taken for a worker, and what workflows among it have recorded, by their ids."""
 
 
 class HttpWorkers(ServicePart):
@@ -43,6 +49,8 @@ class HttpWorkers(ServicePart):
         self._stopping = stopping
         self._metrics = Metrics()
         self._giving_back: set[asyncio.Future[None]] = set()
+        self._members: set[UUID] = set()
+        """Tasks that were claimed here for whose end others wait."""
         self.upkeep = Upkeep(queue, self._metrics)
         self.timeouts = TimeoutService(queue, self._metrics, stopping)
         self.waiting = WaitingClaims(queue, stopping)
@@ -57,10 +65,10 @@ class HttpWorkers(ServicePart):
 
     async def claim(
         self, who: Remote, limit: int, wait_seconds: float, is_gone: Callable[[], Awaitable[bool]]
-    ) -> Sequence[Task] | None:
-        """Lease tasks that are due, waiting a little for the first if none is; None if the worker is not known.
+    ) -> Sequence[tuple[Task, Sequence[StepRecord] | None]] | None:
+        """Lease tasks that are due, waiting a little for the first; None if the worker is not known.
 
-        `is_gone` tells whether there is nobody left to answer.
+        A workflow comes with what it has recorded.  `is_gone` tells whether there is nobody left to answer.
         """
         await self.upkeep.care()
         found = await self._claim(who, limit)
@@ -68,10 +76,11 @@ class HttpWorkers(ServicePart):
             found = await self._wait_and_claim(who, limit, wait_seconds, found[0].names, is_gone)
         if found is None:
             return None
-        worker, claimed = found
+        worker, claimed, records = found
         if claimed.tasks:
             self.timeouts.watch()
-        return [row.task(worker.worker_id) for row in claimed.tasks]
+        self._members.update(UUID(row.id) for row in claimed.tasks if row.marks & (MEMBER | BEFORE))
+        return [(row.task(worker.worker_id), records.get(row.id)) for row in claimed.tasks]
 
     async def beat(self, who: Remote) -> Holding | None:
         """Say that a worker is alive and move its leases forward; None if it was declared dead."""
@@ -105,10 +114,11 @@ class HttpWorkers(ServicePart):
         error: str,
         retry: bool,
         delay: float | None,
+        step: str | None = None,
         audit: AuditEntry | None = None,
     ) -> Task:
         """End an attempt in failure; another follows by the retry policy, while there are attempts left."""
-        ended = await self._afail(task_id, version, owner, error, retry, delay, audit)
+        ended = await self._afail(task_id, version, owner, error, retry, delay, step, audit)
         return self._counted(ended, "failed" if ended.task.completed_at else "retried")
 
     async def end_cancelled(self, task_id: UUID, version: int, owner: str, audit: AuditEntry | None = None) -> Task:
@@ -138,7 +148,7 @@ class HttpWorkers(ServicePart):
 
     async def _wait_and_claim(
         self, who: Remote, limit: int, seconds: float, names: Sequence[str], is_gone: Callable[[], Awaitable[bool]]
-    ) -> tuple[Known, Claimed] | None:
+    ) -> Leased | None:
         """What becomes due while the claim waits; nothing if nothing does, or the service stops."""
         deadline, waiting = self.timing.monotonic() + seconds, Waiting(who.instance, names)
         try:
@@ -154,7 +164,7 @@ class HttpWorkers(ServicePart):
         finally:
             await self.waiting.leave(waiting)
 
-    async def _claim(self, who: Remote, limit: int) -> tuple[Known, Claimed] | None:
+    async def _claim(self, who: Remote, limit: int) -> Leased | None:
         """Lease tasks to a worker.  What is taken and cannot be told is given back."""
         taken = list[tuple[str, int]]()
         try:
@@ -167,19 +177,22 @@ class HttpWorkers(ServicePart):
             raise
 
     @single_try
-    def _claim_once(
-        self, who: Remote, limit: int, taken: list[tuple[str, int]]
-    ) -> Operation[tuple[Known, Claimed] | None]:
+    def _claim_once(self, who: Remote, limit: int, taken: list[tuple[str, int]]) -> Operation[Leased | None]:
         config = self.queue.config
-        return (
-            yield from http_workers.claim_for(
-                who,
-                limit=limit,
-                lease_seconds=config.lock_timeout_seconds,
-                taken=taken,
-                retries=Retries(self.queue.registry.retries(), config.max_retries),
-            )
+        found = yield from http_workers.claim_for(
+            who,
+            limit=limit,
+            lease_seconds=config.lock_timeout_seconds,
+            taken=taken,
+            retries=Retries(self.queue.registry.retries(), config.max_retries),
         )
+        if found is None:
+            return None
+        records: dict[str, Sequence[StepRecord]] = {}
+        for task in found[1].tasks:
+            if task.marks & HAS_STEPS:
+                records[task.id] = yield from load_records(task.id)
+        return *found, records
 
     _aclaim_once = _claim_once.as_async
 
@@ -224,6 +237,7 @@ class HttpWorkers(ServicePart):
         error: str,
         retry: bool,
         delay: float | None,
+        step: str | None,
         audit: AuditEntry | None,
     ) -> Operation[Ended]:
         yield from self.queue.secret_places.learn()
@@ -238,6 +252,7 @@ class HttpWorkers(ServicePart):
             retry=retry,
             delay=delay,
             backoff=self.queue.config.backoff,
+            step=step,
         )
         return (yield from self.audited(work, audit, _if_ended_with_state))
 
@@ -251,6 +266,9 @@ class HttpWorkers(ServicePart):
 
     def _counted(self, ended: Ended, outcome: str) -> Task:
         """The task after its attempt, which is counted if it is this call that ended it."""
+        if ended.task.id in self._members:
+            self._members.discard(ended.task.id)
+            self.upkeep.child_ended()
         if ended.now:
             self._metrics.count(ended.task.name, outcome, *_durations(ended.task))
         return ended.task

@@ -170,7 +170,7 @@ def complete_for(task_id: UUID, version: int, result: str, owner: str, *, backof
         ):
             return Ended(task, now=False)
         raise ClaimLost(task_id, version, task.state)
-    yield from _require_owner(task, owner)
+    yield from require_holder(task, owner)
     clock = yield from read_clock()
     elapsed = (clock - (task.started_at or clock)).total_seconds()
     if task.timeout_seconds is not None and elapsed > task.timeout_seconds:
@@ -204,13 +204,24 @@ def _out_of_time(task: Task, backoff: Backoff) -> Ending:
 
 
 def fail_for(
-    task_id: UUID, version: int, owner: str, *, error: str, retry: bool, delay: float | None, backoff: Backoff
+    task_id: UUID,
+    version: int,
+    owner: str,
+    *,
+    error: str,
+    retry: bool,
+    delay: float | None,
+    backoff: Backoff,
+    step: str | None = None,
 ) -> Operation[Ended]:
-    """End an attempt in failure: another one follows by the retry policy, unless none is left or none is wanted."""
+    """End an attempt in failure: another one follows by the retry policy, unless none is left or none is wanted.
+
+    `step` is the one whose recorded failure it is: the next attempt may run it again.
+    """
     yield BEGIN
     task = yield from require_task(task_id)
     # After the end the row no longer shows how many retries were left; both ways to fail are recorded alike.
-    ending = replace(decide(task, Reported(error, retry, delay), backoff), version=version)
+    ending = replace(decide(task, Reported(error, retry, delay), backoff), version=version, reopen=step)
     return (yield from _end(task, ending, owner))
 
 
@@ -227,7 +238,7 @@ def report_for(task_id: UUID, version: int, owner: str, fraction: float, message
     task = yield from require_task(task_id)
     if not _is_current(task, version):
         raise ClaimLost(task_id, version, task.state)
-    yield from _require_owner(task, owner)
+    yield from require_holder(task, owner)
     yield from attempts.report_progress([(str(task_id), version, fraction, message)])
 
 
@@ -237,7 +248,7 @@ def _end(task: Task, ending: Ending, owner: str) -> Operation[Ended]:
         if same_error and (yield from attempts.is_recorded(*attempts.ended_as(ending))):
             return Ended(task, now=False)
         raise ClaimLost(task.id, ending.version, task.state)
-    yield from _require_owner(task, owner)
+    yield from require_holder(task, owner)
     refused = yield from attempts.end_attempts([ending])
     return (yield from _ended(task.id, ending.version, refused))
 
@@ -246,7 +257,7 @@ def _is_current(task: Task, version: int) -> bool:
     return task.state is TaskState.RUNNING and task.version == version
 
 
-def _require_owner(task: Task, owner: str) -> Operation[None]:
+def require_holder(task: Task, owner: str) -> Operation[None]:
     """Refuse a caller that did not register the instance that runs the task."""
     rows = yield Statement("find_holder", {"seq": task.seq, "version": task.version})
     if not any(row["owner"] == owner for row in rows):

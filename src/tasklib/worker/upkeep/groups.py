@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations.workflows.groups import fold_groups
-from tasklib.worker.control import WorkerControl
 from tasklib.worker.upkeep.service import Periodic
 
 PAUSE_SECONDS = 0.02
@@ -14,9 +15,10 @@ PAUSE_SECONDS = 0.02
 class GroupFold(Periodic):
     """Folds soon after a child has ended here, and now and then for those that ended elsewhere or by other means."""
 
-    def __init__(self, queue: TaskQueue, control: WorkerControl) -> None:
+    def __init__(self, queue: TaskQueue, ended: asyncio.Event) -> None:
+        """`ended` is set when a child has ended here."""
         super().__init__(queue, queue.config.poll_interval_seconds)
-        self._ended = control.children_ended
+        self._ended = ended
 
     async def rest(self) -> None:
         """Return when a child has ended, or after a while."""

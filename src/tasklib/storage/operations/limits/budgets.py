@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from tasklib.errors import ClaimLost
+from tasklib.errors import ClaimLost, ConfigurationError
 from tasklib.storage.operations.workflows.steps import record_steps
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
@@ -43,6 +43,38 @@ def list_budgets() -> Operation[list[Budget]]:
     return [Budget(**row) for row in (yield Statement("list_budgets", {"name": None}))]
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Whether tokens were taken from a budget; if not, how many are missing now and when there can be enough."""
+
+    taken: bool
+    short: float = 0.0
+    seconds: float = 0.0
+
+
+def take(name: str, cost: float) -> Operation[Taken]:
+    """Take tokens if there are enough; a budget that is not there, or never holds so many, is an error."""
+    if (yield Statement("take_from_budget", {"name": name, "cost": cost})):
+        return Taken(taken=True)
+    rows = yield Statement("list_budgets", {"name": name})
+    budget = Budget(**rows[0]) if rows else None
+    if budget is None or cost > budget.burst:
+        raise not_affordable(name, cost, None if budget is None else budget.burst)
+    return Taken(False, max(0.0, cost - budget.tokens), _seconds_until(budget, cost))
+
+
+def not_affordable(budget: str, cost: float, burst: float | None) -> ConfigurationError:
+    """What to do about a budget that is not there (`burst` is None), or never holds so many tokens."""
+    if burst is None:
+        return ConfigurationError(
+            f"there is no budget {budget!r}; set it first: queue.set_budget({budget!r}, per_minute=...)"
+        )
+    return ConfigurationError(
+        f"budget {budget!r} holds at most {burst:,.10g} tokens, and {cost:,.10g} are asked for at once; "
+        "spend less at a time, or set it with a higher burst="
+    )
+
+
 def spend(task_id: str, version: int, step: Mapping[str, Any], name: str, cost: float) -> Operation[dict[str, Any]]:
     """Take tokens and record the step as done, in one transaction; else how many are short and for how long.
 
@@ -66,7 +98,8 @@ def spend(task_id: str, version: int, step: Mapping[str, Any], name: str, cost: 
         return {"state": "refused", "burst": budget.burst}
     seconds = _seconds_until(budget, cost)
     yield from record_steps([mine | {"state": "open", "ended": False, "until_in": seconds}])
-    return {"state": "open", "seconds": seconds, "rate": budget.rate}
+    short = max(0.0, cost - budget.tokens)
+    return {"state": "open", "seconds": seconds, "rate": budget.rate, "short": short}
 
 
 def _seconds_until(budget: Budget, cost: float) -> float:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
+from tasklib.core.insights.timeline import TimelineEntry, timeline
+from tasklib.core.task import Task
 from tasklib.queue import Id, require_id
 from tasklib.queue.sync_async import operation, single_try
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import ServicePart
-from tasklib.storage.operations.tasks import require_task
-from tasklib.storage.operations.workflows import events, groups, steps
-from tasklib.storage.operations.workflows.steps import StepInfo
+from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.operations.limits import budgets
+from tasklib.storage.operations.limits.budgets import Taken
+from tasklib.storage.operations.tasks import get_task, require_task
+from tasklib.storage.operations.workflows import events, groups
+from tasklib.storage.operations.workflows.steps import StepInfo, list_steps
 from tasklib.storage.statement import Operation
 
-__all__ = ["StepInfo", "Workflows"]
+__all__ = ["StepInfo", "Taken", "TimelineEntry", "Workflows"]
 
 
 class Workflows(ServicePart):
@@ -25,7 +31,23 @@ class Workflows(ServicePart):
     def steps(self, task_id: Id) -> Operation[Sequence[StepInfo]]:
         """What a task has recorded, in its order, with secrets hidden; TaskNotFound if there is none."""
         task = yield from require_task(require_id(task_id))
-        found = yield from steps.list_steps(task.id)
+        return (yield from self._steps(task))
+
+    asteps = steps.as_async
+
+    @operation
+    def timeline(self, task_id: Id) -> Operation[Sequence[TimelineEntry]]:
+        """What has happened to a task, the earliest first, with secrets hidden."""
+        task = yield from require_task(require_id(task_id))
+        steps = yield from self._steps(task)
+        return timeline(self.redactor.task(task), steps)
+
+    atimeline = timeline.as_async
+
+    def _steps(self, task: Task) -> Operation[list[StepInfo]]:
+        """The steps as they may be shown: without what is a secret argument of the task, wherever it stands."""
+        yield from self.queue.secret_places.learn()
+        found = yield from list_steps(task.id)
         hide = self.redactor.texts_of(task)
 
         def to_show(step: StepInfo) -> StepInfo:
@@ -38,7 +60,12 @@ class Workflows(ServicePart):
 
         return [to_show(step) for step in found]
 
-    asteps = steps.as_async
+    @operation
+    def now(self) -> Operation[datetime]:
+        """The database's time."""
+        return (yield from read_clock())
+
+    anow = now.as_async
 
     @operation
     def tree(self, task_id: Id) -> Operation[dict[str, Any]]:
@@ -61,8 +88,14 @@ class Workflows(ServicePart):
 
     @operation
     def questions(self, *, limit: int = 100) -> Operation[Sequence[dict[str, Any]]]:
-        """Open questions to people, the oldest first."""
-        return (yield from events.list_questions(limit))
+        """Open questions to people, the oldest first, with secrets hidden."""
+        yield from self.queue.secret_places.learn()
+        found = yield from events.list_questions(limit)
+        for question in found:
+            task = yield from get_task(question["task_id"])
+            if task is not None:
+                question["question"] = self.redactor.texts_of(task).text(question["question"])
+        return found
 
     aquestions = questions.as_async
 
@@ -94,6 +127,13 @@ class Workflows(ServicePart):
         )
 
     awithdraw = withdraw.as_async
+
+    @operation
+    def spend(self, name: str, cost: float, *, audit: AuditEntry | None = None) -> Operation[Taken]:
+        """Take tokens from a budget if there are enough; else it says how many are missing, and for how long."""
+        return (yield from self.audited(budgets.take(name, cost), audit, lambda taken: {} if taken.taken else None))
+
+    aspend = spend.as_async
 
     @operation
     def answer(

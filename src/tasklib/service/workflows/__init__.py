@@ -1,0 +1,1 @@
+"""Workflows as front ends see and start them."""

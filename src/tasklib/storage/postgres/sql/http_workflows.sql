@@ -1,0 +1,9 @@
+-- name: get_record
+-- One recorded step as a worker sees it, with the seconds that are left until its moment.
+SELECT s.key, s.number, s.kind, s.state, s.digest, s.value::text AS value, s.error::text AS error, s.tries, s.note, s.ask::text AS ask,
+    extract(epoch FROM s.until - coalesce(:now::timestamptz, now()))::float8 AS left
+FROM {schema}.tasklib_steps AS s WHERE s.task_id = :id::uuid AND s.key = :key::text;
+
+-- name: next_step_number
+-- The number of the next step of a task.
+SELECT coalesce(max(s.number), 0) + 1 AS number FROM {schema}.tasklib_steps AS s WHERE s.task_id = :id::uuid;

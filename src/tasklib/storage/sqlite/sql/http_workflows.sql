@@ -1,0 +1,9 @@
+-- name: get_record
+-- One recorded step as a worker sees it, with the seconds that are left until its moment.
+SELECT s.key, s.number, s.kind, s.state, s.digest, s.value, s.error, s.tries, s.note, s.ask,
+    (julianday(s.until) - julianday(:now)) * 86400.0 AS left
+FROM tasklib_steps AS s WHERE s.task_id = :id AND s.key = :key;
+
+-- name: next_step_number
+-- The number of the next step of a task.
+SELECT coalesce(max(s.number), 0) + 1 AS number FROM tasklib_steps AS s WHERE s.task_id = :id;
