@@ -47,9 +47,10 @@ def command(peer: Peer) -> list[str]:
     return [sys.executable if own else str(HOME / "python/bin/python"), "-m", f"bench.peers.{peer.program}"]
 
 
-def variables() -> dict[str, str]:
-    """The environment of every program."""
-    return os.environ | {"BENCH_NODE": str(HOME / "node"), "PYTHONPATH": str(ROOT)}
+def variables(peer: Peer) -> dict[str, str]:
+    """The environment of the peer's programs."""
+    modules = f"{peer.source}{os.pathsep}{ROOT}" if peer.source else str(ROOT)
+    return os.environ | {"BENCH_NODE": str(HOME / "node"), "PYTHONPATH": modules}
 
 
 def usable(peer: Peer) -> bool:

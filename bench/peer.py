@@ -26,6 +26,8 @@ class Peer:
     """How many of its tasks are not done yet, in SQL; without it the calls of the handler count."""
     suffix: str = ""
     """What is added to its address."""
+    source: str = ""
+    """Where its package is imported from; empty for the one that is installed."""
 
 
 TASKLIB_UNFINISHED = "SELECT count(*) FROM tasks WHERE completed_at IS NULL"

@@ -40,12 +40,12 @@ def two(places: Places, peer: Peer, count: int) -> Figures:
 
 def threads(places: Places, peer: Peer, count: int) -> Figures:
     """A drain of plain functions."""
-    return workloads.drain(places, peer, count, kind="thread" if peer is TASKLIB else "")
+    return workloads.drain(places, peer, count, kind="thread" if peer.program == TASKLIB.program else "")
 
 
 def processes(places: Places, peer: Peer, count: int) -> Figures:
     """A drain of functions in child processes."""
-    return workloads.drain(places, peer, count, kind="process" if peer is TASKLIB else "")
+    return workloads.drain(places, peer, count, kind="process" if peer.program == TASKLIB.program else "")
 
 
 CPU = ("worker_us", "server_us", "wal_bytes", "memory_mib")
@@ -90,7 +90,8 @@ WORKLOADS = (
         " %",
         ("queries_per_second", "memory_mib"),
     ),
-    Workload("P13", "SQLite: sequential submits", workloads.single, SQLITE, 3_000, "per_second", "/s", TIMES),
+    Workload("P13", "SQLite: sequential submits", workloads.blocking, SQLITE, 3_000, "per_second", "/s", TIMES),
+    Workload("P13a", "SQLite: awaited submits", workloads.single, (TASKLIB_SQLITE,), 3_000, "per_second", "/s", TIMES),
     Workload(
         "P13m", "SQLite: 100 concurrent submits", workloads.merged, (TASKLIB_SQLITE,), 20_000, "per_second", "/s", TIMES
     ),
@@ -146,6 +147,9 @@ GOALS = (
     Goal("P12", "idle ≤ 1 query/s", ("P12", OURS, "queries_per_second"), None, most=1),
     Goal("P12", "idle ≤ 0.3 % of a core", ("P12", OURS, "cpu_percent"), None, most=0.3),
     Goal("P12", "idle ≤ 60 MiB", ("P12", OURS, "memory_mib"), None, most=60),
+    Goal(
+        "P13", "lone submit ≥ 0.9 × Huey with fsync", ("P13", LITE, "per_second"), ("P13", SAFE_HUEY, "per_second"), 0.9
+    ),
     Goal(
         "P13", "merged submit ≥ 4 × Huey with fsync", ("P13m", LITE, "per_second"), ("P13", SAFE_HUEY, "per_second"), 4
     ),

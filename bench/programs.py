@@ -21,7 +21,7 @@ def produce(peer: Peer, what: str, address: str, count: int = 0) -> dict[str, An
     done = subprocess.run(
         [*command(peer), what, address, str(count)],
         cwd=ROOT,
-        env=variables(),
+        env=variables(peer),
         capture_output=True,
         text=True,
     )
@@ -51,7 +51,7 @@ class Workers:
             process = subprocess.Popen(
                 [*command(self.peer), what, self.address],
                 cwd=ROOT,
-                env=variables() | {"BENCH_TICK_SECONDS": str(self.tick_seconds)},
+                env=variables(self.peer) | {"BENCH_TICK_SECONDS": str(self.tick_seconds)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,

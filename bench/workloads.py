@@ -22,6 +22,11 @@ def single(places: Places, peer: Peer, count: int) -> Figures:
     return _produce(places, peer, "single", count)
 
 
+def blocking(places: Places, peer: Peer, count: int) -> Figures:
+    """The same with the form that blocks its thread, as that of the rivals on SQLite does."""
+    return _produce(places, peer, "blocking" if peer.program == "tasklib" else "single", count)
+
+
 def merged(places: Places, peer: Peer, count: int) -> Figures:
     """One process with 100 submissions on their way at any time."""
     return _produce(places, peer, "merged", count)

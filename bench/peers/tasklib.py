@@ -7,7 +7,7 @@ import os
 import random
 import sys
 
-from bench.peers.telling import AT_ONCE, Tally, apace, atime_calls, given, tell, tell_latency
+from bench.peers.telling import AT_ONCE, Tally, apace, atime_calls, given, tell, tell_latency, time_calls
 from tasklib import Config, TaskQueue
 from tasklib.core.time.event_loop import run
 from tasklib.service.statistics import Statistics
@@ -75,13 +75,15 @@ async def main() -> None:
     command, _, count = given()
     command, _, kind = command.partition(":")
     name = f"in_{kind or 'coroutine'}"
-    if command in ("single", "merged", "bulk"):
+    if command in ("single", "blocking", "merged", "bulk"):
         await queue.alist(limit=1)  # Connected before it is measured, as the others are.
     match command:
         case "setup":
             await asyncio.to_thread(queue.migrate)
         case "single":
             await atime_calls(lambda n: queue.aenqueue(name, {"n": n}), count)
+        case "blocking":
+            await asyncio.to_thread(time_calls, lambda n: in_coroutine.submit(n=n), count)
         case "merged":
             await atime_calls(lambda n: queue.aenqueue(name, {"n": n}), count, at_once=AT_ONCE)
         case "bulk":
