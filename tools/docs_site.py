@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import tasklib
+from tools.docs_examples import BEFORE, BESIDE, NOT_IMPORTED
 from tools.problems import ROOT
 
 DOCS = ROOT / "docs"
@@ -107,8 +108,10 @@ def pages_of(source: Path) -> list[Page]:
 
 
 def api_pages(source: Path) -> list[Page]:
-    """Pages made from signatures and docstrings: the queue, functions, errors, and the other classes."""
+    """Pages made from signatures and docstrings, with their examples, which the tests run."""
     groups: dict[str, list[str]] = {"TaskQueue": ["TaskQueue"], "Functions": [], "Classes": [], "Errors": []}
+    groups["Task functions and tq"] = [f"{each.__module__}.{each.__name__}"[8:] for each in NOT_IMPORTED]
+    groups["Testing and integrations"] = list(BESIDE)
     for name in tasklib.__all__:
         value = getattr(tasklib, name)
         is_class = isinstance(value, type)
@@ -119,8 +122,13 @@ def api_pages(source: Path) -> list[Page]:
     folder.mkdir()
     for title, names in groups.items():
         blocks = "\n\n".join(f"::: tasklib.{name}" for name in names)
-        (folder / f"{title.lower()}.md").write_text(f"# {title}\n\n{blocks}\n", "utf-8")
-    return [Page(f"api/{title.lower()}.md", title, "API") for title in groups]
+        before = f"Each example begins with this:\n\n```python\n{BEFORE}```\n"
+        (folder / api_file(title)).write_text(f"# {title}\n\n{before}\n{blocks}\n", "utf-8")
+    return [Page(f"api/{api_file(title)}", title, "API") for title in groups]
+
+
+def api_file(title: str) -> str:
+    return f"{title.lower().replace(' ', '-')}.md"
 
 
 def build(folder: Path, pages: list[Page]) -> Path:

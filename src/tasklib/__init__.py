@@ -82,7 +82,19 @@ else:
     from importlib import import_module
 
     def task(function=None, /, *, name=None, context=False, **options):
-        """Make a function a task of the default queue: `@task` or `@task(max_retries=5, timeout_seconds=30)`."""
+        """Make a function a task of the default queue: `@task` or `@task(max_retries=5, timeout_seconds=30)`.
+
+        Examples:
+            >>> init("sqlite:///:memory:")
+            >>> @task(name="examples.half", max_retries=5, timeout_seconds=30)
+            ... def half(number: int) -> float:
+            ...     return number / 2
+            >>> task_id = half.submit(7)
+            >>> default_queue().process_batch()
+            1
+            >>> task_id.wait()
+            3.5
+        """
         from tasklib.queue.default import task as define
 
         decorate = define(name=name, context=context, **options)

@@ -96,7 +96,15 @@ class TaskNotRegistered(TaskDefinitionError):
 
 
 class InvalidArguments(TaskLibError, ValueError):
-    """The arguments do not fit the task's parameters; nothing was stored, or the stored task cannot run."""
+    """The arguments do not fit the task's parameters; nothing was stored, or the stored task cannot run.
+
+    Examples:
+        >>> try:
+        ...     add.submit("one")
+        ... except InvalidArguments as error:
+        ...     print(error.problems)
+        ["'a': Input should be a valid integer, ..."]
+    """
 
     def __init__(self, task: str, problems: list[str], *, stored: bool = False, kept: int = 0) -> None:
         self.task = task
@@ -127,7 +135,15 @@ class InvalidPayload(InvalidArguments):
 
 
 class TaskNotFound(TaskLibError, LookupError):
-    """No task has this id."""
+    """No task has this id.
+
+    Examples:
+        >>> try:
+        ...     queue.cancel("0198aa00-0000-7000-8000-000000000000")
+        ... except TaskNotFound as error:
+        ...     print(error)
+        no task ...
+    """
 
     def __init__(self, task_id: UUID | str) -> None:
         self.task_id = task_id
@@ -143,7 +159,16 @@ class InvalidTaskId(TaskNotFound, ValueError):
 
 
 class InvalidTransition(TaskLibError):
-    """The task's present state does not allow the action."""
+    """The task's present state does not allow the action.
+
+    Examples:
+        >>> task_id = add.submit(1)
+        >>> try:
+        ...     queue.delete(task_id)
+        ... except InvalidTransition as error:
+        ...     print(error)
+        cannot delete task ...
+    """
 
     def __init__(self, task_id: UUID, state: str, action: str, allowed: str, remedy: str | None = None) -> None:
         self.task_id = task_id
@@ -156,7 +181,16 @@ class InvalidTransition(TaskLibError):
 
 
 class UniqueConflict(TaskLibError):
-    """A live task of this name already holds the unique key."""
+    """A live task of this name already holds the unique key.
+
+    Examples:
+        >>> first = add.options(unique_key="once").submit(1)
+        >>> try:
+        ...     add.options(unique_key="once", on_conflict="raise").submit(2)
+        ... except UniqueConflict as error:
+        ...     print(error.existing_id == first)
+        True
+    """
 
     def __init__(self, name: str, unique_key: str, existing_id: UUID | None, reason: str = "") -> None:
         self.name = name
@@ -183,7 +217,16 @@ class ClaimLost(TaskLibError):
 
 
 class WaitTimeout(TaskLibError, TimeoutError):
-    """What was waited for did not come in time: the end of a task, or an event."""
+    """What was waited for did not come in time: the end of a task, or an event.
+
+    Examples:
+        >>> task_id = add.options(delay_seconds=3600).submit(1)
+        >>> try:
+        ...     task_id.wait(timeout=0.01)
+        ... except WaitTimeout as error:
+        ...     print(error.state)
+        pending
+    """
 
     def __init__(self, task_id: UUID | None, timeout: float, state: str, *, step: str | None = None) -> None:
         self.task_id = task_id
@@ -237,7 +280,18 @@ class EndedTask(Protocol):
 
 
 class TaskFailed(TaskLibError):
-    """The task that was waited for has failed for good, was cancelled or buried; `task` is the task as it ended."""
+    """The task that was waited for has failed for good, was cancelled or buried; `task` is the task as it ended.
+
+    Examples:
+        >>> task_id = divide.submit(1, 0)
+        >>> queue.process_batch()
+        1
+        >>> try:
+        ...     task_id.wait()
+        ... except TaskFailed as error:
+        ...     print(error.task.state.value, error.task.error.splitlines()[-1])
+        failed ZeroDivisionError: division by zero
+    """
 
     def __init__(self, task: EndedTask) -> None:
         self.task = task
@@ -377,7 +431,18 @@ class WorkerStuck(ExecutionError):
 
 
 class Retry(_Picklable):
-    """Raised by a task: end this attempt as failed and try again after `delay` (default: the policy's delay)."""
+    """Raised by a task: end this attempt as failed and try again after `delay` (default: the policy's delay).
+
+    Examples:
+        >>> @queue.task
+        ... def deliver(to: str) -> None:
+        ...     raise Retry(delay=30)  # as the server asks
+        >>> task_id = deliver.submit("ada")
+        >>> queue.process_batch()
+        1
+        >>> queue.get(task_id).state.value, queue.get(task_id).retry_count
+        ('failed', 1)
+    """
 
     def __init__(self, delay: float | timedelta | None = None, reason: str = "the task asked for a retry") -> None:
         self.delay = None if delay is None else seconds_of(delay)
@@ -385,7 +450,18 @@ class Retry(_Picklable):
 
 
 class Snooze(_Picklable):
-    """Raised by a task: run again after `delay`; this attempt does not count."""
+    """Raised by a task: run again after `delay`; this attempt does not count.
+
+    Examples:
+        >>> @queue.task
+        ... def deliver(to: str) -> None:
+        ...     raise Snooze(delay=60)
+        >>> task_id = deliver.submit("ada")
+        >>> queue.process_batch()
+        1
+        >>> queue.get(task_id).state.value, queue.get(task_id).attempts
+        ('pending', 0)
+    """
 
     def __init__(self, delay: float | timedelta, reason: str = "the task was snoozed") -> None:
         self.delay = seconds_of(delay)
@@ -393,7 +469,18 @@ class Snooze(_Picklable):
 
 
 class Abort(_Picklable):
-    """Raised by a task: fail for good, whatever attempts remain."""
+    """Raised by a task: fail for good, whatever attempts remain.
+
+    Examples:
+        >>> @queue.task(max_retries=5)
+        ... def deliver(to: str) -> None:
+        ...     raise Abort(f"no mailbox {to}")
+        >>> task_id = deliver.submit("ada")
+        >>> queue.process_batch()
+        1
+        >>> queue.wait(task_id).state.value, queue.wait(task_id).attempts
+        ('failed', 1)
+    """
 
     def __init__(self, reason: str = "the task aborted itself") -> None:
         super().__init__(reason)

@@ -26,7 +26,14 @@ MAX_CONCURRENCY = 1000
 
 
 class TaskType(Generic[Payload]):
-    """One type of task; every method returns it, so that calls can be chained."""
+    """One type of task; every method returns it, so that calls can be chained.
+
+    Examples:
+        >>> tq.init(queue, enable_worker=False)
+        >>> crawl = tq("crawl").add({"url": "https://example.com/1"}).add({"url": "https://example.com/2"})
+        >>> queue.count(name="crawl")
+        2
+    """
 
     def __init__(self, fluent: Fluent, name: str, payload: Any) -> None:
         self.name = name
@@ -43,31 +50,64 @@ class TaskType(Generic[Payload]):
         run_after: datetime | None = None,
         **options: Any,
     ) -> Self:
-        """Store a task of this type; returns after its commit."""
+        """Store a task of this type; returns after its commit.
+
+        Examples:
+            >>> tq.init(queue, enable_worker=False)
+            >>> crawl = tq("crawl").add({"url": "https://example.com"}, max_attempts=10, priority=5)
+            >>> queue.list()[0].max_attempts
+            10
+        """
         checked = self._checked(payload)
         options.setdefault("timeout_seconds", self._timeout)
         self._fluent.queue.enqueue(self.name, checked, max_attempts=max_attempts, run_after=run_after, **options)
         return self
 
     def set_worker(self, handler: Callable[[Payload], Any]) -> Self:
-        """Run tasks of this type with a function that takes the payload, here, in the background."""
+        """Run tasks of this type with a function that takes the payload, here, in the background.
+
+        Examples:
+            >>> tq.init("sqlite:///:memory:")
+            >>> done = threading.Event()
+            >>> crawl = tq("crawl").set_worker(lambda payload: done.set()).add({"url": "https://example.com"})
+            >>> done.wait(60)
+            True
+            >>> asyncio.run(tq.stop())
+        """
         self._handler = handler
         self._register()
         self._fluent.start_worker()
         return self
 
     def set_worker_count(self, count: int) -> Self:
-        """How many tasks of this type run at once in this process; 1 by default."""
+        """How many tasks of this type run at once in this process; 1 by default.
+
+        Examples:
+            >>> tq.init(queue, enable_worker=False)
+            >>> crawl = tq("crawl").set_worker_count(3)
+        """
         self._fluent.limits.set_count(self.name, count)
         return self
 
     def set_rate_limit(self, tasks_per_second: float) -> Self:
-        """How many tasks of this type this process starts in a second; 0 is unlimited."""
+        """How many tasks of this type this process starts in a second; 0 is unlimited.
+
+        Examples:
+            >>> tq.init(queue, enable_worker=False)
+            >>> crawl = tq("crawl").set_rate_limit(10)
+        """
         self._fluent.limits.set_rate(self.name, tasks_per_second)
         return self
 
     def set_timeout(self, seconds: float) -> Self:
-        """How long one attempt may run."""
+        """How long one attempt may run.
+
+        Examples:
+            >>> tq.init(queue, enable_worker=False)
+            >>> crawl = tq("crawl").set_timeout(300).add({"url": "https://example.com"})
+            >>> queue.list()[0].timeout_seconds
+            300
+        """
         TaskOptions.for_task(self.name, timeout_seconds=seconds)
         self._timeout = seconds
         if self._handler is not None:
@@ -92,7 +132,17 @@ class TaskType(Generic[Payload]):
 
 
 class Fluent:
-    """`tq`: a queue whose tasks are set up and added by chained calls.  Set it up once with `tq.init(...)`."""
+    """`tq`: a queue whose tasks are set up and added by chained calls.  Set it up once with `tq.init(...)`.
+
+    Examples:
+        >>> tq.init("sqlite:///:memory:")
+        >>> crawled = threading.Event()
+        >>> crawl = tq("crawl").set_worker(lambda payload: crawled.set()).set_worker_count(3).set_timeout(300)
+        >>> crawl = crawl.add({"url": "https://example.com/1"})
+        >>> crawled.wait(60)
+        True
+        >>> asyncio.run(tq.stop())
+    """
 
     def __init__(self) -> None:
         self._queue: TaskQueue | None = None
@@ -114,6 +164,11 @@ class Fluent:
         """Choose the database; `task_timeout` is the lease after which a silent worker's tasks run elsewhere.
 
         With `enable_worker=False` this process only adds tasks.
+
+        Examples:
+            >>> tq.init("sqlite:///:memory:", enable_worker=False)
+            >>> tq.stats().total
+            0
         """
         if self._background is not None:
             raise ConfigurationError("tq is working already; await tq.stop() before tq.init() is called again")
@@ -145,27 +200,69 @@ class Fluent:
         return known
 
     def pause(self) -> None:
-        """Stop starting tasks, on every worker of this database; running ones finish."""
+        """Stop starting tasks, on every worker of this database; running ones finish.
+
+        Examples:
+            >>> tq.init(queue, enable_worker=False)
+            >>> tq.pause()
+            >>> tq.is_paused()
+            True
+        """
         self.queue.pause()
 
     def resume(self) -> None:
-        """Start tasks again."""
+        """Start tasks again.
+
+        Examples:
+            >>> tq.init(queue, enable_worker=False)
+            >>> tq.pause()
+            >>> tq.resume()
+            >>> tq.is_paused()
+            False
+        """
         self.queue.resume()
 
     def is_paused(self) -> bool:
-        """Whether everything is paused now."""
+        """Whether everything is paused now.
+
+        Examples:
+            >>> tq.init(queue, enable_worker=False)
+            >>> tq.is_paused()
+            False
+        """
         return self.queue.is_paused()
 
     def stats(self) -> QueueStats:
-        """How many tasks are in each state."""
+        """How many tasks are in each state.
+
+        Examples:
+            >>> tq.init(queue, enable_worker=False)
+            >>> crawl = tq("crawl").add({"url": "https://example.com"})
+            >>> tq.stats().pending
+            1
+        """
         return self.queue.stats()
 
     def is_running(self) -> bool:
-        """Whether the worker in the background runs."""
+        """Whether the worker in the background runs.
+
+        Examples:
+            >>> tq.init(queue, enable_worker=False)
+            >>> tq.is_running()
+            False
+        """
         return self._background is not None
 
     def start_worker(self) -> None:
-        """Start the worker in the background, unless it runs or is switched off."""
+        """Start the worker in the background, unless it runs or is switched off.
+
+        Examples:
+            >>> tq.init("sqlite:///:memory:")
+            >>> tq.start_worker()
+            >>> tq.is_running()
+            True
+            >>> asyncio.run(tq.stop())
+        """
         # A child process imports the program to run its tasks, not to start another worker.
         if self._enabled and self._background is None and not is_child():
             self._background = _Background(self.queue, {**self._settings, "limits": self.limits})
@@ -173,7 +270,12 @@ class Fluent:
             atexit.register(self._stop)
 
     async def stop(self) -> None:
-        """Let running tasks finish, end the worker in the background, and close the database."""
+        """Let running tasks finish, end the worker in the background, and close the database.
+
+        Examples:
+            >>> tq.init("sqlite:///:memory:")
+            >>> asyncio.run(tq.stop())
+        """
         await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:

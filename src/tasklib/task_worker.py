@@ -13,7 +13,17 @@ from tasklib.worker.signals import is_handled
 
 
 class TaskWorker:
-    """Works on the default queue's tasks in the database of a configuration."""
+    """Works on the default queue's tasks in the database of a configuration.
+
+    Examples:
+        >>> init("sqlite:///:memory:")
+        >>> async def main() -> None:
+        ...     worker = TaskWorker(concurrency=4)
+        ...     running = asyncio.create_task(worker.run())
+        ...     worker.stop()
+        ...     await running
+        >>> asyncio.run(main())
+    """
 
     def __init__(
         self,
@@ -34,6 +44,12 @@ class TaskWorker:
         """Work until `stop`, SIGTERM, SIGINT or cancellation; then let running tasks finish.
 
         Where the program handles SIGTERM itself, as a web server does, signals are left to it, unless `signals=True`.
+
+        Examples:
+            >>> init("sqlite:///:memory:")
+            >>> worker = TaskWorker(concurrency=4, grace_seconds=20)
+            >>> worker.stop()
+            >>> asyncio.run(worker.run())  # stopped before it began
         """
         require_asyncio()
         if self._stopped:
@@ -45,7 +61,12 @@ class TaskWorker:
         await self._worker.run()
 
     def stop(self) -> None:
-        """Stop claiming and drain; called a second time, stop now."""
+        """Stop claiming and drain; called a second time, stop now.
+
+        Examples:
+            >>> init("sqlite:///:memory:")
+            >>> TaskWorker(concurrency=4).stop()
+        """
         self._stopped = True
         if self._worker is not None:
             self._worker.stop()

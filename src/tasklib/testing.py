@@ -48,6 +48,14 @@ def isolated(
 
     Its clock stands still until it is moved.  With `inline` every submitted task that is due has been run when its
     submission returns.
+
+    Examples:
+        >>> from tasklib.testing import isolated
+        >>> with isolated(queue) as tasks:
+        ...     task_id = add.submit(1)
+        ...     ran = tasks.drain()
+        ...     tasks.assert_submitted(add, a=1)[0].result
+        {'value': 2}
     """
     chosen = _default_queue(url) if queue is None else queue
     before = chosen.config, chosen.database
@@ -64,7 +72,15 @@ def isolated(
 
 
 class TestTasks:
-    """What a test asks and does; made by `isolated`."""
+    """What a test asks and does; made by `isolated`.
+
+    Examples:
+        >>> from tasklib.testing import isolated
+        >>> with isolated(queue) as tasks:
+        ...     task_id = add.options(delay_seconds=86_400).submit(1)
+        ...     tasks.drain(), tasks.clock.advance(days=1) and tasks.drain()
+        (0, 1)
+    """
 
     __test__ = False  # pytest collects classes by such names
 
@@ -77,6 +93,13 @@ class TestTasks:
         """Run everything that is due in this process, and what that submits; returns how many attempts were run.
 
         With `advance` the clock is moved on to delayed tasks and retries, one after the other, until nothing waits.
+
+        Examples:
+            >>> from tasklib.testing import isolated
+            >>> with isolated(queue) as tasks:
+            ...     task_id = add.options(delay_seconds=86_400).submit(1)
+            ...     tasks.drain(advance=True)
+            1
         """
         return run_coroutine(lambda: self.adrain(advance=advance))
 
@@ -98,6 +121,14 @@ class TestTasks:
 
         Schedules, delays, retries, timeouts and `asyncio.sleep` in tasks come at their exact moments.  What still runs
         at the end is given back.
+
+        Examples:
+            >>> from tasklib.testing import isolated
+            >>> with isolated(queue) as tasks:
+            ...     schedule = queue.add_schedule("hourly", task="add", every=3600.0, kwargs={"a": 1})
+            ...     tasks.work(days=1)
+            ...     len(tasks.submitted(add))
+            24
         """
         self.run(asyncio.sleep(timedelta(seconds=seconds, **parts).total_seconds()), concurrency=concurrency)
 
@@ -106,6 +137,16 @@ class TestTasks:
 
         `await asyncio.sleep(3600)` lets an hour pass: the clock moves to the next moment for which anything waits as
         soon as nothing else can run.  Plain functions run in threads, are waited for, and take no time.
+
+        Examples:
+            >>> from tasklib.testing import isolated
+            >>> async def cancelled_after_a_minute() -> str:
+            ...     task_id = await add.options(delay_seconds=3600).asubmit(1)
+            ...     await asyncio.sleep(60)
+            ...     return (await queue.acancel(task_id)).state.value
+            >>> with isolated(queue) as tasks:
+            ...     tasks.run(cancelled_after_a_minute())
+            'cancelled'
         """
         if not self.queue.config.is_sqlite:
             scenario.close()
@@ -137,7 +178,15 @@ class TestTasks:
             (queue.config, queue.timing), self.draining = before, False
 
     def submitted(self, task: AnyTask | None = None) -> list[Task]:
-        """Every task that was submitted, of all kinds or of one, in order; whatever became of it."""
+        """Every task that was submitted, of all kinds or of one, in order; whatever became of it.
+
+        Examples:
+            >>> from tasklib.testing import isolated
+            >>> with isolated(queue) as tasks:
+            ...     task_id = add.submit(1)
+            ...     [task.kwargs for task in tasks.submitted(add)]
+            [{'a': 1}]
+        """
         found = self.queue.list(name=None if task is None else _name(task), limit=MOST_TASKS)
         return sorted(found, key=lambda each: each.seq)
 
@@ -147,6 +196,13 @@ class TestTasks:
         """The tasks submitted with these arguments, other arguments left open; an AssertionError if there is none.
 
         With `times` there must be exactly so many.  An argument of that name is given in the mapping.
+
+        Examples:
+            >>> from tasklib.testing import isolated
+            >>> with isolated(queue) as tasks:
+            ...     ids = add.submit(1), add.submit(1, b=2)
+            ...     len(tasks.assert_submitted(add, a=1, times=2))
+            2
         """
         wanted = plain({**(arguments or {}), **more}, what="arguments")
         submitted = self.submitted(task)
@@ -161,7 +217,14 @@ class TestTasks:
         )
 
     def assert_not_submitted(self, task: AnyTask, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """No task was submitted with these arguments."""
+        """No task was submitted with these arguments.
+
+        Examples:
+            >>> from tasklib.testing import isolated
+            >>> with isolated(queue) as tasks:
+            ...     task_id = add.submit(1)
+            ...     tasks.assert_not_submitted(add, a=2)
+        """
         self.assert_submitted(task, {**(arguments or {}), **more}, times=0)
 
     async def _advance(self) -> bool:

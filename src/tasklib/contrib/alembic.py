@@ -41,6 +41,16 @@ def include_name(*given: Any, schema: str | None = None) -> Any:
 
     Called with a filter of yours it gives one that asks both: `include_name=include_name(mine)`.  With `schema` it
     hides them only there: `include_name=include_name(schema="jobs")`.
+
+    Examples:
+        >>> from tasklib.contrib.alembic import include_name
+        >>> include_name("tasks", "table", {"schema_name": None})  # Alembic asks, and leaves it alone
+        False
+        >>> include_name("orders", "table", {"schema_name": None})
+        True
+        >>> include = include_name(lambda name, type_, parent_names: name != "legacy")  # beside a filter of yours
+        >>> include("legacy", "table", {"schema_name": None})
+        False
     """
     if len(given) == 3:
         return _is_yours(*given, schema=None)
@@ -63,6 +73,15 @@ def upgrade(op: Any, *, schema: str | None = None) -> list[str]:
 
     Run again it does nothing, so each revision that follows an upgrade of tasklib may call it.  With `alembic upgrade
     --sql` it writes the statements of all migrations instead.
+
+    Examples:
+        >>> import sqlalchemy as sa
+        >>> from alembic.migration import MigrationContext
+        >>> from alembic.operations import Operations
+        >>> from tasklib.contrib.alembic import upgrade
+        >>> with sa.create_engine("sqlite:///app.db").connect() as connection:
+        ...     upgrade(Operations(MigrationContext.configure(connection)))  # in a revision: upgrade(op)
+        ['0001_initial']
     """
     context = op.get_context()
     if not context.as_sql:

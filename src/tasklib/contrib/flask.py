@@ -19,7 +19,22 @@ if TYPE_CHECKING:
 
 
 def init_app(app: Any, queue: TaskQueue) -> None:
-    """Push the application's context around each attempt of the queue's tasks; once for an application and queue."""
+    """Push the application's context around each attempt of the queue's tasks; once for an application and queue.
+
+    Examples:
+        >>> import flask
+        >>> from tasklib.contrib.flask import init_app
+        >>> app = flask.Flask("shop")
+        >>> init_app(app, queue)
+        >>> @queue.task
+        ... def greet() -> str:
+        ...     return flask.current_app.name
+        >>> task_id = greet.submit()
+        >>> queue.process_batch()
+        1
+        >>> task_id.wait()
+        'shop'
+    """
     if app.extensions.setdefault("tasklib", queue) is not queue:
         raise ConfigurationError(f"{app!r} has another queue already; give that one, or make one application per queue")
     if not any(isinstance(each, AppContext) and each.app is app for each in queue.middleware):

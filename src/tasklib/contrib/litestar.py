@@ -18,6 +18,12 @@ def mount(path: str, service: Callable[..., Awaitable[None]]) -> Any:
 
     Litestar gives a mounted application the rest of the path only, with a slash at its end; the service needs the path
     as it was asked for, and which part of it is above the service.
+
+    Examples:
+        >>> from litestar import Litestar
+        >>> from tasklib.contrib.litestar import mount
+        >>> service = queue.asgi(auth=lambda request: "viewer")
+        >>> app = Litestar([mount("/queue", service)], lifespan=[queue.lifespan(concurrency=4)])
     """
     prefix = "/" + path.strip("/")
 

@@ -23,6 +23,11 @@ def bind(queue: TaskQueue, *, carry: Iterable[str] = ()) -> None:
     """Bind the task's details during each attempt, and the headers named in `carry`.
 
     loguru does not tell what is bound at the submission: give those headers by `queue.add_headers`, or as an option.
+
+    Examples:
+        >>> from tasklib.contrib.loguru import bind
+        >>> bind(queue, carry=["tenant"])
+        >>> task_id = add.options(headers={"tenant": "acme"}).submit(1)  # logged with tenant, task_id and task_name
     """
     queue.add_middleware(_Binding(tuple(carry)))
 

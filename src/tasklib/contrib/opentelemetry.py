@@ -45,7 +45,14 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0,
 
 
 class TasklibInstrumentor(BaseInstrumentor):  # type: ignore[misc,unused-ignore]
-    """Traces every queue of the program, those that are made later too."""
+    """Traces every queue of the program, those that are made later too.
+
+    Examples:
+        >>> from tasklib.contrib.opentelemetry import TasklibInstrumentor
+        >>> TasklibInstrumentor().instrument()  # tracer_provider=, meter_provider=, parent=True
+        >>> task_id = add.submit(1)  # a span, whose context travels with the task
+        >>> TasklibInstrumentor().uninstrument()
+    """
 
     _instrumentation: _QueueInstrumentation | None = None
 

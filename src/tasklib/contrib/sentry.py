@@ -34,6 +34,12 @@ class TasklibIntegration(Integration):
     """Reports on every queue of the program, those that are made later too.
 
     `monitor_schedules`: whether the runs of schedules are reported as check-ins of monitors of the same name.
+
+    Examples:
+        >>> from tasklib.contrib.sentry import TasklibIntegration
+        >>> integration = TasklibIntegration(monitor_schedules=False)
+        >>> integration.identifier  # sentry_sdk.init(dsn=..., integrations=[integration])
+        'tasklib'
     """
 
     identifier = "tasklib"

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What can be read: each has the columns of the table as `.c`, and SQLAlchemy refuses to write to it."""
+    """What can be read: each has the columns of the table as `.c`, and SQLAlchemy refuses to write to it.
+
+    Examples:
+        >>> from tasklib.contrib.sqlalchemy import tables
+        >>> "state" in tables(schema="jobs").tasks.c
+        True
+    """
 
     tasks: FromClause
     workers: FromClause
@@ -40,7 +46,19 @@ class Tables:
 
 @cache
 def tables(schema: str | None = None) -> Tables:
-    """The tables of a queue; `schema` as in its URL, on PostgreSQL."""
+    """The tables of a queue; `schema` as in its URL, on PostgreSQL.
+
+    Examples:
+        >>> import sqlalchemy as sa
+        >>> from tasklib.contrib.sqlalchemy import tables
+        >>> other = TaskQueue("sqlite:///app.db")
+        >>> task_id = other.enqueue("send_email", {"to": "ada"})
+        >>> tasks = tables().tasks
+        >>> with sa.create_engine("sqlite:///app.db").connect() as connection:
+        ...     connection.execute(sa.select(tasks.c.name, tasks.c.kwargs).where(tasks.c.state == "pending")).all()
+        [('send_email', {'to': 'ada'})]
+        >>> other.close()
+    """
     from sqlalchemy import JSON, BigInteger, Column, Float, Integer, MetaData, Table, Text, select
     from sqlalchemy.dialects.postgresql import JSONB
 

@@ -22,7 +22,22 @@ if TYPE_CHECKING:
 
 
 def bind(queue: TaskQueue, *, carry: Iterable[str] = ()) -> None:
-    """Bind the task's details during each attempt; context variables named in `carry` travel from the submission."""
+    """Bind the task's details during each attempt; context variables named in `carry` travel from the submission.
+
+    Examples:
+        >>> import structlog
+        >>> from tasklib.contrib.structlog import bind
+        >>> bind(queue, carry=["request_id"])
+        >>> @queue.task
+        ... def greet() -> str:
+        ...     return structlog.contextvars.get_contextvars()["request_id"]
+        >>> with structlog.contextvars.bound_contextvars(request_id="r-17"):
+        ...     task_id = greet.submit()
+        >>> queue.process_batch()
+        1
+        >>> task_id.wait()
+        'r-17'
+    """
     names = tuple(carry)
 
     def carried() -> Mapping[str, Any]:

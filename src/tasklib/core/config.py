@@ -66,6 +66,11 @@ class Config:
     """The settings of a queue; each field is also read from the environment as `TASKLIB_<FIELD>`.
 
     `database_url` is read from `TASKLIB_DATABASE_URL` or `DATABASE_URL` when it is not given.
+
+    Examples:
+        >>> config = Config("sqlite:///:memory:", max_retries=5, retention="completed=7d")
+        >>> TaskQueue(config).config.max_retries
+        5
     """
 
     database_url: str = _setting("", lambda v: isinstance(v, str), "a URL")
@@ -132,7 +137,12 @@ class Config:
         return value if isinstance(value, Config) else cls(database_url=value or "")
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with some fields changed, validated again; a new URL's schema counts as a change."""
+        """A copy with some fields changed, validated again; a new URL's schema counts as a change.
+
+        Examples:
+            >>> Config("sqlite:///:memory:").with_(max_retries=1).max_retries
+            1
+        """
         schema = _query(_split(changes.get("database_url") or "")).get("schema")
         return replace(self, **({"db_schema": schema} if schema else {}) | changes)
 

@@ -47,7 +47,12 @@ class ErrorGroup:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker instance as it last reported itself."""
+    """A worker instance as it last reported itself.
+
+    Examples:
+        >>> [worker.id for worker in queue.workers()]  # none has run yet
+        []
+    """
 
     instance: UUID
     worker_id: str
@@ -92,7 +97,14 @@ class EndedWorker:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """How many tasks are in each state, in total and by name."""
+    """How many tasks are in each state, in total and by name.
+
+    Examples:
+        >>> task_id = add.submit(1)
+        >>> stats = queue.stats()
+        >>> stats.total, stats.pending, stats.by_name
+        (1, 1, ...)
+    """
 
     pending: int
     running: int

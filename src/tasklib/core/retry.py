@@ -22,7 +22,15 @@ class RetryPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """`base * multiplier ** retry_count` seconds, at most `cap`, spread by `jitter` to both sides."""
+    """`base * multiplier ** retry_count` seconds, at most `cap`, spread by `jitter` to both sides.
+
+    Examples:
+        >>> @queue.task(max_retries=5, retry_policy=Backoff(base=1.0, multiplier=3, cap=60))
+        ... def flaky() -> None:
+        ...     raise ConnectionError
+        >>> [Backoff(base=1.0, multiplier=3, cap=60.0, jitter=0)(retry) for retry in range(5)]
+        [1.0, 3.0, 9.0, 27.0, 60.0]
+    """
 
     base: float = 5.0
     multiplier: float = 2.0
@@ -42,7 +50,12 @@ class Backoff:
         return min(self.mean(retry_count) * (1 + self.jitter * (2 * self.rng() - 1)), self.cap)
 
     def mean(self, retry_count: int) -> float:
-        """The delay without its jitter."""
+        """The delay without its jitter.
+
+        Examples:
+            >>> Backoff(base=5.0).mean(2)
+            20.0
+        """
         try:
             return min(self.base * float(self.multiplier) ** retry_count, self.cap)
         except OverflowError:

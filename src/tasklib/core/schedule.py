@@ -36,7 +36,14 @@ LOOKS_BACK = tuple(timedelta(days=days) for days in (1 / 1440, 1 / 24, 1, 31, 36
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The definition of a schedule; validated."""
+    """The definition of a schedule; validated.
+
+    Examples:
+        >>> plan = Plan(name="morning", task="add", cron="0 9 * * mon-fri", tz="Europe/Paris", kwargs={"a": 1})
+        >>> Plan(name="morning", task="add", cron="every day at nine")
+        Traceback (most recent call last):
+        tasklib.errors.ConfigurationError: ...
+    """
 
     name: str
     task: str
@@ -113,7 +120,13 @@ class Plan:
         return self.next_run(start - timedelta(microseconds=1))
 
     def next_run(self, after: datetime) -> datetime | None:
-        """The first tick after a moment, which for an interval is a tick itself; None after the last one."""
+        """The first tick after a moment, which for an interval is a tick itself; None after the last one.
+
+        Examples:
+            >>> plan = Plan(name="morning", task="add", cron="0 9 * * *", tz="Europe/Paris")
+            >>> plan.next_run(datetime(2030, 1, 1, 12, tzinfo=UTC)).isoformat()
+            '2030-01-02T08:00:00+00:00'
+        """
         if self.every is not None:
             try:
                 return self._within(after + timedelta(seconds=self.every))
@@ -212,7 +225,13 @@ _SHOWN: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule as it stood in the database when it was read."""
+    """A schedule as it stood in the database when it was read.
+
+    Examples:
+        >>> schedule = queue.add_schedule("often", task="add", every=60.0, kwargs={"a": 1})
+        >>> schedule.name, schedule.plan.task, schedule.plan.every
+        ('often', 'add', 60.0)
+    """
 
     plan: Plan
     next_run_at: datetime | None
@@ -234,7 +253,13 @@ class Schedule:
         return self.plan.name
 
     def next_runs(self, count: int = 5) -> list[datetime]:
-        """The next times it runs; none while it is paused."""
+        """The next times it runs; none while it is paused.
+
+        Examples:
+            >>> first, second = queue.add_schedule("often", task="add", every=60.0, kwargs={"a": 1}).next_runs(2)
+            >>> second - first
+            datetime.timedelta(seconds=60)
+        """
         stopped = self.paused_at is not None or isinstance(self.plan, BrokenPlan)
         return [] if stopped else self.plan.upcoming(self.next_run_at, count)
 

@@ -17,7 +17,14 @@ SUBMITTER_HEADER: Final = "tasklib.submitter"
 
 
 class TaskState(StrEnum):
-    """The state of a task; `failed` waits for its retry while `next_retry_at` is set, and is final otherwise."""
+    """The state of a task; `failed` waits for its retry while `next_retry_at` is set, and is final otherwise.
+
+    Examples:
+        >>> TaskState("failed") is TaskState.FAILED, TaskState.FAILED == "failed"
+        (True, True)
+        >>> [state.value for state in TaskState]
+        ['pending', 'running', 'completed', 'failed', 'cancelled', 'buried']
+    """
 
     PENDING = "pending"
     RUNNING = "running"
@@ -29,7 +36,16 @@ class TaskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One past attempt of a task, as kept on its row."""
+    """One past attempt of a task, as kept on its row.
+
+    Examples:
+        >>> task_id = divide.submit(1, 0)
+        >>> queue.process_batch()
+        1
+        >>> [attempt] = queue.wait(task_id).history
+        >>> attempt.number, attempt.outcome, attempt.error
+        (1, 'failed', 'ZeroDivisionError: division by zero')
+    """
 
     number: int
     started_at: datetime | None
@@ -41,7 +57,19 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line a task logged through its context."""
+    """One line a task logged through its context.
+
+    Examples:
+        >>> @queue.task
+        ... def greet(ctx: TaskContext = injected()) -> None:
+        ...     ctx.log.warning("hello")
+        >>> task_id = greet.submit()
+        >>> queue.process_batch()
+        1
+        >>> [line] = queue.wait(task_id).log
+        >>> line.level, line.text
+        ('WARNING', 'hello')
+    """
 
     attempt: int
     elapsed: float
@@ -52,7 +80,14 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task as it stood in the database when it was read."""
+    """A task as it stood in the database when it was read.
+
+    Examples:
+        >>> task_id = add.options(priority=5, tags={"team": "media"}).submit(1)
+        >>> task = queue.get(task_id)
+        >>> task.name, task.kwargs, task.priority, task.tags, task.state.value
+        ('add', {'a': 1}, 5, {'team': 'media'}, 'pending')
+    """
 
     id: UUID
     name: str
@@ -120,37 +155,91 @@ class Task:
 
 
 def is_pending(task: Task) -> bool:
-    """True while the task waits for its first start or was released."""
+    """True while the task waits for its first start or was released.
+
+    Examples:
+        >>> is_pending(queue.get(add.submit(1)))
+        True
+    """
     return task.state is TaskState.PENDING
 
 
 def is_running(task: Task) -> bool:
-    """True while a worker holds the task."""
+    """True while a worker holds the task.
+
+    Examples:
+        >>> is_running(queue.get(add.submit(1)))
+        False
+    """
     return task.state is TaskState.RUNNING
 
 
 def is_completed(task: Task) -> bool:
-    """True once the task's function returned."""
+    """True once the task's function returned.
+
+    Examples:
+        >>> task_id = add.submit(1)
+        >>> queue.process_batch()
+        1
+        >>> is_completed(queue.get(task_id))
+        True
+    """
     return task.state is TaskState.COMPLETED
 
 
 def is_failed(task: Task) -> bool:
-    """True while the last attempt failed, whether or not another one follows."""
+    """True while the last attempt failed, whether or not another one follows.
+
+    Examples:
+        >>> task_id = divide.submit(1, 0)
+        >>> queue.process_batch()
+        1
+        >>> is_failed(queue.get(task_id))
+        True
+    """
     return task.state is TaskState.FAILED
 
 
 def is_terminal(task: Task) -> bool:
-    """True once nothing will happen to the task by itself."""
+    """True once nothing will happen to the task by itself.
+
+    Examples:
+        >>> task_id = divide.submit(1, 0)
+        >>> is_terminal(queue.get(task_id))
+        False
+        >>> queue.process_batch()
+        1
+        >>> is_terminal(queue.get(task_id))
+        True
+    """
     return task.completed_at is not None
 
 
 def has_result(task: Task) -> bool:
-    """True if a result is stored (it may be `{"value": None}`)."""
+    """True if a result is stored (it may be `{"value": None}`).
+
+    Examples:
+        >>> task_id = add.submit(1)
+        >>> has_result(queue.get(task_id))
+        False
+        >>> queue.process_batch()
+        1
+        >>> has_result(queue.get(task_id))
+        True
+    """
     return task.result is not None
 
 
 def has_error(task: Task) -> bool:
-    """True if the last attempt left an error."""
+    """True if the last attempt left an error.
+
+    Examples:
+        >>> task_id = divide.submit(1, 0)
+        >>> queue.process_batch()
+        1
+        >>> has_error(queue.get(task_id))
+        True
+    """
     return task.error is not None
 
 

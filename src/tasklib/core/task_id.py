@@ -34,10 +34,16 @@ class ResultSource(Protocol):
 class TaskId(UUID, Generic[R_co]):
     """The id of a submitted task: a UUID that knows what its task returns, and whether a new row was stored for it.
 
-        task_id = resize.submit("cat.png")     # TaskId[Size], if resize returns a Size
-        size = task_id.wait(timeout=60)        # blocks;  await task_id.await_(timeout=60) does not
-
     It asks the queue that made it; one made from text, `TaskId(text)`, asks the default queue.
+
+    Examples:
+        >>> task_id = add.submit(1, 2)  # TaskId[int], because add returns an int
+        >>> task_id.created
+        True
+        >>> queue.process_batch()
+        1
+        >>> task_id.wait(timeout=60) + 1  # blocks; `await task_id.await_(timeout=60)` does not
+        4
     """
 
     __slots__ = ("_source", "created")
@@ -53,6 +59,13 @@ class TaskId(UUID, Generic[R_co]):
         """What the task returned, once it has; WaitTimeout after `timeout` seconds, TaskFailed if it did not complete.
 
         The value has the type that the function's annotation says, if the function is defined in this program.
+
+        Examples:
+            >>> task_id = add.submit(1, 2)
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait(timeout=60)
+            3
         """
         value: R_co = self._queue().wait_for_result(self.id, timeout)
         return value
@@ -118,6 +131,11 @@ class TaskIds(Sequence[UUID]):
     """The ids of a bulk submission in its order, sixteen bytes each, and how many rows were new.
 
     Made with `keep=False` it forgets the ids and only counts, for streams too long to remember.
+
+    Examples:
+        >>> ids = add.submit_many({"a": number} for number in range(5000))
+        >>> len(ids), ids.created, queue.get(ids[0]).kwargs
+        (5000, 5000, {'a': 0})
     """
 
     __slots__ = ("_bytes", "_keep", "created", "total")

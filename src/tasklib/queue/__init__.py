@@ -19,4 +19,15 @@ class TaskQueue(
     """A queue of durable tasks in one database.
 
     Every database operation has an awaiting form with an `a` in front: `get` and `aget`, `cancel` and `acancel`.
+
+    Examples:
+        >>> queue = TaskQueue("sqlite:///:memory:")  # or "sqlite:///tasks.db", "postgresql://localhost/app", a Config
+        >>> @queue.task
+        ... def greet(name: str) -> str:
+        ...     return f"Hello {name}"
+        >>> task_id = greet.submit("Ada")
+        >>> queue.process_batch()  # in production a worker does it: tasklib worker app
+        1
+        >>> task_id.wait()
+        'Hello Ada'
     """

@@ -69,19 +69,32 @@ class QueueBase:
         return f"<TaskQueue {self.config!r}>"
 
     def migrate(self) -> list[str]:
-        """Bring the database's tables up to date; returns the names of the migrations applied."""
+        """Bring the database's tables up to date; returns the names of the migrations applied.
+
+        Examples:
+            >>> queue.migrate()
+            ['0001_initial']
+            >>> queue.migrate()
+            []
+        """
         return self.database.migrate()
 
     async def amigrate(self) -> list[str]:
-        """The same without blocking the event loop."""
+        """The awaiting form of `migrate`."""
         return await asyncio.to_thread(self.database.migrate)
 
     def close(self) -> None:
-        """Close every connection; the queue opens new ones if it is used again."""
+        """Close every connection; the queue opens new ones if it is used again.
+
+        Examples:
+            >>> with TaskQueue("sqlite:///:memory:") as other:  # closed at the end
+            ...     other.count()
+            0
+        """
         self.database.close()
 
     async def aclose(self) -> None:
-        """Close every connection from within an event loop."""
+        """The awaiting form of `close`, from within an event loop."""
         for stop in self._before_close:
             await stop()
         await self.database.aclose()

@@ -34,14 +34,26 @@ default_source.get = lambda: TaskResults(default_queue())
 
 
 def init(config: str | Config | None = None) -> None:
-    """Set up the default queue; called again with another configuration it replaces the first."""
+    """Set up the default queue; called again with another configuration it replaces the first.
+
+    Examples:
+        >>> init("sqlite:///:memory:")
+        >>> default_queue().count()
+        0
+    """
     if _default.queue is not None:
         _default.queue.close()
     _default.queue = TaskQueue(config, registry=_default.registry)
 
 
 def default_queue() -> TaskQueue:
-    """The default queue; NotInitialized before `init`."""
+    """The default queue; NotInitialized before `init`.
+
+    Examples:
+        >>> init("sqlite:///:memory:")
+        >>> default_queue().stats().total
+        0
+    """
     if _default.queue is None:
         raise NotInitialized
     return _default.queue
@@ -121,7 +133,19 @@ async def submit_task(
     tags: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> TaskId:
-    """Store a task that calls `func(**kwargs)` later, and return its id after a durable commit."""
+    """Store a task that calls `func(**kwargs)` later, and return its id after a durable commit.
+
+    Examples:
+        >>> init("sqlite:///:memory:")
+        >>> @task(name="examples.thrice")
+        ... def thrice(number: int) -> int:
+        ...     return 3 * number
+        >>> task_id = asyncio.run(submit_task(thrice, priority=5, number=4))
+        >>> default_queue().process_batch()
+        1
+        >>> task_id.wait()
+        12
+    """
     if positional:
         raise ConfigurationError(
             f"submit_task() takes the task's arguments by name, got {shown(positional[0])} by position; write "
@@ -159,15 +183,38 @@ def find_definition(queue: TaskQueue, func: Any) -> Definition:
 
 
 def get_task(task_id: UUID | str) -> Task | None:
-    """The task with this id, or None; InvalidTaskId if what is given cannot be one."""
+    """The task with this id, or None; InvalidTaskId if what is given cannot be one.
+
+    Examples:
+        >>> init("sqlite:///:memory:")
+        >>> task_id = default_queue().enqueue("send_email", {"to": "ada"})
+        >>> get_task(task_id).kwargs
+        {'to': 'ada'}
+    """
     return default_queue().get(task_id)
 
 
 def list_tasks(state: str | Iterable[str] | None = None, name: str | None = None, limit: int = 100) -> list[Task]:
-    """Tasks in a state and of a name, newest first."""
+    """Tasks in a state and of a name, newest first.
+
+    Examples:
+        >>> init("sqlite:///:memory:")
+        >>> task_id = default_queue().enqueue("send_email", {"to": "ada"})
+        >>> [task.name for task in list_tasks(state="pending")]
+        ['send_email']
+    """
     return default_queue().list(state=state, name=name, limit=limit)
 
 
 def get_registered_tasks() -> dict[str, tuple[Callable[..., Any], Any]]:
-    """Every task defined for the default queue: name → (function, options)."""
+    """Every task defined for the default queue: name → (function, options).
+
+    Examples:
+        >>> @task(name="examples.twice")
+        ... def twice(number: int) -> int:
+        ...     return 2 * number
+        >>> function, options = get_registered_tasks()["examples.twice"]
+        >>> function(4)
+        8
+    """
     return {name: (definition.function, definition.options) for name, definition in _default.registry.items()}

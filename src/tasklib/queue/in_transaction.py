@@ -17,7 +17,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TransactionSubmitter:
-    """Submits tasks in one open transaction: they exist once it is committed, and never if it is rolled back."""
+    """Submits tasks in one open transaction: they exist once it is committed, and never if it is rolled back.
+
+    Examples:
+        >>> queue = TaskQueue("sqlite:///app.db")
+        >>> send_receipt = queue.task(name="send_receipt")(lambda order: None)
+        >>> applied = queue.migrate()
+        >>> session = sqlite3.connect("app.db")
+        >>> task_id = TransactionSubmitter(session).submit(send_receipt, 7)
+        >>> session.rollback()  # what else the request wrote is gone, and so is the task
+        >>> queue.count()
+        0
+        >>> session.close()
+    """
 
     connection: Any
     """The session or connection, as `options(connection=...)` takes it."""
@@ -27,7 +39,12 @@ class TransactionSubmitter:
     @overload
     def submit(self, task: Submitter[P, T], /, *args: P.args, **kwargs: P.kwargs) -> TaskId[T]: ...
     def submit(self, task: Submitter[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> TaskId[Any]:
-        """Store a task with these arguments: `tasks.submit(send_receipt, order_id=7)`."""
+        """Store a task with these arguments: `tasks.submit(send_receipt, order_id=7)`.
+
+        Examples:
+            >>> def create_order(order: int, tasks: TransactionSubmitter) -> None:  # a route
+            ...     tasks.submit(add, order, b=2)
+        """
         return task.options(connection=self.connection).submit(*args, **kwargs)
 
     @overload

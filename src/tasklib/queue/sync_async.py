@@ -91,13 +91,15 @@ class _AsyncForm(Generic[S, P, T]):
     """The awaiting form of an operation."""
 
     def __init__(self, function: Callable[Concatenate[S, P], Operation[T]], *, repeatable: bool) -> None:
-        self.__doc__ = function.__doc__
+        summary = (function.__doc__ or "").partition("\n")[0]
+        self.__doc__ = f"The awaiting form of `{function.__name__}`: {summary[:1].lower()}{summary[1:]}"
 
         @functools.wraps(function)
         async def awaiting(target: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
             require_asyncio()
             return await target.database.arun(lambda: function(target, *args, **kwargs), repeatable=repeatable)
 
+        awaiting.__doc__ = self.__doc__
         self._awaiting = awaiting
 
     @overload

@@ -56,7 +56,13 @@ class Submitter(Generic[P, R_co]):
     @overload
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId[R_co]: ...
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> TaskId[Any]:
-        """Store a task with these arguments and return its id after a durable commit."""
+        """Store a task with these arguments and return its id after a durable commit.
+
+        Examples:
+            >>> task_id = add.submit(1, b=2)
+            >>> queue.get(task_id).kwargs
+            {'a': 1, 'b': 2}
+        """
         queue = self._queue()
         return queue.submit_new([self._new(queue, args, kwargs)], self._options.connection)[0]
 
@@ -73,6 +79,11 @@ class Submitter(Generic[P, R_co]):
         """Store one task per mapping of arguments, thousands in a statement; any iterable is read as it goes.
 
         Each statement's rows are committed together.
+
+        Examples:
+            >>> ids = add.submit_many({"a": number} for number in range(5000))
+            >>> ids.total
+            5000
         """
         queue = self._queue()
         ids, ready = TaskIds(keep=keep_ids), Packer(queue, self.definition, self._options)
@@ -120,7 +131,12 @@ class Submitter(Generic[P, R_co]):
         return queue.new_task(self.definition, bound, self._options)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundTask[R_co]:
-        """A submission that is not made yet: a workflow runs it as its child, `ctx.run(task.bind(...))`."""
+        """A submission that is not made yet: a workflow runs it as its child, `ctx.run(task.bind(...))`.
+
+        Examples:
+            >>> add.bind(1, b=2)
+            <bound 'add'>
+        """
         queue = self._queue()
         if not any(isinstance(each, NodeResult) for each in (*args, *kwargs.values())):
             return BoundTask(self, self._new(queue, args, kwargs), {})
@@ -137,6 +153,18 @@ class Submitter(Generic[P, R_co]):
         """To be raised by a running task of this name: it continues as new, under the same id, with these arguments.
 
         What it has recorded is forgotten, and its attempts and retries begin anew.  Other options stay as they are.
+
+        Examples:
+            >>> @queue.task
+            ... def crawl(page: int) -> int:
+            ...     if page < 3:
+            ...         raise crawl.restart(page + 1)
+            ...     return page
+            >>> task_id = crawl.submit(1)
+            >>> while queue.process_batch():
+            ...     pass
+            >>> task_id.wait()
+            3
         """
         if self._options is not NO_OPTIONS:
             raise ConfigurationError(
@@ -146,7 +174,13 @@ class Submitter(Generic[P, R_co]):
 
     @shows_options(SubmitOptions)
     def options(self, **options: Unpack[SubmitKeywords]) -> Submitter[P, R_co]:
-        """The same task, with other options for the submissions made through the answer."""
+        """The same task, with other options for the submissions made through the answer.
+
+        Examples:
+            >>> task_id = add.options(priority=9, delay_seconds=60, tags={"team": "media"}).submit(1)
+            >>> queue.get(task_id).priority
+            9
+        """
         return Submitter(self._queue, self.definition, self._options.with_(**options))
 
     def _new(self, queue: TaskStore, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewTask:
@@ -182,7 +216,16 @@ class BoundTask(Generic[R_co]):
 
 
 class TaskFunction(Submitter[P, R_co], Generic[P, R_co]):
-    """A function that is also a task: call it as before, or submit it to run in the background."""
+    """A function that is also a task: call it as before, or submit it to run in the background.
+
+    Examples:
+        >>> @queue.task
+        ... def greet(name: str) -> str:
+        ...     return f"Hello {name}"
+        >>> greet("Ada"), greet.name
+        ('Hello Ada', 'greet')
+        >>> task_id = greet.submit("Ada")
+    """
 
     def __init__(self, queue: Callable[[], TaskStore], definition: Definition, function: Callable[..., R_co]) -> None:
         super().__init__(queue, definition, NO_OPTIONS)

@@ -21,7 +21,23 @@ Progress: TypeAlias = tuple[float, str | None]
 
 
 class TaskContext(StepCalls):
-    """The attempt that is running now; a parameter annotated with this class receives it."""
+    """The attempt that is running now; a parameter annotated with this class receives it.
+
+    Examples:
+        >>> @queue.task
+        ... def import_rows(path: str, ctx: TaskContext = injected()) -> int:
+        ...     for number in range(100):
+        ...         if ctx.cancelled:
+        ...             return number
+        ...         ctx.progress(number / 100, f"row {number}")
+        ...     ctx.log("imported %s in attempt %d", path, ctx.attempt)
+        ...     return 100
+        >>> task_id = import_rows.submit("rows.csv")
+        >>> queue.process_batch()
+        1
+        >>> queue.wait(task_id).log[0].text
+        'imported rows.csv in attempt 1'
+    """
 
     __slots__ = (
         "_cancelled",
@@ -106,7 +122,20 @@ class TaskContext(StepCalls):
         return self._cancelled
 
     def wait_cancelled(self, timeout: float | None = None) -> bool:
-        """Wait in this thread until the work should end, at most `timeout` seconds; True if it should."""
+        """Wait in this thread until the work should end, at most `timeout` seconds; True if it should.
+
+        Examples:
+            >>> @queue.task
+            ... def watch(ctx: TaskContext = injected()) -> str:
+            ...     while not ctx.wait_cancelled(timeout=0.01):
+            ...         return "looked once"
+            ...     return "asked to stop"
+            >>> task_id = watch.submit()
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait()
+            'looked once'
+        """
         if self._event is None:
             self._event = threading.Event()
         if self._cancelled:  # checked after the event is visible, so that ask_to_end() cannot be missed
@@ -114,7 +143,18 @@ class TaskContext(StepCalls):
         return self._event.wait(timeout)
 
     def progress(self, fraction: float, message: str | None = None) -> None:
-        """Say how far the work is, from 0 to 1; never waits, and may be called often and from any thread."""
+        """Say how far the work is, from 0 to 1; never waits, and may be called often and from any thread.
+
+        Examples:
+            >>> @queue.task
+            ... def encode(ctx: TaskContext = injected()) -> None:
+            ...     ctx.progress(0.5, "half of it")
+            >>> task_id = encode.submit()
+            >>> queue.process_batch()
+            1
+            >>> queue.wait(task_id).progress_message
+            'half of it'
+        """
         shown = None if message is None else fitting(self.hide.text(str(message)))
         reached = _checked_fraction(fraction)
         self._reported = (reached, shown)
@@ -210,6 +250,20 @@ class AsyncTaskContext(AsyncStepCalls, TaskContext):  # type: ignore[misc]  # py
     """The attempt of an `async def` that is running now; what blocks in a TaskContext is awaited here.
 
     An `async def` always gets one, also where its parameter is annotated TaskContext.
+
+    Examples:
+        >>> async def fetch(url: str) -> int:
+        ...     return len(url)
+        >>> @queue.task(context=True)
+        ... async def crawl(ctx: AsyncTaskContext, url: str) -> int:
+        ...     size = await ctx.step(fetch, url)  # once, also if the task runs again
+        ...     await ctx.sleep(0.01)
+        ...     return size
+        >>> task_id = crawl.submit("https://example.com")
+        >>> queue.process_batch()
+        1
+        >>> task_id.wait()
+        19
     """
 
     __slots__ = ()

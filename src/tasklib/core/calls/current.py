@@ -17,7 +17,22 @@ def current_context() -> TaskContext: ...
 @overload
 def current_context(default: _T, /) -> TaskContext | _T: ...
 def current_context(*default: Any) -> Any:
-    """The context of the task this code runs in; outside one the default, or ContextError without one."""
+    """The context of the task this code runs in; outside one the default, or ContextError without one.
+
+    Examples:
+        >>> def log_somewhere_deep() -> None:
+        ...     current_context().log("hello from attempt %d", current_context().attempt)
+        >>> @queue.task
+        ... def outer() -> None:
+        ...     log_somewhere_deep()
+        >>> task_id = outer.submit()
+        >>> queue.process_batch()
+        1
+        >>> queue.wait(task_id).log[0].text
+        'hello from attempt 1'
+        >>> print(current_context(None))
+        None
+    """
     found = _current.get()
     if found is not None:
         return found if isinstance(found, TaskContext) else found.context

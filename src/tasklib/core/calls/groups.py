@@ -37,6 +37,17 @@ class Group(Generic[R_co]):
     ...     pass
     >>> task_id.wait()
     14
+
+    Examples:
+        >>> @queue.task(context=True)
+        ... def total(ctx: TaskContext, numbers: list[int]) -> int:
+        ...     done = ctx.map(add, ({"a": number} for number in numbers))
+        ...     return sum(done.results()) if done.failed == 0 else -1
+        >>> task_id = total.submit([1, 2, 3])
+        >>> while queue.process_batch():
+        ...     pass
+        >>> task_id.wait()
+        9
     """
 
     def __init__(
@@ -53,6 +64,17 @@ class Group(Generic[R_co]):
         """What the children returned, in the order of their inputs, without those that failed; read page by page.
 
         Works in `for` and in `async for`.
+
+        Examples:
+            >>> @queue.task(context=True)
+            ... async def total(ctx: AsyncTaskContext) -> int:
+            ...     done = await ctx.map(add, [{"a": 1}, {"a": 2}])
+            ...     return sum([value async for value in done.results()])
+            >>> task_id = total.submit()
+            >>> while queue.process_batch():
+            ...     pass
+            >>> task_id.wait()
+            5
         """
         return self._results(self)
 

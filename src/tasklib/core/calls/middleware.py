@@ -29,27 +29,73 @@ class Middleware:
         class Audited(Middleware):
             async def abefore(self, ctx):
                 await audit_log.append(ctx.task.id)
+
+    Examples:
+        >>> class Timed(Middleware):
+        ...     def before(self, ctx: TaskContext) -> None:
+        ...         ctx.scratch["started"] = 0
+        ...     def after(self, ctx: TaskContext, result: object) -> None:
+        ...         print(ctx.task.name, "took from", ctx.scratch["started"])
+        >>> queue.add_middleware(Timed())
+        >>> task_id = add.submit(1)
+        >>> queue.process_batch()
+        add took from 0
+        1
     """
 
     def before(self, ctx: TaskContext) -> None:
-        """The function is about to be called."""
+        """The function is about to be called.
+
+        Examples:
+            >>> class Refusing(Middleware):
+            ...     def before(self, ctx: TaskContext) -> None:
+            ...         raise Abort("not today")
+            >>> queue.add_middleware(Refusing())
+            >>> task_id = add.submit(1)
+            >>> queue.process_batch()
+            1
+            >>> queue.wait(task_id).state.value
+            'failed'
+        """
 
     def after(self, ctx: TaskContext, result: Any) -> None:
-        """The function has returned."""
+        """The function has returned.
+
+        Examples:
+            >>> class Printing(Middleware):
+            ...     def after(self, ctx: TaskContext, result: object) -> None:
+            ...         print(ctx.task.name, "returned", result)
+            >>> queue.add_middleware(Printing())
+            >>> task_id = add.submit(1)
+            >>> queue.process_batch()
+            add returned 2
+            1
+        """
 
     def failed(self, ctx: TaskContext, error: BaseException) -> None:
-        """The function has raised, or was cancelled."""
+        """The function has raised, or was cancelled.
+
+        Examples:
+            >>> class Printing(Middleware):
+            ...     def failed(self, ctx: TaskContext, error: BaseException) -> None:
+            ...         print(ctx.task.name, "raised", error)
+            >>> queue.add_middleware(Printing())
+            >>> task_id = divide.submit(1, 0)
+            >>> queue.process_batch()
+            divide raised division by zero
+            1
+        """
 
     async def abefore(self, ctx: TaskContext) -> None:
-        """The coroutine function is about to be called."""
+        """As `before`, awaited, around an `async def`."""
         self.before(ctx)
 
     async def aafter(self, ctx: TaskContext, result: Any) -> None:
-        """The coroutine function has returned."""
+        """As `after`, awaited, around an `async def`."""
         self.after(ctx, result)
 
     async def afailed(self, ctx: TaskContext, error: BaseException) -> None:
-        """The coroutine function has raised, or was cancelled."""
+        """As `failed`, awaited, around an `async def`."""
         self.failed(ctx, error)
 
 

@@ -15,13 +15,35 @@ class Resource:
     """Marks a parameter, as `Annotated[T, Resource()]`, that the worker fills with what a start-up hook set.
 
     The resource is the attribute of the worker's state that has the parameter's name, or the name given here.
+
+    Examples:
+        >>> @queue.on_startup
+        ... def open_store(state: WorkerState) -> None:
+        ...     state.store = {"ada": 7}
+        >>> @queue.task
+        ... def read(key: str, store: Annotated[dict[str, int], Resource()] = injected()) -> int:
+        ...     return store[key]
+        >>> task_id = read.submit("ada")
+        >>> queue.process_batch()
+        1
+        >>> task_id.wait()
+        7
     """
 
     name: str | None = None
 
 
 class WorkerState(SimpleNamespace):
-    """What start-up hooks set for a worker's tasks: `state.db = …`; the error for an unknown name lists the others."""
+    """What start-up hooks set for a worker's tasks: `state.db = …`; the error for an unknown name lists the others.
+
+    Examples:
+        >>> state = WorkerState(db="a connection")
+        >>> state.db
+        'a connection'
+        >>> state.mailer
+        Traceback (most recent call last):
+        tasklib.errors.ContextError: no start-up hook set the resource 'mailer' (set: db); ...
+    """
 
     _redactor: Redactor = Redactor()
 
@@ -69,10 +91,11 @@ class Injected:
 def injected() -> Any:
     """The default of a parameter that the worker fills in, so that type checkers let callers leave it out.
 
-    @task
-    def import_rows(path: str, ctx: TaskContext = injected()) -> int: ...
-
-    import_rows.submit("rows.csv")
+    Examples:
+        >>> @queue.task
+        ... def import_rows(path: str, ctx: TaskContext = injected()) -> int:
+        ...     return ctx.attempt
+        >>> task_id = import_rows.submit("rows.csv")
     """
     return _INJECTED
 

@@ -182,6 +182,16 @@ class StepCalls(Calls):
 
         `retries` repeats a step that raises, after `delay_seconds` and then twice as long each time.  With
         `transactional` its writes through `ctx.connection` and the record of the step are one commit.
+
+        Examples:
+            >>> @queue.task(context=True)
+            ... def order(ctx: TaskContext, number: int) -> int:
+            ...     return ctx.options(name="charge", retries=3, delay_seconds=2).step(abs, -number)
+            >>> task_id = order.submit(7)
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait()
+            7
         """
         return Steps(self._recording, StepOptions(**options))
 
@@ -193,11 +203,35 @@ class StepCalls(Calls):
         """What the function returns, run once: when the task runs again, a step that is done gives its recorded value.
 
         Its name is the function's; the second of a name in one run is `name#2`.
+
+        Examples:
+            >>> def reserve(order: int) -> str:
+            ...     return f"shelf-{order}"
+            >>> @queue.task(context=True)
+            ... def fulfil(ctx: TaskContext, order: int) -> str:
+            ...     return ctx.step(reserve, order)
+            >>> task_id = fulfil.submit(42)
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait()
+            'shelf-42'
         """
         return self._recording.step(self._step_options, fn, args, kwargs)
 
     def sleep(self, seconds: float | timedelta | None = None, *, until: datetime | None = None) -> None:
-        """Wait for so long, or until a moment, without a slot: the function runs again from the top afterwards."""
+        """Wait for so long, or until a moment, without a slot: the function runs again from the top afterwards.
+
+        Examples:
+            >>> @queue.task(context=True)
+            ... def remind(ctx: TaskContext) -> str:
+            ...     ctx.sleep(timedelta(days=3))
+            ...     return "reminded"
+            >>> task_id = remind.submit()
+            >>> queue.process_batch()
+            1
+            >>> queue.get(task_id).waits_for
+            'sleep'
+        """
         return cast("None", self._recording.sleep(self._step_options, seconds, until))
 
     @overload
@@ -231,6 +265,17 @@ class StepCalls(Calls):
         A message to this task (`queue.emit(..., to=id)`) is taken once, the oldest first; else a fact of that name,
         told before or after.  With several names the first to come.  After `timeout_seconds` WaitTimeout is raised.
         With `ask` it is a question to a person, and only the first answer to it counts.
+
+        Examples:
+            >>> @queue.task(context=True)
+            ... def ship(ctx: TaskContext, order: int) -> float:
+            ...     return ctx.wait(f"paid:{order}", float, timeout_seconds=86_400)
+            >>> told = queue.emit("paid:42", 9.9)
+            >>> task_id = ship.submit(42)
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait()
+            9.9
         """
         return self._recording.wait(self._step_options, event, type, timeout_seconds, ask)
 
@@ -243,6 +288,16 @@ class StepCalls(Calls):
         """What a task returns that runs as a child: `ctx.run(resize.bind(image))`; the workflow waits without a slot.
 
         A child that fails, is cancelled or buried raises TaskFailed.  It is cancelled with the workflow.
+
+        Examples:
+            >>> @queue.task(context=True)
+            ... def double(ctx: TaskContext, number: int) -> int:
+            ...     return ctx.run(add.bind(number, number))
+            >>> task_id = double.submit(4)
+            >>> while queue.process_batch():
+            ...     pass
+            >>> task_id.wait()
+            8
         """
         return self._recording.run(self._step_options, call, timeout_seconds)
 
@@ -276,6 +331,17 @@ class StepCalls(Calls):
 
         With more than `max_failures` failed children the rest is cancelled, and TaskFailed is raised.  The inputs must
         come in the same order when the function runs again.
+
+        Examples:
+            >>> @queue.task(context=True)
+            ... def plus_one(ctx: TaskContext, numbers: list[int]) -> list[int]:
+            ...     done = ctx.map(add, ({"a": number} for number in numbers), max_failures=0)
+            ...     return list(done.results())
+            >>> task_id = plus_one.submit([1, 2, 3])
+            >>> while queue.process_batch():
+            ...     pass
+            >>> task_id.wait()
+            [2, 3, 4]
         """
         return cast("Group[Any]", self._recording.map(self._step_options, task, inputs, max_failures, timeout_seconds))
 
@@ -284,6 +350,18 @@ class StepCalls(Calls):
 
         It is recorded, so that the function does not spend again when it runs again.  A budget that is not set, or that
         never holds so many, is a ConfigurationError.
+
+        Examples:
+            >>> queue.set_budget("calls", per_second=5)
+            >>> @queue.task(context=True)
+            ... def look_up(ctx: TaskContext, name: str) -> str:
+            ...     ctx.spend("calls")
+            ...     return name.upper()
+            >>> task_id = look_up.submit("ada")
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait()
+            'ADA'
         """
         return cast("None", self._recording.spend(self._step_options, budget, cost))
 

@@ -25,7 +25,14 @@ MAX_NAME = 60
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that keeps a task from running, or says why it will not."""
+    """One thing that keeps a task from running, or says why it will not.
+
+    Examples:
+        >>> queue.pause("add", by="ada")
+        >>> reason = queue.explain(add.submit(1)).reasons[0]
+        >>> reason.code, reason.remedy
+        ('paused', ...)
+    """
 
     code: str
     text: str
@@ -35,7 +42,14 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a task is not running, or that it is."""
+    """Why a task is not running, or that it is.
+
+    Examples:
+        >>> queue.pause("add", by="ada")
+        >>> explanation = queue.explain(add.submit(1))
+        >>> [reason.code for reason in explanation.reasons]
+        ['paused', 'no_worker']
+    """
 
     task: Task
     reasons: tuple[Reason, ...]

@@ -25,7 +25,20 @@ class DatabaseClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that stands still until it is moved.
+
+    Examples:
+        >>> clock = ManualClock(datetime(2030, 1, 1, tzinfo=UTC))
+        >>> later = TaskQueue("sqlite:///:memory:", clock=clock)
+        >>> task_id = later.task(add.function).options(delay_seconds=3600).submit(1)
+        >>> later.process_batch()
+        0
+        >>> clock.advance(hours=1)
+        datetime.datetime(2030, 1, 1, 1, 0, tzinfo=datetime.timezone.utc)
+        >>> later.process_batch()
+        1
+        >>> later.close()
+    """
 
     def __init__(self, start: datetime | None = None) -> None:
         if start is None:
@@ -35,10 +48,20 @@ class ManualClock:
         self._now = require_aware(start, "the clock's start")
 
     def now(self) -> datetime:
-        """The moment the clock was last set to."""
+        """The moment the clock was last set to.
+
+        Examples:
+            >>> ManualClock(datetime(2030, 1, 1, tzinfo=UTC)).now().year
+            2030
+        """
         return self._now
 
     def advance(self, seconds: float = 0.0, **parts: float) -> datetime:
-        """Move forward by seconds and any keyword of `timedelta`; returns the new time."""
+        """Move forward by seconds and any keyword of `timedelta`; returns the new time.
+
+        Examples:
+            >>> ManualClock(datetime(2030, 1, 1, tzinfo=UTC)).advance(30, minutes=5).strftime("%H:%M:%S")
+            '00:05:30'
+        """
         self._now += timedelta(seconds=seconds, **parts)
         return self._now

@@ -32,28 +32,57 @@ class ActsOnTasks(QueueBase):
 
     @operation
     def retry(self, task_id: Id) -> Operation[Task]:
-        """Restart a failed, cancelled, buried or completed task, from zero attempts."""
+        """Restart a failed, cancelled, buried or completed task, from zero attempts.
+
+        Examples:
+            >>> task_id = divide.submit(1, 0)
+            >>> queue.process_batch()
+            1
+            >>> task = queue.retry(task_id)
+            >>> task.state.value, task.attempts
+            ('pending', 0)
+        """
         return (yield from actions.retry_task(require_id(task_id)))
 
     aretry = retry.as_async
 
     @operation
     def cancel(self, task_id: Id) -> Operation[Task]:
-        """Cancel a waiting task at once, or ask the worker of a running one to stop it."""
+        """Cancel a waiting task at once, or ask the worker of a running one to stop it.
+
+        Examples:
+            >>> task_id = add.options(delay_seconds=3600).submit(1)
+            >>> queue.cancel(task_id).state.value
+            'cancelled'
+        """
         return (yield from actions.cancel_task(require_id(task_id)))
 
     acancel = cancel.as_async
 
     @operation
     def set_priority(self, task_id: Id, priority: int) -> Operation[Task]:
-        """Change the priority of a waiting task; for a running one it counts from its next attempt on."""
+        """Change the priority of a waiting task; for a running one it counts from its next attempt on.
+
+        Examples:
+            >>> task_id = add.submit(1)
+            >>> queue.set_priority(task_id, 9).priority
+            9
+        """
         return (yield from actions.set_priority(require_id(task_id), check_priority(priority)))
 
     aset_priority = set_priority.as_async
 
     @operation
     def delete(self, task_id: Id) -> Operation[bool]:
-        """Remove a finished task for good; returns True."""
+        """Remove a finished task for good; returns True.
+
+        Examples:
+            >>> task_id = add.submit(1)
+            >>> queue.process_batch()
+            1
+            >>> queue.delete(task_id), queue.get(task_id)
+            (True, None)
+        """
         yield from actions.delete_task(require_id(task_id))
         return True
 
@@ -68,7 +97,17 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Restart every matching task that failed or was buried, or of the given states; `dry_run` only counts."""
+        """Restart every matching task that failed or was buried, or of the given states; `dry_run` only counts.
+
+        Examples:
+            >>> ids = divide.submit_many([{"a": 1, "b": 0}, {"a": 2, "b": 0}, {"a": 2, "b": 1}])
+            >>> queue.process_batch()
+            3
+            >>> queue.retry_many(name="divide", dry_run=True)
+            2
+            >>> queue.retry_many(name="divide")
+            2
+        """
         return (yield from self._act_on_matching(Action.RETRY, task_filter(state, name, filters), dry_run))
 
     aretry_many = retry_many.as_async
@@ -82,7 +121,13 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Cancel every matching task that has not ended; with `dry_run` only count those."""
+        """Cancel every matching task that has not ended; with `dry_run` only count those.
+
+        Examples:
+            >>> ids = add.submit_many({"a": number} for number in range(100))
+            >>> queue.cancel_many(name="add")
+            100
+        """
         return (yield from self._act_on_matching(Action.CANCEL, task_filter(state, name, filters), dry_run))
 
     acancel_many = cancel_many.as_async
@@ -97,7 +142,13 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Give every matching task that has not ended this priority; with `dry_run` only count those."""
+        """Give every matching task that has not ended this priority; with `dry_run` only count those.
+
+        Examples:
+            >>> ids = add.submit_many({"a": number} for number in range(100))
+            >>> queue.set_priority_many(5, name="add", state="pending")
+            100
+        """
         which = task_filter(state, name, filters)
         return (yield from self._act_on_matching(Action.PRIORITIZE, which, dry_run, check_priority(priority)))
 
@@ -112,7 +163,15 @@ class ActsOnTasks(QueueBase):
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
-        """Remove every matching task that failed or was buried, or of the given states; `dry_run` only counts."""
+        """Remove every matching task that failed or was buried, or of the given states; `dry_run` only counts.
+
+        Examples:
+            >>> task_id = divide.submit(1, 0)
+            >>> queue.process_batch()
+            1
+            >>> queue.delete_many(name="divide", created_before=datetime.now(UTC))
+            1
+        """
         return (yield from self._act_on_matching(Action.DELETE, task_filter(state, name, filters), dry_run))
 
     adelete_many = delete_many.as_async
@@ -126,7 +185,16 @@ class ActsOnTasks(QueueBase):
 
     @operation
     def errors(self, name: str | None = None, *, limit: int = 100) -> Operation[Sequence[ErrorGroup]]:
-        """What failed for good or was buried, grouped by name and kind of error, the latest first."""
+        """What failed for good or was buried, grouped by name and kind of error, the latest first.
+
+        Examples:
+            >>> ids = divide.submit_many([{"a": 1, "b": 0}, {"a": 2, "b": 0}])
+            >>> queue.process_batch()
+            2
+            >>> [group] = queue.errors()
+            >>> group.name, group.count, group.message
+            ('divide', 2, 'ZeroDivisionError: division by zero')
+        """
         return (yield from errors.list_errors(name, check_whole("limit", limit)))
 
     aerrors = errors.as_async
@@ -136,6 +204,14 @@ class ActsOnTasks(QueueBase):
         """Restart every task of a group of `errors()`, from zero attempts; returns how many.
 
         They come due one after the other, `rate` in a second; without a rate all at once.  `dry_run` only counts.
+
+        Examples:
+            >>> ids = divide.submit_many([{"a": 1, "b": 0}, {"a": 2, "b": 0}])
+            >>> queue.process_batch()
+            2
+            >>> [group] = queue.errors()
+            >>> queue.redrive(group, rate=10)  # one every tenth of a second
+            2
         """
         if rate is not None and not is_rate(rate, above=0):
             raise ConfigurationError(f"a rate is a number of tasks per second above 0, or None, got {rate!r}")
@@ -161,7 +237,17 @@ class ActsOnTasks(QueueBase):
         state: str | Iterable[str] = CLEANUP_STATES,
         name: str | None = None,
     ) -> Operation[int]:
-        """Remove tasks that ended before a moment, or longer ago than a time span; completed ones by default."""
+        """Remove tasks that ended before a moment, or longer ago than a time span; completed ones by default.
+
+        Examples:
+            >>> task_id = add.submit(1)
+            >>> queue.process_batch()
+            1
+            >>> queue.cleanup(older_than=timedelta(days=30))
+            0
+            >>> queue.cleanup(older_than=datetime.now(UTC), state=["completed", "failed"])
+            1
+        """
         states = states_for(Action.DELETE, check_states(state, tuple(TaskState)))
         if isinstance(older_than, datetime):
             moment = require_aware(older_than, "older_than")

@@ -20,21 +20,40 @@ class ControlsTasks(QueueBase):
 
     @operation
     def pause(self, name: str | None = None, *, by: str | None = None, reason: str | None = None) -> Operation[None]:
-        """Stop starting tasks, of one name or of all, on every worker; running ones finish.  Holds until `resume`."""
+        """Stop starting tasks, of one name or of all, on every worker; running ones finish.  Holds until `resume`.
+
+        Examples:
+            >>> queue.pause("add", by="ada", reason="the printer is on fire")
+            >>> task_id = add.submit(1)
+            >>> queue.process_batch()
+            0
+        """
         yield from pauses.pause(name, by=by, reason=reason)
 
     apause = pause.as_async
 
     @operation
     def resume(self, name: str | None = None) -> Operation[bool]:
-        """Start tasks again; False if nothing was paused under that name."""
+        """Start tasks again; False if nothing was paused under that name.
+
+        Examples:
+            >>> queue.pause()
+            >>> queue.resume(), queue.resume()
+            (True, False)
+        """
         return (yield from pauses.resume(name))
 
     aresume = resume.as_async
 
     @operation
     def is_paused(self, name: str | None = None) -> Operation[bool]:
-        """Whether tasks of the name, or of all, are paused now."""
+        """Whether tasks of the name, or of all, are paused now.
+
+        Examples:
+            >>> queue.pause("add")
+            >>> queue.is_paused("add"), queue.is_paused("divide"), queue.is_paused()
+            (True, False, False)
+        """
         paused = yield from pauses.list_pauses()
         return any(pause.name is None or pause.name == name for pause in paused)
 
@@ -48,6 +67,12 @@ class ControlsTasks(QueueBase):
 
         What is not used fills up to `burst`: one second's worth, and at least one, if it is not given.  Every attempt
         counts.
+
+        Examples:
+            >>> queue.set_rate_limit(5, "add", burst=2)
+            >>> ids = add.submit_many({"a": number} for number in range(10))
+            >>> queue.process_batch()
+            2
         """
         if not is_rate(tasks_per_second):
             raise ConfigurationError(
@@ -62,7 +87,13 @@ class ControlsTasks(QueueBase):
 
     @operation
     def get_rate_limit(self, name: str | None = None) -> Operation[float]:
-        """The rate limit of one name, or the one over all; 0 if there is none."""
+        """The rate limit of one name, or the one over all; 0 if there is none.
+
+        Examples:
+            >>> queue.set_rate_limit(5, "add")
+            >>> queue.get_rate_limit("add"), queue.get_rate_limit()
+            (5.0, 0.0)
+        """
         limits = yield from pauses.list_limits()
         return next((limit.rate for limit in limits if limit.name == name and limit.rate), 0.0)
 
@@ -70,14 +101,25 @@ class ControlsTasks(QueueBase):
 
     @operation
     def set_concurrency_limit(self, count: int, name: str | None = None) -> Operation[None]:
-        """Let at most so many tasks, of one name or of all, run at once over all workers; 0 is unlimited."""
+        """Let at most so many tasks, of one name or of all, run at once over all workers; 0 is unlimited.
+
+        Examples:
+            >>> queue.set_concurrency_limit(3, "add")  # at most three at once, over all workers
+            >>> queue.set_concurrency_limit(0, "add")  # any number
+        """
         yield from pauses.set_max_running(name, check_whole("a concurrency limit", count) or None)
 
     aset_concurrency_limit = set_concurrency_limit.as_async
 
     @operation
     def limits(self) -> Operation[Sequence[Limit]]:
-        """The limits in force across all workers."""
+        """The limits in force across all workers.
+
+        Examples:
+            >>> queue.set_concurrency_limit(3, "add")
+            >>> [(limit.name, limit.max_running) for limit in queue.limits()]
+            [('add', 3)]
+        """
         return (yield from pauses.list_limits())
 
     alimits = limits.as_async
@@ -88,6 +130,11 @@ class ControlsTasks(QueueBase):
 
         Over all workers and names together, or with `name` of this name alone, which is then counted by itself.
         0 is unlimited, None resets to the default, which is one.
+
+        Examples:
+            >>> task_id = add.options(concurrency_key="acme").submit(1)
+            >>> queue.set_key_limit(5, key="acme")  # five at once for this one
+            >>> queue.set_key_limit(2)  # two at once for every other key
         """
         for what, value in (("a concurrency key", key), ("a name", name)):
             if value is not None and not is_key(value):
@@ -98,7 +145,13 @@ class ControlsTasks(QueueBase):
 
     @operation
     def key_limits(self) -> Operation[Sequence[KeyLimit]]:
-        """The limits of concurrency keys that were set."""
+        """The limits of concurrency keys that were set.
+
+        Examples:
+            >>> queue.set_key_limit(5, key="acme")
+            >>> [(limit.key, limit.max_running) for limit in queue.key_limits()]
+            [('acme', 5)]
+        """
         return (yield from keys.list_key_limits())
 
     akey_limits = key_limits.as_async
@@ -117,6 +170,13 @@ class ControlsTasks(QueueBase):
         What is not spent fills up to `burst`: what comes in that minute or second, and at least one, if it is not
         given.  A new budget is full.  Set again to the same, nothing changes; else what is left stays, and who waits
         for it looks again.
+
+        Examples:
+            >>> queue.set_budget("llm-tokens", per_minute=90_000)
+            >>> @queue.task(context=True)
+            ... def ask(ctx: TaskContext, question: str) -> str:
+            ...     ctx.spend("llm-tokens", 800)  # waits without a slot until there are so many
+            ...     return question.upper()
         """
         check_budget(name)
         rate, usual = _budget_rate(per_minute, per_second)
@@ -128,7 +188,13 @@ class ControlsTasks(QueueBase):
 
     @operation
     def pauses(self) -> Operation[Sequence[Pause]]:
-        """What is paused now, by whom and why."""
+        """What is paused now, by whom and why.
+
+        Examples:
+            >>> queue.pause("add", by="ada", reason="the printer is on fire")
+            >>> [(pause.name, pause.by, pause.reason) for pause in queue.pauses()]
+            [('add', 'ada', 'the printer is on fire')]
+        """
         return (yield from pauses.list_pauses())
 
     apauses = pauses.as_async

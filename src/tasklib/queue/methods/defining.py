@@ -37,6 +37,14 @@ class DefinesTasks(QueueBase):
         """Make a function a task: `@queue.task` or `@queue.task(max_retries=5, timeout_seconds=30)`.
 
         With `context=True` its first parameter is the TaskContext, which callers leave out.
+
+        Examples:
+            >>> @queue.task(max_retries=5, timeout_seconds=30, retry_on=(ConnectionError,))
+            ... def fetch(url: str) -> int:
+            ...     return len(url)
+            >>> fetch("https://example.com")  # still a plain function
+            19
+            >>> task_id = fetch.submit("https://example.com")  # and a task
         """
 
         def decorate(plain_function: Callable[..., R]) -> TaskFunction[..., R]:
@@ -48,30 +56,90 @@ class DefinesTasks(QueueBase):
     def register_handler(
         self, name: str, handler: Callable[..., Any], *, payload: Any = None, **options: Unpack[TaskKeywords]
     ) -> None:
-        """Handle tasks submitted by name; the handler takes the payload, or the Task if its parameter says so."""
+        """Handle tasks submitted by name; the handler takes the payload, or the Task if its parameter says so.
+
+        Examples:
+            >>> def on_webhook(payload: dict[str, str]) -> str:
+            ...     return payload["url"]
+            >>> queue.register_handler("webhook", on_webhook, max_retries=9)
+            >>> task_id = queue.enqueue("webhook", {"url": "https://example.com"})
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait()
+            'https://example.com'
+        """
         given = TaskOptions.for_task(name, **options)
         self.registry.add(Definition.for_handler(name, handler, given, payload))
 
     def unregister_handler(self, name: str) -> None:
-        """Stop handling tasks of a name here; they stay pending for others."""
+        """Stop handling tasks of a name here; they stay pending for others.
+
+        Examples:
+            >>> queue.register_handler("webhook", lambda payload: None)
+            >>> queue.unregister_handler("webhook")
+        """
         self.registry.remove(name)
 
     def on_startup(self, hook: Hook) -> Hook:
-        """Run a function when a worker starts; it may take the worker's state and put resources on it."""
+        """Run a function when a worker starts; it may take the worker's state and put resources on it.
+
+        Examples:
+            >>> @queue.on_startup
+            ... def open_store(state: WorkerState) -> None:
+            ...     state.store = {"ada": 7}
+            >>> @queue.task
+            ... def read(key: str, store: Annotated[dict[str, int], Resource()] = injected()) -> int:
+            ...     return store[key]
+            >>> task_id = read.submit("ada")
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait()
+            7
+        """
         self.startup_hooks.append(hook)
         return hook
 
     def on_shutdown(self, hook: Hook) -> Hook:
-        """Run a function when a worker stops, last registered first."""
+        """Run a function when a worker stops, last registered first.
+
+        Examples:
+            >>> @queue.on_shutdown
+            ... def close_store(state: WorkerState) -> None:
+            ...     print("closed")
+            >>> queue.process_batch()
+            closed
+            0
+        """
         self.shutdown_hooks.append(hook)
         return hook
 
     def add_middleware(self, middleware: Middleware) -> None:
-        """Put hooks around every execution of this queue's tasks; the first one added is the outermost."""
+        """Put hooks around every execution of this queue's tasks; the first one added is the outermost.
+
+        Examples:
+            >>> class Loud(Middleware):
+            ...     def before(self, ctx: TaskContext) -> None:
+            ...         print("before", ctx.task.name)
+            >>> queue.add_middleware(Loud())
+            >>> task_id = add.submit(1)
+            >>> queue.process_batch()
+            before add
+            1
+        """
         self.middleware.append(middleware)
 
     def on_error(self, hook: ErrorHook) -> ErrorHook:
-        """Call a function with the context and the exception of every attempt that fails, for an error reporter."""
+        """Call a function with the context and the exception of every attempt that fails, for an error reporter.
+
+        Examples:
+            >>> @queue.on_error
+            ... def report(ctx: TaskContext, error: BaseException) -> None:
+            ...     print(ctx.task.name, "raised", type(error).__name__)
+            >>> task_id = divide.submit(1, 0)
+            >>> queue.process_batch()
+            divide raised ZeroDivisionError
+            1
+        """
         self.error_hooks.append(hook)
         return hook
 
@@ -80,12 +148,28 @@ class DefinesTasks(QueueBase):
 
         It is called on the worker's event loop, with many ids at once where many tasks end: hand them on, to a thread
         or an asyncio task, and return.  A worker that dies in between leaves out the call, as after a lost reply.
+
+        Examples:
+            >>> ended: list[str] = []
+            >>> hook = queue.on_end(ended.extend)
+            >>> task_id = add.submit(1)
+            >>> queue.process_batch()
+            1
+            >>> ended == [str(task_id)]
+            True
         """
         self.end_hooks.append(hook)
         return hook
 
     def add_headers(self, source: HeaderSource) -> HeaderSource:
-        """Ask a function at every submission for headers to carry along: tenant, request id, trace."""
+        """Ask a function at every submission for headers to carry along: tenant, request id, trace.
+
+        Examples:
+            >>> source = queue.add_headers(lambda: {"tenant": "acme"})
+            >>> task_id = add.submit(1)
+            >>> queue.get(task_id).headers
+            {'tenant': 'acme'}
+        """
         self.header_sources.append(source)
         return source
 

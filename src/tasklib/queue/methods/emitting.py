@@ -25,6 +25,20 @@ class TellsWorkflows(QueueBase):
         Without `to` it is a fact: the first of its name counts and is kept.  With `to` it is a message to one task,
         which takes each once, in order.  On a `connection` it joins the caller's transaction.  `withdraw=True` forgets
         a fact.
+
+        Examples:
+            >>> @queue.task(context=True)
+            ... def deliver(ctx: TaskContext, order: int) -> str:
+            ...     return ctx.wait(f"shipped:{order}", str)
+            >>> task_id = deliver.submit(42)
+            >>> queue.process_batch()  # it waits now, and holds no slot
+            1
+            >>> queue.emit("shipped:42", "XY 7")
+            True
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait()
+            'XY 7'
         """
         make = self._telling(name, payload, to, withdraw)
         joined = self._connection(connection)
@@ -51,7 +65,21 @@ class TellsWorkflows(QueueBase):
 
     @operation
     def answer(self, task_id: Id, key: str, value: Any, *, by: str | None = None) -> Operation[None]:
-        """Answer the question that a workflow asks under this key; the first answer counts."""
+        """Answer the question that a workflow asks under this key; the first answer counts.
+
+        Examples:
+            >>> @queue.task(context=True)
+            ... def careful(ctx: TaskContext, command: str) -> str:
+            ...     return "done" if ctx.wait("approval", bool, ask=f"Run {command}?") else "denied"
+            >>> task_id = careful.submit("rm -r build")
+            >>> queue.process_batch()
+            1
+            >>> queue.answer(task_id, "approval", False, by="ada")
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait()
+            'denied'
+        """
         yield from events.answer_question(require_id(task_id), key, value, by)
 
     aanswer = answer.as_async

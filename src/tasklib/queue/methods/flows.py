@@ -24,12 +24,30 @@ class MakesFlows(QueueBase):
     """Flows of this queue."""
 
     def flow(self, name: str) -> Flow:
-        """A flow to which tasks are added, and which is submitted as a whole."""
+        """A flow to which tasks are added, and which is submitted as a whole.
+
+        Examples:
+            >>> flow = queue.flow("sums")
+            >>> one, two = flow.add(add.bind(1, 2)), flow.add(add.bind(3, 4))
+            >>> both = flow.add(add.bind(one.result, two.result))
+            >>> ids = flow.submit()
+            >>> while queue.process_batch():
+            ...     pass
+            >>> both.id.wait()
+            10
+        """
         return Flow(self, name)
 
 
 class Node(Generic[R]):
-    """A task of a flow."""
+    """A task of a flow.
+
+    Examples:
+        >>> flow = queue.flow("sums")
+        >>> one = flow.add(add.bind(1, 2))
+        >>> one
+        <Node 'add' of flow 'sums'>
+    """
 
     def __init__(
         self, flow: Flow, call: BoundTask[R], before: Sequence[tuple[Node[Any], str | None]], run_if: RunIf
@@ -45,7 +63,13 @@ class Node(Generic[R]):
 
     @property
     def result(self) -> R:
-        """Stands for what the task will return: given as an argument to another, it makes that wait for this one."""
+        """Stands for what the task will return: given as an argument to another, it makes that wait for this one.
+
+        Examples:
+            >>> flow = queue.flow("sums")
+            >>> one = flow.add(add.bind(1, 2))
+            >>> other = flow.add(add.bind(one.result))  # waits for the first
+        """
         return cast("R", NodeResult(self))
 
     def __repr__(self) -> str:
@@ -53,7 +77,19 @@ class Node(Generic[R]):
 
 
 class Flow:
-    """Tasks that run after others; made by `queue.flow(name)`."""
+    """Tasks that run after others; made by `queue.flow(name)`.
+
+    Examples:
+        >>> flow = queue.flow("nightly")
+        >>> first = flow.add(divide.bind(1, 0))
+        >>> then = flow.add(add.bind(1), after=[first])
+        >>> alert = flow.add(add.bind(2), after=[first], run_if="failure")
+        >>> ids = flow.submit()
+        >>> while queue.process_batch():
+        ...     pass
+        >>> [queue.get(task_id).state.value for task_id in ids]
+        ['failed', 'cancelled', 'completed']
+    """
 
     def __init__(self, queue: QueueBase, name: str) -> None:
         if not _is_name(name):
@@ -76,6 +112,11 @@ class Flow:
 
         `run_if` says how: `success` all of them, `failure` at least one not, `end` whatever became of them.  A task
         that may not run is cancelled, and its error says what was skipped and why.
+
+        Examples:
+            >>> flow = queue.flow("nightly")
+            >>> first = flow.add(add.options(priority=5).bind(1))
+            >>> second = flow.add(add.bind(first.result), run_if="success")
         """
         if not isinstance(call, BoundTask):
             raise ConfigurationError(f"flow.add takes task.bind(...), got {call!r}")
@@ -95,7 +136,14 @@ class Flow:
         return node
 
     def submit(self, *, connection: Any = None) -> list[TaskId[Any]]:
-        """Store all tasks in one transaction, or in the caller's; their ids, in the order in which they were added."""
+        """Store all tasks in one transaction, or in the caller's; their ids, in the order in which they were added.
+
+        Examples:
+            >>> flow = queue.flow("nightly")
+            >>> node = flow.add(add.bind(1))
+            >>> flow.submit() == [node.id]
+            True
+        """
         database, make = self._queue.database, self._storing()
         joined = self._connection(connection)
         if joined is None:

@@ -41,6 +41,12 @@ class KeepsSchedules(SubmitsTasks):
         """Run a task again and again: `@queue.schedule(cron="0 9 * * mon-fri", tz="Europe/Paris")` over `@queue.task`.
 
         The schedule is made, changed and removed with the code, by the workers that run it.
+
+        Examples:
+            >>> @queue.schedule(cron="0 9 * * mon-fri", tz="Europe/Paris")
+            ... @queue.task
+            ... def morning_report() -> str:
+            ...     return "all is well"
         """
 
         def declare(function: TaskFunction[P, R]) -> TaskFunction[P, R]:
@@ -68,7 +74,13 @@ class KeepsSchedules(SubmitsTasks):
         kwargs: Any = NO_PAYLOAD,
         **decided: Unpack[Scheduling],
     ) -> Operation[Schedule]:
-        """Make a schedule, or change the one of that name: cron in a time zone, or every so many seconds."""
+        """Make a schedule, or change the one of that name: cron in a time zone, or every so many seconds.
+
+        Examples:
+            >>> schedule = queue.add_schedule("nightly", task="add", cron="30 2 * * *", kwargs={"a": 1})
+            >>> schedule.next_runs(1)[0].strftime("%H:%M")
+            '02:30'
+        """
         new = with_secrets(self.new_by_name(task, kwargs), decided.get("secrets") or ())
         given: dict[str, Any] = {**decided, "kwargs": new.kwargs, "secrets": marked_paths(new.headers) or None}
         plan = Plan(name=check_name(name), task=task, cron=cron, every=every, tz=tz, **given)
@@ -79,42 +91,83 @@ class KeepsSchedules(SubmitsTasks):
 
     @operation
     def schedules(self) -> Operation[Sequence[Schedule]]:
-        """Every schedule, by name."""
+        """Every schedule, by name.
+
+        Examples:
+            >>> schedule = queue.add_schedule("often", task="add", every=60.0, kwargs={"a": 1})
+            >>> [schedule.name for schedule in queue.schedules()]
+            ['often']
+        """
         return (yield from schedules.list_schedules())
 
     aschedules = schedules.as_async
 
     @operation
     def get_schedule(self, name: str) -> Operation[Schedule | None]:
-        """The schedule of this name, or None."""
+        """The schedule of this name, or None.
+
+        Examples:
+            >>> schedule = queue.add_schedule("often", task="add", every=60.0, kwargs={"a": 1})
+            >>> queue.get_schedule("often").plan.every
+            60.0
+        """
         return (yield from schedules.get_schedule(name))
 
     aget_schedule = get_schedule.as_async
 
     @operation
     def remove_schedule(self, name: str) -> Operation[bool]:
-        """Remove a schedule; tasks it has made stay.  False if there is none of that name."""
+        """Remove a schedule; tasks it has made stay.  False if there is none of that name.
+
+        Examples:
+            >>> schedule = queue.add_schedule("often", task="add", every=60.0, kwargs={"a": 1})
+            >>> queue.remove_schedule("often"), queue.remove_schedule("often")
+            (True, False)
+        """
         return (yield from schedules.remove_schedule(name))
 
     aremove_schedule = remove_schedule.as_async
 
     @operation
     def pause_schedule(self, name: str, *, by: str | None = None) -> Operation[bool]:
-        """Let no more ticks of a schedule run; False if there is none of that name."""
+        """Let no more ticks of a schedule run; False if there is none of that name.
+
+        Examples:
+            >>> schedule = queue.add_schedule("often", task="add", every=60.0, kwargs={"a": 1})
+            >>> queue.pause_schedule("often", by="ada")
+            True
+            >>> queue.get_schedule("often").next_runs()
+            []
+        """
         return (yield from schedules.pause_schedule(name, by))
 
     apause_schedule = pause_schedule.as_async
 
     @operation
     def resume_schedule(self, name: str) -> Operation[bool]:
-        """Let a schedule run again, from its next tick on; False if there is none of that name."""
+        """Let a schedule run again, from its next tick on; False if there is none of that name.
+
+        Examples:
+            >>> schedule = queue.add_schedule("often", task="add", every=60.0, kwargs={"a": 1})
+            >>> queue.pause_schedule("often"), queue.resume_schedule("often")
+            (True, True)
+        """
         return (yield from schedules.resume_schedule(name))
 
     aresume_schedule = resume_schedule.as_async
 
     @operation
     def run_schedule(self, name: str) -> Operation[TaskId | None]:
-        """Make a task of the schedule at once, in addition to its ticks; None if there is none of that name."""
+        """Make a task of the schedule at once, in addition to its ticks; None if there is none of that name.
+
+        Examples:
+            >>> schedule = queue.add_schedule("often", task="add", every=60.0, kwargs={"a": 1})
+            >>> task_id = queue.run_schedule("often")
+            >>> queue.process_batch()
+            1
+            >>> task_id.wait()
+            2
+        """
         task_id = yield from schedules.run_now(name, self.scheduled_task)
         if task_id is not None:
             task_id.made_by(self._results)

@@ -50,7 +50,13 @@ class SubmitsTasks(QueueBase):
         run_after: datetime | None = None,
         **options: Unpack[SubmitKeywords],
     ) -> TaskId:
-        """Store a task by name; no function of that name is needed here."""
+        """Store a task by name; no function of that name is needed here.
+
+        Examples:
+            >>> task_id = queue.enqueue("send_email", {"to": "ada@example.com"}, max_attempts=5, priority=3)
+            >>> queue.get(task_id).max_attempts
+            5
+        """
         new = self.new_by_name(name, payload, max_attempts=max_attempts, run_after=run_after, **options)
         return self.submit_new([new], options.get("connection"))[0]
 

@@ -53,6 +53,10 @@ class RunsTasks(QueueBase):
         It goes by the database's clock alone.  Workers do the same by themselves, and more carefully: they observe a
         worker for a full `worker_timeout_seconds`, so that an outage or a step of that clock declares none dead.
         Do not call this right after one.
+
+        Examples:
+            >>> queue.recover_stale_tasks()
+            0
         """
         recovery = yield from workers.recover_stale(self.config.backoff)
         return recovery.tasks
@@ -60,7 +64,13 @@ class RunsTasks(QueueBase):
     arecover_stale_tasks = recover_stale_tasks.as_async
 
     def process_batch(self, limit: int | None = None) -> int:
-        """Run what is due now once, in this process, and return how many tasks were run."""
+        """Run what is due now once, in this process, and return how many tasks were run.
+
+        Examples:
+            >>> ids = add.submit_many({"a": number} for number in range(3))
+            >>> queue.process_batch(limit=2), queue.process_batch(), queue.process_batch()
+            (2, 1, 0)
+        """
         return run_coroutine(lambda: self.aprocess_batch(limit))
 
     async def aprocess_batch(self, limit: int | None = None) -> int:
@@ -76,6 +86,15 @@ class RunsTasks(QueueBase):
 
         In another thread than the main one no signal arrives: give a `threading.Event` as `stop`, and set it.  The end
         of the program stops it too.
+
+        Examples:
+            >>> stop = threading.Event()
+            >>> worker = threading.Thread(target=queue.run, kwargs={"concurrency": 4, "stop": stop})
+            >>> worker.start()
+            >>> add.submit(1, 2).wait(timeout=60)
+            3
+            >>> stop.set()
+            >>> worker.join()
         """
         if _is_inside_a_loop():
             raise ConfigurationError(
@@ -104,6 +123,10 @@ class RunsTasks(QueueBase):
 
         It starts with the application and drains when the application stops, within `grace_seconds`; signals are left
         to the server.  In a lifespan of your own: `async with queue.lifespan(concurrency=4)(app):`.
+
+        Examples:
+            >>> from fastapi import FastAPI
+            >>> app = FastAPI(lifespan=queue.lifespan(concurrency=4))
         """
         if settings.get("signals"):
             raise ConfigurationError(
@@ -126,6 +149,15 @@ class RunsTasks(QueueBase):
         `Annotated[TransactionSubmitter, Depends(queue.submitter(get_session))]`: what it submits is committed or
         rolled back together with everything else the request writes through that session.  `session` is the function
         that gives it, or the `Depends(...)` or `Annotated` type with which the routes ask for it.
+
+        Examples:
+            >>> from fastapi import Depends
+            >>> def get_session() -> Iterator[sqlite3.Connection]:
+            ...     with sqlite3.connect("app.db") as session:
+            ...         yield session
+            >>> Tasks = Annotated[TransactionSubmitter, Depends(queue.submitter(get_session))]
+            >>> def create_order(order: int, tasks: Tasks) -> None:  # a route
+            ...     tasks.submit(add, order)
         """
         return session_submitter(session)
 
@@ -142,6 +174,11 @@ class RunsTasks(QueueBase):
         this machine itself until the first token exists, not through a proxy and under no other name.  A function of
         the request: the caller's role, or None to refuse.  None: nothing is checked here, because the application
         around it does.
+
+        Examples:
+            >>> from fastapi import FastAPI
+            >>> app = FastAPI()
+            >>> app.mount("/queue", queue.asgi(auth=lambda request: "viewer"))
         """
         try:
             http = _import_late("http.app")
