@@ -45,7 +45,12 @@ def blocks(*languages: str) -> list[Block]:
 # Examples
 
 
-FOLLOWED = (ROOT / "README.md", DOCS / "quickstart.md", DOCS / "integrations" / "django.md")
+FOLLOWED = (
+    ROOT / "README.md",
+    DOCS / "quickstart.md",
+    DOCS / "integrations" / "django.md",
+    DOCS / "migrating" / "django-tasks-db.md",
+)
 """Documents that other tests follow as a reader would, file by file and command by command."""
 
 

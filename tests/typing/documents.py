@@ -9,8 +9,9 @@ from pathlib import Path
 from tests.acceptance.documents import FILE, NOT_RUN, ROOT, Block, blocks_of, documents
 
 PACKAGE = "documents"
-WITHOUT_TYPES = (ROOT / "docs" / "integrations" / "django.md",)
-"""Nothing to check: Django brings no types, and what its page shows are parts of a project's files."""
+DJANGO = ("integrations/django.md", "migrating/django-tasks-db.md")
+WITHOUT_TYPES = tuple(ROOT / "docs" / page for page in DJANGO)
+"""Nothing to check: Django brings no types, and what its pages show are files of a project."""
 
 MIGRATING = ROOT / "docs" / "migrating"
 """Where the first block is the other library's, which may have no types."""

@@ -94,7 +94,8 @@ class Command(BaseCommand):
         try:
             if options["batch"]:
                 done = asyncio.run(_run_batch(queue, settings, options["max_tasks"]))
-                self.stdout.write(f"{done} attempt{'' if done == 1 else 's'} made.")
+                if options["verbosity"]:
+                    self.stdout.write(f"{done} attempt{'' if done == 1 else 's'} made.")
             elif channel is not None:
                 run_worker_process(queue, settings, channel, lambda worker: self._say(queue, settings, worker))
             else:
