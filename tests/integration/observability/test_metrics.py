@@ -94,6 +94,7 @@ def test_counters_go_on_when_a_worker_process_is_killed(sqlite_url: str, tmp_pat
         eventually(lambda: value(read(), "tasklib_attempts_total", type="divide", outcome="completed") == 3)
         eventually(lambda: value(read(), "tasklib_attempts_total", type="divide", outcome="failed") == 1)
         found = read()
+        assert found["tasklib_attempts_total", (("outcome", "buried"), ("type", "divide"))] == 0
         assert value(found, "tasklib_run_seconds_count", type="divide") == 4
         assert value(found, "tasklib_wait_seconds_count", type="divide") == 4
         assert value(found, "tasklib_run_seconds_bucket", type="divide", le="+Inf") == 4

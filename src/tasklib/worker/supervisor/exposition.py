@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tasklib.core.insights.histogram import SMALLEST, bounds_of
+from tasklib.worker.recording.metrics import OUTCOMES
 
 BOUNDS: Final = tuple(SMALLEST * 2.0**power for power in range(4, 24))
 """Upper bounds of the histograms, from 1.6 ms to 14 min: each is twice the one before, and exact."""
@@ -59,8 +60,10 @@ def expose(counted: Iterable[Sequence[Sequence[Any]]], processes: Sequence[Mappi
     core = importlib.import_module("prometheus_client.core")
     sums = add_up(counted)
     attempts = core.CounterMetricFamily("tasklib_attempts", "Attempts that have ended.", labels=["type", "outcome"])
-    for (name, outcome), each in sorted(sums.items()):
-        attempts.add_metric([name, outcome], each.count)
+    # With zeros: Prometheus sees no increase in a series that begins with 1, and so not the first failure.
+    for name in sorted({name for name, _ in sums}):
+        for outcome in ("completed", *OUTCOMES.values()):
+            attempts.add_metric([name, outcome], sums[name, outcome].count if (name, outcome) in sums else 0)
     families = [
         attempts,
         _histogram(core, "wait", "From due to start, of first attempts.", _by_name(sums, "waits", "waited")),
