@@ -24,6 +24,7 @@ const WorkersPage = lazily("Workers", async () => (await import("./pages/workers
 const SchedulesPage = lazily("Schedules", async () => (await import("./pages/schedules")).SchedulesPage);
 const TypesPage = lazily("Types", async () => (await import("./pages/types")).TypesPage);
 const LatencyPage = lazily("Latency", async () => (await import("./pages/latency")).LatencyPage);
+const LanesPage = lazily("Lanes", async () => (await import("./pages/lanes/lanes")).LanesPage);
 const SettingsPage = lazily("Settings", async () => (await import("./pages/settings")).SettingsPage);
 
 interface Place {
@@ -43,6 +44,7 @@ const PLACES: Place[] = [
   { to: "/schedules", name: "Schedules", page: () => <SchedulesPage /> },
   { to: "/types", name: "Types", page: () => <TypesPage /> },
   { to: "/latency", name: "Latency", page: () => <LatencyPage /> },
+  { to: "/lanes", name: "Lanes", page: () => <LanesPage /> },
   { to: "/settings", name: "Settings", page: () => <SettingsPage /> },
 ];
 

@@ -42,6 +42,8 @@ PAGES = {
     "schedules": ("/schedules", "Europe/Paris"),
     "types": ("/types", "legacy.import"),
     "latency": ("/latency?range=1h&within=60", "Error budget left"),
+    "lanes": ("/lanes", "Drag over a stretch of time"),
+    "lanes-keys": ("/lanes?by=key", "user-7"),
     "settings": ("/settings", "Audit log"),
 }
 
@@ -52,6 +54,7 @@ EMPTY = {
     "/workers": "No workers yet.",
     "/schedules": "No schedules yet.",
     "/types": "No types yet.",
+    "/lanes": "Nothing ran in this time.",
     "/settings": "No worker is alive, so nothing is removed automatically.",
     "/tasks/01890a5d-ac96-774b-bcce-b302099a8057": "No task has this id.",
 }
@@ -64,6 +67,7 @@ def ids(site: Site) -> dict[str, str]:
     for n in range(4):
         queue.enqueue("email.send", {"to": f"user{n}@example.com"}, tags={"batch": "daily"})
         queue.enqueue("payment.charge", {"order": n})
+    queue.enqueue("email.send", {"to": "user7@example.com"}, concurrency_key="user-7")
     queue.enqueue("page.crawl", {"url": "https://example.com/"})
     waiting = queue.enqueue("legacy.import", {"file": "a.csv", "rows": [1, {"deep": [True, None]}]})
     queue.enqueue("email.send", {"to": "later@example.com"}, delay_seconds=3600, priority=5)

@@ -76,6 +76,8 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
     everything = lists.filter_params(TaskFilter()) | {"width": 1000}
     completed = lists.filter_params(TaskFilter(states=("completed",)))
     completed |= {"width": 1000, "limit": BATCH, "offset": 0}
+    day = {"since": time.time() - 86_400, "until": time.time(), "clock": time.time(), "by": "worker", "name": None}
+    ran = {**day, "before": 4 * ROWS, "floor": 4 * ROWS - WALKED}
     keys = [{"id": str(task_id), "name": "type.0", "unique_key": f"key-{task_id}"} for task_id in ids]
     new = [
         NewTask(id=UUID(int=n), name="type.0", kwargs={}, max_retries=3, unique_key=f"new-{n}") for n in range(BATCH)
@@ -165,6 +167,9 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "pass_tasks": Statement(
             "pass_tasks", {**completed, "before": 4 * ROWS, "floor": 4 * ROWS - WALKED, "limit": BATCH}
         ),
+        "list_attempts": Statement("list_attempts", {**ran, "limit": BATCH}),
+        "sum_attempts": Statement("sum_attempts", {**ran, "step": 60.0}),
+        "date_position": Statement("date_position", {"before": 4 * ROWS}),
         "find_trouble": Statement("find_trouble", {"troubles": dumps(["failed"]), "before": 10**9, "reach": BATCH}),
         "count_failures": Statement("count_failures", {"troubles": None, "name": "type.0", "fingerprint": "no"}),
         "forget_blocks": Statement("forget_blocks", {"block_size": 10_000}),

@@ -8,6 +8,7 @@ import { go, href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { Empty, Fact, PageHead, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
+import { Segments } from "../ui/segments";
 import { RANGES, READING } from "./charts";
 import "../styles/overview.css";
 
@@ -56,18 +57,6 @@ export function LatencyPage() {
 }
 
 const positive = (text: string | null): number | null => (Number(text) > 0 ? Number(text) : null);
-
-function Segments({ name, label, chosen, options }: { name: string; label: string; chosen: string; options: [string, string][] }) {
-  return (
-    <div class="segments" role="group" aria-label={label}>
-      {options.map(([key, text]) => (
-        <button key={key} type="button" aria-pressed={key === chosen} onClick={() => setQuery({ [name]: key })}>
-          {text}
-        </button>
-      ))}
-    </div>
-  );
-}
 
 function TypeChoice({ type }: { type: string }) {
   const types = Object.keys(stats.value?.byType ?? {}).sort();

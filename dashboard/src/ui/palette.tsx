@@ -27,6 +27,7 @@ const PAGES: [string, string][] = [
   ["Schedules", "/schedules"],
   ["Types", "/types"],
   ["Latency", "/latency"],
+  ["Lanes", "/lanes"],
   ["Settings", "/settings"],
 ];
 const MOST = 12;

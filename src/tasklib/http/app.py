@@ -33,7 +33,7 @@ from tasklib.http.routes import (
     workers,
     workflows,
 )
-from tasklib.http.routes.monitoring import error_groups, findings, health, latency, metrics, scale, series
+from tasklib.http.routes.monitoring import error_groups, findings, health, lanes, latency, metrics, scale, series
 from tasklib.http.security.auth import Auth, Permission, needs
 from tasklib.http.security.local import LOOPBACK_HOSTS, foreign_hosts
 from tasklib.queue import TaskQueue
@@ -56,6 +56,7 @@ ROUTERS: Final = (
     metrics.router,
     series.router,
     latency.router,
+    lanes.router,
     audit.router,
     session.router,
     tokens.router,

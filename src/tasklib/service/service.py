@@ -27,6 +27,7 @@ from tasklib.service.administration import Administration
 from tasklib.service.audit import AuditEntry, AuditLog
 from tasklib.service.error_groups import ErrorGroups
 from tasklib.service.findings import Findings
+from tasklib.service.insights.lanes import Lanes
 from tasklib.service.pages import TaskPages, required
 from tasklib.service.schedules import Schedules
 from tasklib.service.statistics import Statistics
@@ -52,6 +53,7 @@ class QueueService(TaskPages):
         self.error_groups = ErrorGroups(queue)
         self.findings = Findings(queue)
         self.flows = Flows(queue)
+        self.lanes = Lanes(queue)
         self.schedules = Schedules(queue)
         self.statistics = Statistics(queue)
         self.tokens = Tokens(queue)

@@ -31,6 +31,7 @@ PAGES: Final = (
     "/schedules",
     "/types",
     "/latency",
+    "/lanes",
     "/settings",
 )
 BUILT: Final = files("tasklib.http") / "static"
