@@ -24,6 +24,7 @@ const WorkersPage = lazily("Workers", async () => (await import("./pages/workers
 const SchedulesPage = lazily("Schedules", async () => (await import("./pages/schedules")).SchedulesPage);
 const TypesPage = lazily("Types", async () => (await import("./pages/types")).TypesPage);
 const LatencyPage = lazily("Latency", async () => (await import("./pages/latency")).LatencyPage);
+const QuestionsPage = lazily("Questions", async () => (await import("./pages/questions")).QuestionsPage);
 const LanesPage = lazily("Lanes", async () => (await import("./pages/lanes/lanes")).LanesPage);
 const SettingsPage = lazily("Settings", async () => (await import("./pages/settings")).SettingsPage);
 
@@ -42,6 +43,7 @@ const PLACES: Place[] = [
   { to: "/errors", name: "Errors", page: () => <ErrorsPage />, number: () => gaveUp(snapshot.value?.stats) },
   { to: "/workers", name: "Workers", page: () => <WorkersPage />, number: () => snapshot.value?.workersAlive },
   { to: "/schedules", name: "Schedules", page: () => <SchedulesPage /> },
+  { to: "/questions", name: "Questions", page: () => <QuestionsPage /> },
   { to: "/types", name: "Types", page: () => <TypesPage /> },
   { to: "/latency", name: "Latency", page: () => <LatencyPage /> },
   { to: "/lanes", name: "Lanes", page: () => <LanesPage /> },

@@ -7,13 +7,24 @@ import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 import uvicorn
 from starlette.applications import Starlette
 
-from tasklib import Abort, Config, TaskContext, TaskQueue
+from tasklib import Abort, AsyncTaskContext, Config, TaskContext, TaskQueue
 from tasklib.worker import Worker, WorkerSettings
+
+
+@dataclass
+class Verdict:
+    """What a person decides about an order."""
+
+    ok: bool
+    carrier: Literal["post", "courier"]
+    parcels: int = 1
+    note: str | None = None
 
 
 class Server(uvicorn.Server):
@@ -116,3 +127,19 @@ def define_tasks(queue: TaskQueue, gate: threading.Event) -> None:
         ctx.log.info("resizing %s", picture)
         await asyncio.to_thread(gate.wait)
         return picture
+
+    @queue.task(name="label.print", max_retries=0)
+    async def label(parcel: int) -> int:
+        if parcel == 3:
+            raise Abort("no paper")
+        return parcel
+
+    def reserve(order: int) -> str:
+        return f"shelf {order}"
+
+    @queue.task(name="order.ship")
+    async def ship(ctx: AsyncTaskContext, order: int) -> str:
+        shelf = await ctx.step(reserve, order)
+        await ctx.map(label, ({"parcel": n} for n in range(5)))
+        verdict = await ctx.wait("approval", Verdict, ask=f"Ship order {order} from {shelf}?")
+        return f"{verdict.carrier}: {verdict.parcels}" if verdict.ok else f"refused: {verdict.note}"

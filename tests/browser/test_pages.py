@@ -43,7 +43,7 @@ PAGES = {
     "types": ("/types", "legacy.import"),
     "latency": ("/latency?range=1h&within=60", "Error budget left"),
     "lanes": ("/lanes", "Drag over a stretch of time"),
-    "lanes-keys": ("/lanes?by=key", "user-7"),
+    "lanes-keys": ("/lanes?by=key", "1 attempt"),
     "settings": ("/settings", "Audit log"),
 }
 

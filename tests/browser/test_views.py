@@ -1,4 +1,4 @@
-"""Views over the whole queue: what ran where and when."""
+"""Views over the whole queue, and over one workflow: what ran where and when, and what people are asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from playwright.sync_api import Page, expect
 
 from tasklib.service.insights import lanes
 from tests.browser.acting import go
+from tests.browser.conftest import take_picture
 from tests.browser.site import Site
+from tests.browser.test_pages import look_at, violations
+from tests.fixtures.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +84,48 @@ def test_many_attempts_are_drawn_added_up(
     assert cell is not None
     page.mouse.move(cell["x"] + 1, cell["y"])
     expect(page.locator(".lane-told")).to_contain_text("8 ended, 2 failed")
+
+
+@pytest.fixture(scope="module")
+def asking(site: Site) -> str:
+    """A workflow that has recorded a step, has had children, and waits for an answer."""
+    task_id = site.queue.enqueue("order.ship", {"order": 42}).id
+    eventually(lambda: (site.queue.get(task_id).waits_for or "").startswith("answer"))
+    return str(task_id)
+
+
+def test_a_workflow_shows_its_steps_over_time_and_its_children(page: Page, site: Site, asking: str) -> None:
+    page.goto(f"{site.url}/tasks/{asking}")
+    rows = page.locator(".waterfall li")
+    expect(rows.filter(has_text="reserve")).to_contain_text("step")
+    children = rows.filter(has_text="label.print").or_(rows.filter(has_text="children")).first
+    expect(children).to_contain_text("5 of 5 ended")
+    expect(rows.filter(has_text="approval").locator("rect.open")).to_have_count(1)
+    graph = page.locator(".graph")
+    expect(graph.get_by_text("4 completed, 1 failed")).to_be_visible()
+    expect(graph.get_by_role("link")).to_have_count(0)
+    graph.get_by_role("button", name="Show them").click()
+    expect(graph.get_by_role("link", name="label.print")).to_have_count(5)
+    take_picture(page, "workflow-desktop-light")
+    assert violations(page) == []
+    graph.get_by_role("link", name="label.print").first.click()
+    expect(page.get_by_role("heading", name="label.print")).to_be_visible()
+
+
+def test_a_question_is_answered_with_fields_of_its_type(page: Page, site: Site, asking: str) -> None:
+    page.goto(f"{site.url}/")
+    finding = page.locator(".findings li").filter(has_text="1 question of workflows waits for an answer")
+    finding.get_by_role("link", name="Answer").click()
+    question = page.get_by_role("form", name="Ship order 42 from shelf 42?")
+    expect(question.get_by_role("link", name="order.ship")).to_be_visible()
+    question.get_by_role("radio", name="Yes").check()
+    question.get_by_label("parcels").fill("2")
+    question.get_by_label("carrier").select_option("courier")
+    take_picture(page, "questions-desktop-light")
+    assert look_at(page, "questions") == []
+    page.set_viewport_size({"width": 1280, "height": 900})
+    question.get_by_role("button", name="Answer").click()
+    expect(page.get_by_text("order.ship has its answer.")).to_be_visible()
+    expect(page.get_by_text("No open questions.")).to_be_visible()
+    done = site.queue.wait(asking, timeout=60)
+    assert done.result == {"value": "courier: 2"}

@@ -212,6 +212,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/metrics/lanes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Lanes
+         * @description What ran where and when: up to 3000 attempts one by one, more as averages over steps of time.
+         */
+        get: operations["get_lanes_api_metrics_lanes_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/metrics/latency": {
         parameters: {
             query?: never;
@@ -1368,6 +1388,33 @@ export interface components {
             status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
         };
         /**
+         * AttemptInLane
+         * @description One attempt; times are seconds after `since`.
+         */
+        AttemptInLane: {
+            /** Began */
+            began: number;
+            /** Ended */
+            ended: number;
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Outcome
+             * @description `completed`, `running`, `failed`, `lost`, `cancelled` …
+             */
+            outcome: string;
+            /** Slot */
+            slot: number;
+            /**
+             * Type
+             * @description Which of `types`.
+             */
+            type: number;
+        };
+        /**
          * Beat
          * @description The tasks that the worker holds, as stored; release those it does not know.
          */
@@ -1458,6 +1505,30 @@ export interface components {
              * @enum {string}
              */
             status: "pending" | "processing" | "completed" | "failed" | "cancelled" | "buried";
+        };
+        /**
+         * CellInLane
+         * @description What a lane did of one type in one step.
+         */
+        CellInLane: {
+            /**
+             * Busy
+             * @description How many slots were busy with it, on average.
+             */
+            busy: number;
+            /** Ended */
+            ended: number;
+            /** Failed */
+            failed: number;
+            /** Lost */
+            lost: number;
+            /** Step */
+            step: number;
+            /**
+             * Type
+             * @description Which of `types`.
+             */
+            type: number;
         };
         /**
          * ChangeInfo
@@ -2011,7 +2082,36 @@ export interface components {
          */
         Entries: {
             /** Entries */
-            entries: components["schemas"]["tasklib__http__routes__audit__Entry"][];
+            entries: components["schemas"]["Entry"][];
+        };
+        /**
+         * Entry
+         * @description One change.
+         */
+        Entry: {
+            /** Action */
+            action: string;
+            /** Actor */
+            actor: string;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Detail */
+            detail: {
+                [key: string]: unknown;
+            };
+            /** Remote */
+            remote: string | null;
+            /** Requestid */
+            requestId: string | null;
+            /** Role */
+            role: string;
+            /** Seq */
+            seq: number;
+            /** Target */
+            target: string | null;
         };
         /**
          * ErrorInfo
@@ -2131,7 +2231,7 @@ export interface components {
              * @description `resume` a type, `redrive` an error group; the others say where to look.
              * @enum {string}
              */
-            action: "resume" | "redrive" | "tasks" | "task" | "workers" | "schedules" | "limits";
+            action: "resume" | "redrive" | "tasks" | "task" | "workers" | "schedules" | "limits" | "questions";
             /** Label */
             label: string;
             /**
@@ -2279,6 +2379,98 @@ export interface components {
         KeyLimits: {
             /** Keylimits */
             keyLimits: components["schemas"]["KeyLimitInfo"][];
+        };
+        /**
+         * LaneInfo
+         * @description One worker, or one concurrency key.
+         */
+        LaneInfo: {
+            /**
+             * Alive
+             * @description Whether the worker is; null for a concurrency key.
+             */
+            alive: boolean | null;
+            /**
+             * Attempts
+             * @description In the order in which they began; empty if added up.
+             */
+            attempts: components["schemas"]["AttemptInLane"][];
+            /** Busyseconds */
+            busySeconds: number;
+            /**
+             * Cells
+             * @description Empty if every attempt is there.
+             */
+            cells: components["schemas"]["CellInLane"][];
+            /** Count */
+            count: number;
+            /** Failed */
+            failed: number;
+            /**
+             * Lost
+             * @description Attempts whose worker was lost.
+             */
+            lost: number;
+            /**
+             * Lostat
+             * @description When workers of this name were lost.
+             */
+            lostAt: string[];
+            /** Name */
+            name: string;
+            /** Release */
+            release: string | null;
+            /**
+             * Slots
+             * @description How many ran at once at most, or may.
+             */
+            slots: number;
+        };
+        /**
+         * LaneInfos
+         * @description What ran in a stretch of time.
+         */
+        LaneInfos: {
+            /**
+             * Count
+             * @description How many attempts there are.
+             */
+            count: number;
+            /**
+             * Lanes
+             * @description The hundred busiest lanes, by name.
+             */
+            lanes: components["schemas"]["LaneInfo"][];
+            /**
+             * Leftoff
+             * @description How many lanes are not there.
+             */
+            leftOff: number;
+            /**
+             * Madeafter
+             * @description Tasks created before were not looked at; null if all were.
+             */
+            madeAfter: string | null;
+            /**
+             * Since
+             * Format: date-time
+             */
+            since: string;
+            /**
+             * Stepseconds
+             * @description Seconds of a step of `cells`; null if every attempt is there.
+             */
+            stepSeconds: number | null;
+            /**
+             * Types
+             * @description The types, the busiest first.
+             */
+            types: string[];
+            /**
+             * Until
+             * Format: date-time
+             */
+            until: string;
         };
         /**
          * Latency
@@ -3542,39 +3734,45 @@ export interface components {
             workerId: string | null;
         };
         /**
-         * Entry
-         * @description One change.
+         * TaskPage
+         * @description Some tasks, newest first.
          */
-        tasklib__http__routes__audit__Entry: {
-            /** Action */
-            action: string;
-            /** Actor */
-            actor: string;
+        TaskPage: {
+            /** Limit */
+            limit: number;
             /**
-             * At
-             * Format: date-time
+             * Nextcursor
+             * @description Give it as `cursor` for the next page; null on the last one. A short page may have one too.
              */
-            at: string;
-            /** Detail */
-            detail: {
-                [key: string]: unknown;
-            };
-            /** Remote */
-            remote: string | null;
-            /** Requestid */
-            requestId: string | null;
-            /** Role */
-            role: string;
-            /** Seq */
-            seq: number;
-            /** Target */
-            target: string | null;
+            nextCursor: string | null;
+            /** Offset */
+            offset: number;
+            /** Tasks */
+            tasks: components["schemas"]["Task"][];
+            /**
+             * Total
+             * @description How many match in all; null if not requested, or not countable without reading every row.
+             */
+            total: number | null;
         };
         /**
-         * Entry
+         * Timeline
+         * @description What has happened to a task, the earliest first.
+         */
+        Timeline: {
+            /** Entries */
+            entries: components["schemas"]["TimelineItem"][];
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+        };
+        /**
+         * TimelineItem
          * @description One thing that happened to a task, or goes on.
          */
-        tasklib__http__routes__workflows__Entry: {
+        TimelineItem: {
             /**
              * At
              * Format: date-time
@@ -3624,41 +3822,6 @@ export interface components {
             until: string | null;
             /** Workerid */
             workerId: string | null;
-        };
-        /**
-         * TaskPage
-         * @description Some tasks, newest first.
-         */
-        TaskPage: {
-            /** Limit */
-            limit: number;
-            /**
-             * Nextcursor
-             * @description Give it as `cursor` for the next page; null on the last one. A short page may have one too.
-             */
-            nextCursor: string | null;
-            /** Offset */
-            offset: number;
-            /** Tasks */
-            tasks: components["schemas"]["Task"][];
-            /**
-             * Total
-             * @description How many match in all; null if not requested, or not countable without reading every row.
-             */
-            total: number | null;
-        };
-        /**
-         * Timeline
-         * @description What has happened to a task, the earliest first.
-         */
-        Timeline: {
-            /** Entries */
-            entries: components["schemas"]["tasklib__http__routes__workflows__Entry"][];
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
         };
         /**
          * TokenInfo
@@ -4610,6 +4773,70 @@ export interface operations {
             };
             /** @description Too Many Requests */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_lanes_api_metrics_lanes_get: {
+        parameters: {
+            query?: {
+                /** @description A lane for each worker, or each concurrency key. */
+                by?: "worker" | "key";
+                /** @description How long a time. */
+                seconds?: number;
+                type?: string | null;
+                /** @description Its end; now if left out. */
+                until?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LaneInfos"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

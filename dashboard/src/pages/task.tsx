@@ -15,6 +15,7 @@ import { openSubmit } from "../ui/submit";
 import { Timeline } from "../ui/timeline";
 import { Trace } from "../ui/trace";
 import { Attempts, Facts, Log, Progress, Why } from "./task_parts";
+import { Workflow } from "./task/workflow";
 import "../styles/task.css";
 
 const WATCHING = 800;
@@ -108,6 +109,7 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
         <Timeline task={task} />
         <Attempts task={task} />
       </Panel>
+      <Workflow task={task} />
       <div class="columns">
         <div class="main-column">
           {task.error && (

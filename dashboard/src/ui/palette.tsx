@@ -25,6 +25,7 @@ const PAGES: [string, string][] = [
   ["Errors", "/errors"],
   ["Workers", "/workers"],
   ["Schedules", "/schedules"],
+  ["Questions", "/questions"],
   ["Types", "/types"],
   ["Latency", "/latency"],
   ["Lanes", "/lanes"],

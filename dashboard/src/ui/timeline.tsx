@@ -6,7 +6,7 @@ import { now } from "../clock";
 import { absolute, span, timeOfDay } from "../format";
 
 interface Piece {
-  kind: "delayed" | "waited" | "completed" | "failed" | "running" | "retry" | "cancelled" | "lost" | "ended";
+  kind: "delayed" | "waited" | "completed" | "failed" | "running" | "retry" | "cancelled" | "lost" | "ended" | "suspended";
   from: number;
   to: number;
   text: string;
@@ -23,6 +23,7 @@ const NAMES: Record<Piece["kind"], string> = {
   cancelled: "ran and was stopped",
   lost: "its worker was lost",
   ended: "had ended, then retried by hand",
+  suspended: "recorded steps and waited for something else than a worker",
 };
 
 /** Pixels that a letter in the picture takes at most. */
@@ -124,6 +125,7 @@ function piecesOf(task: TaskDetail, now: number): Piece[] {
     add("running", now, `attempt ${before + 1} has been running for`, before + 1);
   } else if (!task.completedAt) {
     if (byHand) wait(Math.min(Date.parse(task.updatedAt), now), "by hand");
+    if (task.waitsFor) add("suspended", now, `waits for ${task.waitsFor} since`);
     wait(now, task.status === "failed" ? "retry" : "first");
   }
   return pieces;

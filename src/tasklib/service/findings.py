@@ -16,11 +16,13 @@ from tasklib.storage.operations import errors, schedules, statistics, tasks, wor
 from tasklib.storage.operations.access.audit import StoredEntry, list_audit
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.worker_history import list_ended_workers
+from tasklib.storage.operations.workflows.events import list_questions
 from tasklib.storage.statement import Operation
 
 __all__ = ["Change", "Finding", "Findings"]
 
 MOST_GROUPS: Final = 50
+MOST_QUESTIONS: Final = 1000
 MOST_CHANGES: Final = 200
 ENTRIES: Final = 500
 HOUR_SECONDS: Final = 3600.0
@@ -84,6 +86,7 @@ class Findings(ServicePart):
                 ended=ended,
                 errors=groups,
                 schedules=(yield from schedules.list_schedules()),
+                questions=[each["asked_at"] or clock for each in (yield from list_questions(MOST_QUESTIONS))],
                 releases=releases,
             )
         )

@@ -36,7 +36,7 @@ class Severity(StrEnum):
 class Remedy:
     """Something that can be done about a finding."""
 
-    action: Literal["resume", "redrive", "tasks", "task", "workers", "schedules", "limits"]
+    action: Literal["resume", "redrive", "tasks", "task", "workers", "schedules", "limits", "questions"]
     """`resume` a type, `redrive` an error group; the others are where to look."""
     label: str
     target: str | None = None
@@ -69,6 +69,8 @@ class Situation:
     ended: Sequence[EndedWorker] = ()
     errors: Sequence[ErrorGroup] = ()
     schedules: Sequence[Schedule] = ()
+    questions: Sequence[datetime] = ()
+    """When each open question to a person was asked, the oldest first."""
     releases: Mapping[str, str] = field(default_factory=dict[str, str])
     """By the id of an error group: the release of the worker that ran into it last."""
 
@@ -83,6 +85,7 @@ def find(seen: Situation) -> tuple[Finding, ...]:
         *_lost_workers(seen),
         *_stuck(seen),
         *_missed_schedules(seen),
+        *_open_questions(seen),
     ]
     order = list(Severity)
     return tuple(sorted(found, key=lambda each: (order.index(each.severity), -each.count, each.text)))
@@ -190,6 +193,14 @@ def _missed_schedules(seen: Situation) -> Iterator[Finding]:
             text = f"Schedule {schedule.name} missed its run; no worker that runs schedules is alive"
             missed = schedule.next_run_at
             yield Finding("schedule_missed", Severity.WARNING, text, missed, 0, schedule.plan.task, remedies)
+
+
+def _open_questions(seen: Situation) -> Iterator[Finding]:
+    if seen.questions:
+        count = len(seen.questions)
+        text = f"{_count(count, 'question')} of workflows {'waits' if count == 1 else 'wait'} for an answer"
+        remedies = (Remedy("questions", "Answer"),)
+        yield Finding("questions", Severity.INFO, text, seen.questions[0], count, None, remedies)
 
 
 def _tasks(count: int) -> str:

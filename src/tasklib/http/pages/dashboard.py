@@ -29,6 +29,7 @@ PAGES: Final = (
     "/errors",
     "/workers",
     "/schedules",
+    "/questions",
     "/types",
     "/latency",
     "/lanes",

@@ -43,7 +43,7 @@ class Steps(Answer):
     steps: list[Step]
 
 
-class Entry(Answer):
+class TimelineItem(Answer):
     """One thing that happened to a task, or goes on."""
 
     kind: str = Field(description="`submitted`, `attempt`, `ended`, or the kind of a step.")
@@ -63,7 +63,7 @@ class Timeline(Answer):
     """What has happened to a task, the earliest first."""
 
     id: UUID
-    entries: list[Entry]
+    entries: list[TimelineItem]
 
 
 class Related(Answer):
@@ -176,7 +176,7 @@ async def show_tree(task_id: str, service: Service) -> Tree:
 async def show_timeline(task_id: str, service: Service) -> Timeline:
     """Attempts, steps, waits and notes of a task, in order."""
     entries = await service.workflows.atimeline(task_id)
-    return Timeline(id=UUID(task_id), entries=[Entry.of(each) for each in entries])
+    return Timeline(id=UUID(task_id), entries=[TimelineItem.of(each) for each in entries])
 
 
 @router.get("/questions", **needs(Permission.READ, 400))

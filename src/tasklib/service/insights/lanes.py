@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tasklib.core.insights.lanes import Lane, LaneAttempt, LaneSums, lanes_of
-from tasklib.core.task import EndedWorker
+from tasklib.core.queue_info import EndedWorker
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations import statistics, workers

@@ -20,7 +20,7 @@ router = APIRouter(prefix="/api", tags=["findings"], route_class=AuditedRoute)
 class FindingAction(Answer):
     """Something that can be done about a finding."""
 
-    action: Literal["resume", "redrive", "tasks", "task", "workers", "schedules", "limits"] = Field(
+    action: Literal["resume", "redrive", "tasks", "task", "workers", "schedules", "limits", "questions"] = Field(
         description="`resume` a type, `redrive` an error group; the others say where to look."
     )
     label: str

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from tasklib.core.insights.lanes import LaneAttempt, LaneSum
-from tasklib.core.task import TaskFilter
+from tasklib.core.queue_info import TaskFilter
 from tasklib.storage.operations.reading.block_index import Gap, find_gaps
 from tasklib.storage.rows import required_moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement
