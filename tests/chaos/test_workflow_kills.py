@@ -1,7 +1,8 @@
 """A workflow killed before any of its statements ends exactly as one that was not.
 
 It books in its own database, waits for an event, maps and runs children, submits a flow in a step's transaction, and
-books again.  One worker for each statement is killed there; then one worker finishes what all of them left behind.
+books again.  One worker for each statement is killed there; then one worker finishes what all of them left behind.  The
+same with a saga that fails, and what undoes it.
 """
 
 from __future__ import annotations
@@ -49,6 +50,36 @@ def test_a_workflow_killed_at_any_statement_happens_exactly_once(database_url: s
         assert ask(database, "SELECT count(*) FROM tasks WHERE state <> 'completed'") == [(0,)]
 
 
+@pytest.mark.backends("sqlite-file", "postgres-newest")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.chaos)])
+def test_a_saga_killed_at_any_statement_is_undone_exactly_once(database_url: str, every: int) -> None:
+    """Every third one is cancelled before it goes on: then what it had begun is undone, and nothing else."""
+    kind = "def" if database_url.startswith("sqlite") else "async def"
+    serial = "INTEGER PRIMARY KEY" if kind == "def" else "bigserial PRIMARY KEY"
+    with TaskQueue(database_url) as queue, closing(connect(database_url)) as database:
+        queue.migrate()
+        database.execute(f"CREATE TABLE ledger (id {serial}, task text, entry text)")
+        points = json.loads(run_script("kill", database_url, kind, every, program="saga_worker"))
+        assert len(points) > 2
+        run_script("finish", database_url, kind, every, points, program="saga_worker")
+
+        for point in points:
+            name = f"saga-{point}"
+            (task,) = queue.list(name=name)
+            assert task.state in ("failed", "cancelled"), (name, task.error)
+            booked = [row[0] for row in ask(database, f"SELECT entry FROM ledger WHERE task = '{name}' ORDER BY id")]
+            undone = [entry.removeprefix("undo ") for entry in booked if entry.startswith("undo ")]
+            bound = ["reserve", "book", "charge"]
+            bound = bound if task.state == "failed" else bound[: len(undone)]
+            assert undone == bound[::-1], (name, booked)
+            assert set(booked) <= {*bound, *(f"undo {each}" for each in bound)}, (name, booked)
+            assert booked.count("book") == bound.count("book"), (name, booked)
+            undos = queue.list(name=f"undo-{point}")
+            assert sorted(each.kwargs["entry"] for each in undos) == sorted(bound), name
+        assert ask(database, "SELECT count(*) FROM tasklib_tallies") == [(0,)]
+
+
 def connect(url: str) -> Any:
     if url.startswith("sqlite"):
         return sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=60)
@@ -60,7 +91,9 @@ def ask(database: Any, query: str) -> list[tuple[Any, ...]]:
     return found
 
 
-def run_script(command: str, url: str, kind: str, every: int, points: list[int] | None = None) -> str:
+def run_script(
+    command: str, url: str, kind: str, every: int, points: list[int] | None = None, *, program: str = "workflow_worker"
+) -> str:
     variables = {
         "WORKFLOW_URL": url,
         "WORKFLOW_KIND": kind,
@@ -70,7 +103,7 @@ def run_script(command: str, url: str, kind: str, every: int, points: list[int] 
         "TASKLIB_HEARTBEAT_INTERVAL_SECONDS": "0.3",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.programs.workflow_worker", command],
+        [sys.executable, "-m", f"tests.programs.{program}", command],
         cwd=ROOT,
         env=os.environ | variables,
         stdout=subprocess.PIPE,

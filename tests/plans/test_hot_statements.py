@@ -145,7 +145,11 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "stop_groups_of": Statement("stop_groups_of"),
         "clear_group": Statement("clear_group", {"id": str(UUID(int=0))}),
         "list_questions": Statement("list_questions", {"limit": BATCH}),
-        "retry_tasks": Statement("retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"])}),
+        "retry_tasks": Statement(
+            "retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"]), "from_scratch": False}
+        ),
+        "look_at_undos": Statement("look_at_undos", {"id": waiting[0]}),
+        "find_undone": Statement("find_undone", {"ids": dumps(waiting)}),
         "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting)}),
         "set_priorities": Statement("set_priorities", {"ids": dumps(waiting), "priority": 0}),
         "delete_tasks": Statement("delete_tasks", {"ids": dumps(waiting)}),

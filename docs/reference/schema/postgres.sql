@@ -113,8 +113,50 @@ BEGIN
     IF OLD.marks & 16 > 0 AND step > 0 AND state <> 'completed' THEN
         INSERT INTO {schema}.tasklib_tallies (task_id) VALUES (OLD.id);
     END IF;
+    IF OLD.marks & 2 > 0 AND step > 0 AND state <> 'completed' THEN
+        PERFORM {schema}.tasklib_undo(OLD.id, CASE WHEN TG_OP = 'DELETE' THEN now() ELSE NEW.completed_at END);
+    END IF;
     RETURN NULL;
 END
+$$;
+
+CREATE FUNCTION {schema}.tasklib_undo(workflow uuid, moment timestamp with time zone) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    WITH bound AS MATERIALIZED (
+        SELECT s.undo, (s.undo ->> 'id')::uuid AS id, (s.undo ->> 'after')::uuid AS after,
+            row_number() OVER latest AS place, lag(s.undo) OVER latest AS prior, count(*) OVER () AS total,
+            first_value((s.undo ->> 'after')::uuid) OVER latest AS members
+        FROM {schema}.tasklib_steps AS s
+        WHERE s.task_id = workflow AND s.undo IS NOT NULL
+            AND NOT EXISTS (SELECT FROM {schema}.tasklib_groups AS g WHERE g.task_id = workflow AND g.kind = 'undo')
+        WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
+    ),
+    undos AS (
+        INSERT INTO {schema}.tasklib_groups (id, task_id, key, kind, run_if, total, sealed, fired_at)
+        SELECT b.after, CASE WHEN b.place = 1 THEN workflow ELSE b.id END, '', CASE WHEN b.place = 1 THEN 'undo' ELSE 'after' END,
+            CASE WHEN b.place > 1 THEN 'end' END, CASE WHEN b.place = 1 THEN b.total ELSE 1 END, true,
+            CASE WHEN b.place = 1 THEN moment END
+        FROM bound AS b
+    ),
+    edges AS (
+        INSERT INTO {schema}.tasklib_edges (task_id, group_id, number)
+        SELECT (b.prior ->> 'id')::uuid, b.after, 0 FROM bound AS b WHERE b.place > 1
+    )
+    INSERT INTO {schema}.tasks (
+        id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+        concurrency_key, headers, group_id, marks, waits_for
+    )
+    SELECT b.id, u.name, coalesce(u.kwargs, 'null'), moment + make_interval(secs => coalesce(u.delay, 0)), moment, moment,
+        u.max_retries, u.timeout_seconds, coalesce(u.priority, 0), coalesce(u.tags, '{}'), u.concurrency_key, u.headers,
+        b.members, CASE WHEN b.place < b.total THEN 33 ELSE 1 END,
+        CASE WHEN b.place > 1 THEN left('prerequisites ' || (b.prior ->> 'name'), 200) END
+    FROM bound AS b CROSS JOIN LATERAL jsonb_to_record(b.undo) AS u (
+        name text, kwargs jsonb, delay double precision, max_retries integer, timeout_seconds double precision,
+        priority integer, tags jsonb, concurrency_key text, headers jsonb
+    )
+    ORDER BY b.place
 $$;
 
 CREATE FUNCTION {schema}.tasklib_wake() RETURNS trigger
@@ -237,7 +279,7 @@ CREATE TABLE {schema}.tasklib_groups (
     fired_at timestamp with time zone,
     stopped_at timestamp with time zone,
     cleared_at timestamp with time zone,
-    CONSTRAINT tasklib_groups_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'map'::text, 'after'::text, 'left'::text]))),
+    CONSTRAINT tasklib_groups_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'map'::text, 'after'::text, 'undo'::text, 'left'::text]))),
     CONSTRAINT tasklib_groups_run_if_check CHECK ((run_if = ANY (ARRAY['success'::text, 'failure'::text, 'end'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_cost_delay='0');
@@ -362,6 +404,7 @@ CREATE TABLE {schema}.tasklib_steps (
     tries integer DEFAULT 0 NOT NULL,
     note text,
     ask jsonb,
+    undo jsonb,
     started_at timestamp with time zone NOT NULL,
     ended_at timestamp with time zone,
     CONSTRAINT tasklib_steps_key_check CHECK ((octet_length(key) <= 1000)),
@@ -648,9 +691,9 @@ CREATE TRIGGER tasks_hint_update AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHE
 
 CREATE TRIGGER tasks_renamed AFTER UPDATE OF seq, name, created_at ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 
-CREATE TRIGGER tasks_tell AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN ((((old.completed_at IS NULL) <> (new.completed_at IS NULL)) AND ((old.group_id IS NOT NULL) OR (((old.marks)::integer & 48) > 0)))) EXECUTE FUNCTION {schema}.tasklib_tell();
+CREATE TRIGGER tasks_tell AFTER UPDATE ON {schema}.tasks FOR EACH ROW WHEN ((((old.completed_at IS NULL) <> (new.completed_at IS NULL)) AND ((old.group_id IS NOT NULL) OR (((old.marks)::integer & 50) > 0)))) EXECUTE FUNCTION {schema}.tasklib_tell();
 
-CREATE TRIGGER tasks_tell_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHEN (((old.completed_at IS NULL) AND ((old.group_id IS NOT NULL) OR (((old.marks)::integer & 48) > 0)))) EXECUTE FUNCTION {schema}.tasklib_tell();
+CREATE TRIGGER tasks_tell_delete AFTER DELETE ON {schema}.tasks FOR EACH ROW WHEN (((old.completed_at IS NULL) AND ((old.group_id IS NOT NULL) OR (((old.marks)::integer & 50) > 0)))) EXECUTE FUNCTION {schema}.tasklib_tell();
 
 CREATE TRIGGER tasks_truncated AFTER TRUNCATE ON {schema}.tasks FOR EACH STATEMENT EXECUTE FUNCTION {schema}.tasklib_stats_note_change();
 

@@ -65,6 +65,7 @@ class StepKeywords(TypedDict, total=False):
     delay_seconds: float
     timeout_seconds: float | None
     transactional: bool
+    undo: Bound[Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,7 @@ class StepOptions:
     delay_seconds: float = 1.0
     timeout_seconds: float | None = None
     transactional: bool = False
+    undo: Bound[Any] | None = None
 
     def __post_init__(self) -> None:
         for what, text in (("name", self.name), ("key", self.key)):
@@ -181,7 +183,9 @@ class StepCalls(Calls):
         """The same calls with options: for how a step is named and run.
 
         `retries` repeats a step that raises, after `delay_seconds` and then twice as long each time.  With
-        `transactional` its writes through `ctx.connection` and the record of the step are one commit.
+        `transactional` its writes through `ctx.connection` and the record of the step are one commit.  `undo`, a
+        `task.bind(...)`, is bound before the step runs: if the workflow ends in anything but success, that task is
+        submitted, once, after the undos of later steps.
 
         Examples:
             >>> @queue.task(context=True)

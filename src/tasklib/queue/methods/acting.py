@@ -31,8 +31,11 @@ class ActsOnTasks(QueueBase):
     """Retry, cancel, prioritize, delete, one or many, and clean up."""
 
     @operation
-    def retry(self, task_id: Id) -> Operation[Task]:
+    def retry(self, task_id: Id, *, from_scratch: bool = False) -> Operation[Task]:
         """Restart a failed, cancelled, buried or completed task, from zero attempts.
+
+        A workflow goes on at the step that failed; `from_scratch` forgets all that it has recorded.  One whose undos
+        were submitted runs again only from scratch, once the undo tasks have ended.
 
         Examples:
             >>> task_id = divide.submit(1, 0)
@@ -42,7 +45,7 @@ class ActsOnTasks(QueueBase):
             >>> task.state.value, task.attempts
             ('pending', 0)
         """
-        return (yield from actions.retry_task(require_id(task_id)))
+        return (yield from actions.retry_task(require_id(task_id), from_scratch=from_scratch))
 
     aretry = retry.as_async
 

@@ -15,6 +15,7 @@ from tasklib.core.task import Task, TaskState
 from tasklib.errors import UniqueConflict
 from tasklib.storage.operations.reading.lists import filter_params
 from tasklib.storage.operations.tasks import get_task, require_task
+from tasklib.storage.operations.workflows.retrying import begin_anew, require_retryable, resume_tasks
 from tasklib.storage.rows import uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
 
@@ -31,7 +32,6 @@ task as it was before."""
 _RETRYABLE: Final = dumps(sorted({str(phase.state) for phase in ACTIONS[Action.RETRY].possible}))
 
 _STATEMENTS: Final[Mapping[Action, str]] = {
-    Action.RETRY: "retry_tasks",
     Action.CANCEL: "cancel_tasks",
     Action.PRIORITIZE: "set_priorities",
     Action.DELETE: "delete_tasks",
@@ -45,8 +45,8 @@ _COUNTED_BY: Final[Mapping[Action, str]] = {
 }
 
 
-def retry_task(task_id: UUID) -> Operation[Task]:
-    """Restart the task from zero attempts."""
+def retry_task(task_id: UUID, *, from_scratch: bool = False) -> Operation[Task]:
+    """Restart the task from zero attempts: a workflow at its failed step, or from scratch."""
     yield BEGIN
     memory = yield from recall()
     started = yield from _started_before(task_id, memory)
@@ -59,10 +59,10 @@ def retry_task(task_id: UUID) -> Operation[Task]:
         holder = yield from _live_holder(task)
         if holder is not None:
             raise UniqueConflict(task.name, task.unique_key, holder)
-    changed = yield Statement("retry_tasks", {"ids": _ids([task_id]), "states": dumps([str(task.state)])})
-    if not changed:
+    yield from require_retryable(task, from_scratch=from_scratch)
+    retry = begin_anew if from_scratch else resume_tasks
+    if not (yield from retry([str(task_id)], dumps([str(task.state)]))):
         raise (yield from _refusal(task_id, Action.RETRY))
-    yield from reopen_workflows(changed)
     yield Statement("wake_workers")
     answer = yield from require_task(task_id)
     memory[BEFORE] = _mark(task)
@@ -114,17 +114,17 @@ def act_on_matching(
 ) -> Operation[int]:
     """Do it to every matching task in a state that allows it; how many that was.
 
-    A retry skips a task whose unique key is taken again.
+    A retry skips a task whose unique key is taken again, and workflows that were undone.
     """
 
     def act(rows: Sequence[Row]) -> Operation[int]:
         retry = action is Action.RETRY
         ids = (yield from without_taken_keys(rows)) if retry else [uuid(row["id"]) for row in rows]
-        changed = yield Statement(_STATEMENTS[action], {"ids": _ids(ids), "priority": priority, "states": _RETRYABLE})
         if retry:
-            yield from reopen_workflows(changed)
+            changed = yield from resume_tasks([str(task_id) for task_id in ids], _RETRYABLE)
             yield Statement("wake_workers")
-        return len(changed)
+            return len(changed)
+        return len((yield Statement(_STATEMENTS[action], {"ids": _ids(ids), "priority": priority})))
 
     return (yield from in_steps(replace(which, states=states_for(action, which.states)), act, on_progress))
 
@@ -195,12 +195,6 @@ def without_taken_keys(rows: Sequence[Row]) -> Operation[list[UUID]]:
             if holders.setdefault((row["name"], row["unique_key"]), task_id) == task_id:
                 free.append(task_id)
     return free
-
-
-def reopen_workflows(restarted: Sequence[Row]) -> Operation[None]:
-    """Let workflows among restarted tasks run their failed steps again; what is done stays done."""
-    if begun := [str(row["id"]) for row in restarted if row["marks"] is not None]:
-        yield Statement("reopen_steps", {"batch": dumps([{"id": task_id, "key": None} for task_id in begun])})
 
 
 def _live_holder(task: Task) -> Operation[UUID | None]:

@@ -9,7 +9,8 @@ from tasklib.core.codec import dumps
 from tasklib.core.queue_info import ErrorGroup, TaskFilter
 from tasklib.core.task import TaskState
 from tasklib.core.texts.error_text import summary
-from tasklib.storage.operations.actions import in_steps, reopen_workflows, without_taken_keys
+from tasklib.storage.operations.actions import in_steps, without_taken_keys
+from tasklib.storage.operations.workflows.retrying import reopen_workflows
 from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement
 

@@ -18,6 +18,7 @@ from tasklib.submission.function import BoundTask, Submitter
 from tasklib.worker.workflows.effects import Ask, Logic, Park
 from tasklib.worker.workflows.history import History
 from tasklib.worker.workflows.records import ValueType, digest_of, return_annotation
+from tasklib.worker.workflows.undo import undo_of
 
 CHUNK: Final = 1000
 """Children that are stored at once."""
@@ -35,8 +36,9 @@ class ChildLogic(History):
             raise ConfigurationError("node.result is for tasks of a flow: flow.add(task.bind(node.result))")
         _refuse_unique(bound.new)
         seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
+        undo = undo_of(options, self.context.task.priority)
         key, number = self._take_key(options.name or bound.new.name, options)
-        return self._run(key, number, bound, seconds)
+        return self._run(key, number, bound, seconds, undo)
 
     def map(
         self,
@@ -53,10 +55,13 @@ class ChildLogic(History):
             raise ConfigurationError(f"max_failures is a whole number, 0 or more, or None, got {max_failures!r}")
         submitter: Submitter[Any, Any] = task
         seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
+        undo = undo_of(options, self.context.task.priority)
         key, number = self._take_key(options.name or submitter.definition.name, options)
-        return self._map(key, number, submitter, inputs, max_failures, seconds)
+        return self._map(key, number, submitter, inputs, max_failures, seconds, undo)
 
-    def _run(self, key: str, number: int, call: BoundTask[Any], seconds: float | None) -> Logic[Any]:
+    def _run(
+        self, key: str, number: int, call: BoundTask[Any], seconds: float | None, undo: Mapping[str, Any] | None
+    ) -> Logic[Any]:
         digest = digest_of(call.submitter.definition.function, (), {"kwargs": call.new.kwargs})
         found = yield from self._find(key, "run", digest)
         values = ValueType(
@@ -64,7 +69,8 @@ class ChildLogic(History):
         )
         if found is None:
             group = str(uuid4())
-            row = self._row(key, number, "run", digest, 0) | {"until_in": seconds, "value": {"group": group}}
+            row = self._row(key, number, "run", digest, 0)
+            row |= {"until_in": seconds, "value": {"group": group}, "undo": undo}
             rows = rows_of([self._child(call.new, group, 0)])
             opened = {"id": group, "sealed": True, "max_failures": None}
             step = self._finished(row, self._timing.monotonic())
@@ -85,11 +91,13 @@ class ChildLogic(History):
         inputs: Iterable[Mapping[str, Any]],
         max_failures: int | None,
         seconds: float | None,
+        undo: Mapping[str, Any] | None,
     ) -> Logic[Group[Any]]:
         found = yield from self._find(key, "map", None)
         if found is None:
             group = str(uuid4())
-            row = self._row(key, number, "map", None, 0) | {"until_in": seconds, "value": {"group": group}}
+            row = self._row(key, number, "map", None, 0)
+            row |= {"until_in": seconds, "value": {"group": group}, "undo": undo}
             opened = {"id": group, "sealed": False, "max_failures": max_failures}
             step = self._finished(row, self._timing.monotonic())
             yield Ask("open_group", {"step": step, "group": opened, "rows": []})

@@ -15,7 +15,7 @@ from tasklib.core.texts.error_text import bounded
 from tasklib.core.time.timing import Timing
 from tasklib.errors import Abort, ConfigurationError, ContextError, NonDeterminism, StepKeyError
 from tasklib.storage.database import Database
-from tasklib.storage.operations.workflows.steps import HAS_STEPS
+from tasklib.storage.operations.workflows.steps import HAS_STEPS, HAS_UNDOS
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.workflows.effects import Ask, Logic
 from tasklib.worker.workflows.records import Record
@@ -50,6 +50,8 @@ class History:
         """Which asyncio task or thread makes the steps of each name."""
         self._keys: set[str] = set()
         self._numbers = 0
+        self._highest = 0
+        """The highest number of a step that earlier runs have recorded."""
         self.suspension: Ending | None = None
         """How the attempt ends, once that is decided: whatever the function does after it is ignored."""
         self.mismatch: NonDeterminism | None = None
@@ -111,6 +113,7 @@ class History:
             answer = yield Ask("load")
             self._loaded_at = self._timing.monotonic()
             self._records = {each["key"]: Record.of(each) for each in answer}
+            self._highest = max((each.number for each in self._records.values()), default=0)
         found = self._records.get(key)
         if found is None:
             return None
@@ -139,8 +142,9 @@ class History:
         """Seconds until the step's moment."""
         return 0.0 if found.left is None else found.left - (self._timing.monotonic() - self._loaded_at)
 
-    @staticmethod
-    def _row(key: str, number: int, kind: str, digest: str | None, tries: int) -> dict[str, Any]:
+    def _row(self, key: str, number: int, kind: str, digest: str | None, tries: int) -> dict[str, Any]:
+        if number <= self._highest:
+            number += self._highest  # Code that was changed comes to it after what is recorded.
         return {"key": key, "number": number, "kind": kind, "state": "open", "digest": digest, "tries": tries}
 
     def _record(self, row: dict[str, Any], started: float) -> Logic[None]:
@@ -156,8 +160,10 @@ class History:
     def _remember(self, row: dict[str, Any]) -> None:
         assert self._records is not None
         names = ("key", "number", "kind", "state", "digest", "value", "error", "tries")
-        self._records[row["key"]] = Record(**{name: row[name] for name in names if name in row})
-        self.task.marks |= HAS_STEPS
+        before = self._records.get(row["key"])
+        record = self._records[row["key"]] = Record(**{name: row[name] for name in names if name in row})
+        record.has_undo = row.get("undo") is not None or (before is not None and before.has_undo)
+        self.task.marks |= HAS_STEPS | (HAS_UNDOS if record.has_undo else 0)
         if row["state"] == "done":
             self.task.retry_count = 0  # Progress starts the retries anew, here as in the table.
 

@@ -34,6 +34,7 @@ class Record:
     left: float | None = None
     """Seconds left until its moment, when it was loaded."""
     note: str | None = None
+    has_undo: bool = False
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Record:

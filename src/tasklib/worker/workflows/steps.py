@@ -14,6 +14,7 @@ from tasklib.storage.statement import Operation
 from tasklib.worker.workflows.effects import Call, Logic, Park, Rest, Transact
 from tasklib.worker.workflows.history import History
 from tasklib.worker.workflows.records import ERROR_CHARACTERS, ValueType, digest_of, return_annotation
+from tasklib.worker.workflows.undo import undo_of
 
 SHORT_PAUSE: Final = 5.0
 """A pause below so many seconds keeps its slot, before a step is tried again."""
@@ -32,10 +33,13 @@ class StepLogic(History):
             raise ConfigurationError(f"ctx.step takes a function and its arguments, got {function!r}")
         function = getattr(function, "function", function)  # a task, run as a plain function
         name = options.name or getattr(function, "__name__", None) or type(function).__name__
+        undo = undo_of(options, self.context.task.priority)
         key, number = self._take_key(name, options)
-        return self._step(key, number, options, Call(key, function, args, kwargs, options.timeout_seconds))
+        return self._step(key, number, options, undo, Call(key, function, args, kwargs, options.timeout_seconds))
 
-    def _step(self, key: str, number: int, options: StepOptions, call: Call) -> Logic[Any]:
+    def _step(
+        self, key: str, number: int, options: StepOptions, undo: Mapping[str, Any] | None, call: Call
+    ) -> Logic[Any]:
         found = yield from self._find(key, "step", digest := digest_of(call.function, call.args, call.kwargs))
         values = ValueType(f"step {key!r}", return_annotation(call.function), self._max_value_bytes)
         if found is not None and found.state == "done":
@@ -45,12 +49,16 @@ class StepLogic(History):
         tries = 0 if found is None else found.tries
         if found is not None:
             yield from self._pause(key, self._left(found))
+        if undo is not None and not options.transactional and not (found is not None and found.has_undo):
+            # Before it runs, so that a step whose outcome stays unknown is undone too.
+            bound = self._row(key, number, "step", digest, tries) | {"undo": undo}
+            yield from self._record(bound, self._timing.monotonic())
         while True:
             started = self._timing.monotonic()
             row = self._row(key, number, "step", digest, tries)
             try:
                 if options.transactional:
-                    return (yield from self._transact(call, row, values, started))
+                    return (yield from self._transact(call, row | {"undo": undo}, values, started))
                 value = yield call
             except SIGNALS:
                 raise

@@ -15,6 +15,7 @@ from tasklib.storage.operations.workflows.events import check_event
 from tasklib.worker.workflows.effects import Ask, Logic, Park, Rest
 from tasklib.worker.workflows.history import History
 from tasklib.worker.workflows.records import ValueType, digest_of
+from tasklib.worker.workflows.undo import refuse_undo
 
 SHORT_SLEEP: Final = 1.0
 """A sleep below so many seconds keeps its slot: to give it up would take longer."""
@@ -27,6 +28,7 @@ class WaitLogic(History):
 
     def sleep(self, options: StepOptions, seconds: float | timedelta | None, until: datetime | None) -> Logic[None]:
         """Wait for a time."""
+        refuse_undo(options, "a sleep")
         if (seconds is None) == (until is None):
             raise ConfigurationError("sleep takes seconds or until=, one of them")
         wanted = None if seconds is None else seconds_of(seconds)
@@ -43,6 +45,7 @@ class WaitLogic(History):
         ask: Any,
     ) -> Logic[Any]:
         """Wait for an event or the first of several, or for a person's answer."""
+        refuse_undo(options, "a wait")
         given = [events] if isinstance(events, str) else events if isinstance(events, Sequence) else ()
         names = list(dict.fromkeys(map(check_event, given)))
         if not names or (ask is not None and len(names) > 1):
@@ -58,6 +61,7 @@ class WaitLogic(History):
     def spend(self, options: StepOptions, budget: str, cost: float) -> Logic[None]:
         """Take tokens from a budget."""
         check_budget(budget)
+        refuse_undo(options, "what was spent")
         if not is_amount(cost):
             raise ConfigurationError(f"the cost of ctx.spend is a number, 0 or more, got {cost!r}")
         key, number = self._take_key(options.name or budget, options)

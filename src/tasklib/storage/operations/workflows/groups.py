@@ -15,6 +15,7 @@ from tasklib.core.codec import dumps
 from tasklib.core.task import NewTask
 from tasklib.errors import ClaimLost
 from tasklib.storage.operations.tasks import columns_of
+from tasklib.storage.operations.workflows.retrying import begin_anew, resume_tasks
 from tasklib.storage.operations.workflows.steps import record_steps
 from tasklib.storage.rows import json_value
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
@@ -109,7 +110,9 @@ def restart_children(task_id: str, version: int, group_id: str) -> Operation[Non
     while members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE})):
         after = members[-1]["seq"]
         lost = sorted(str(row["id"]) for row in members if row["state"] in ("failed", "cancelled", "buried"))
-        yield Statement("retry_tasks", {"ids": dumps(lost), "states": _RETRYABLE})
+        yield from resume_tasks(lost, _RETRYABLE)
+        if undone := [str(row["id"]) for row in (yield Statement("find_undone", {"ids": dumps(lost)}))]:
+            yield from begin_anew(undone, _RETRYABLE)
     yield from _fold([group_id])
     yield Statement("wake_workers")
 

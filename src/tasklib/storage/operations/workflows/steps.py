@@ -107,5 +107,5 @@ def wake_parked(code: Mapping[str, str]) -> Operation[int]:
 
 
 def _step(row: Row) -> dict[str, Any]:
-    plain = ("key", "number", "kind", "state", "digest", "tries", "left", "note")
+    plain = ("key", "number", "kind", "state", "digest", "tries", "left", "note", "has_undo")
     return {name: row[name] for name in plain} | {"value": json_value(row["value"]), "error": json_value(row["error"])}

@@ -293,6 +293,7 @@ CREATE TABLE {schema}.tasklib_steps (
     tries      integer     NOT NULL DEFAULT 0,
     note       text,
     ask        jsonb,
+    undo       jsonb,
     started_at timestamptz NOT NULL,
     ended_at   timestamptz,
     PRIMARY KEY (task_id, key)
@@ -338,7 +339,7 @@ CREATE TABLE {schema}.tasklib_groups (
     id           uuid        NOT NULL PRIMARY KEY,
     task_id      uuid        NOT NULL,
     key          text        COLLATE "C" NOT NULL,
-    kind         text        COLLATE "C" NOT NULL CHECK (kind IN ('run', 'map', 'after', 'left')),
+    kind         text        COLLATE "C" NOT NULL CHECK (kind IN ('run', 'map', 'after', 'undo', 'left')),
     run_if       text        COLLATE "C" CHECK (run_if IN ('success', 'failure', 'end')),
     total        bigint      NOT NULL DEFAULT 0,
     sealed       boolean     NOT NULL DEFAULT false,
@@ -383,6 +384,46 @@ CREATE TABLE {schema}.tasklib_tallies (
 ) WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX tasklib_tallies_group ON {schema}.tasklib_tallies (group_id);
 
+-- Submit what undoes the steps of a workflow, as ordinary tasks in a row, the last step's first; each waits for the end of
+-- the one before it, however that ends.  They are members of a group that is there from now on: nothing is undone twice.
+CREATE FUNCTION {schema}.tasklib_undo(workflow uuid, moment timestamptz) RETURNS void LANGUAGE sql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH bound AS MATERIALIZED (
+        SELECT s.undo, (s.undo ->> 'id')::uuid AS id, (s.undo ->> 'after')::uuid AS after,
+            row_number() OVER latest AS place, lag(s.undo) OVER latest AS prior, count(*) OVER () AS total,
+            first_value((s.undo ->> 'after')::uuid) OVER latest AS members
+        FROM {schema}.tasklib_steps AS s
+        WHERE s.task_id = workflow AND s.undo IS NOT NULL
+            AND NOT EXISTS (SELECT FROM {schema}.tasklib_groups AS g WHERE g.task_id = workflow AND g.kind = 'undo')
+        WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
+    ),
+    undos AS (
+        INSERT INTO {schema}.tasklib_groups (id, task_id, key, kind, run_if, total, sealed, fired_at)
+        SELECT b.after, CASE WHEN b.place = 1 THEN workflow ELSE b.id END, '', CASE WHEN b.place = 1 THEN 'undo' ELSE 'after' END,
+            CASE WHEN b.place > 1 THEN 'end' END, CASE WHEN b.place = 1 THEN b.total ELSE 1 END, true,
+            CASE WHEN b.place = 1 THEN moment END
+        FROM bound AS b
+    ),
+    edges AS (
+        INSERT INTO {schema}.tasklib_edges (task_id, group_id, number)
+        SELECT (b.prior ->> 'id')::uuid, b.after, 0 FROM bound AS b WHERE b.place > 1
+    )
+    INSERT INTO {schema}.tasks (
+        id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+        concurrency_key, headers, group_id, marks, waits_for
+    )
+    SELECT b.id, u.name, coalesce(u.kwargs, 'null'), moment + make_interval(secs => coalesce(u.delay, 0)), moment, moment,
+        u.max_retries, u.timeout_seconds, coalesce(u.priority, 0), coalesce(u.tags, '{}'), u.concurrency_key, u.headers,
+        b.members, CASE WHEN b.place < b.total THEN 33 ELSE 1 END,
+        CASE WHEN b.place > 1 THEN left('prerequisites ' || (b.prior ->> 'name'), 200) END
+    FROM bound AS b CROSS JOIN LATERAL jsonb_to_record(b.undo) AS u (
+        name text, kwargs jsonb, delay double precision, max_retries integer, timeout_seconds double precision,
+        priority integer, tags jsonb, concurrency_key text, headers jsonb
+    )
+    ORDER BY b.place
+$$;
+REVOKE EXECUTE ON FUNCTION {schema}.tasklib_undo(uuid, timestamptz) FROM PUBLIC;
+
 -- Every way in which a member can end, or come alive again, counts once, a person's own SQL too.
 CREATE FUNCTION {schema}.tasklib_tell() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -413,16 +454,19 @@ BEGIN
     IF OLD.marks & 16 > 0 AND step > 0 AND state <> 'completed' THEN
         INSERT INTO {schema}.tasklib_tallies (task_id) VALUES (OLD.id);
     END IF;
+    IF OLD.marks & 2 > 0 AND step > 0 AND state <> 'completed' THEN
+        PERFORM {schema}.tasklib_undo(OLD.id, CASE WHEN TG_OP = 'DELETE' THEN now() ELSE NEW.completed_at END);
+    END IF;
     RETURN NULL;
 END
 $$;
 REVOKE EXECUTE ON FUNCTION {schema}.tasklib_tell() FROM PUBLIC;
 CREATE TRIGGER tasks_tell AFTER UPDATE ON {schema}.tasks
     FOR EACH ROW WHEN (
-        (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND (OLD.group_id IS NOT NULL OR OLD.marks & 48 > 0)
+        (OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND (OLD.group_id IS NOT NULL OR OLD.marks & 50 > 0)
     ) EXECUTE FUNCTION {schema}.tasklib_tell();
 CREATE TRIGGER tasks_tell_delete AFTER DELETE ON {schema}.tasks
-    FOR EACH ROW WHEN (OLD.completed_at IS NULL AND (OLD.group_id IS NOT NULL OR OLD.marks & 48 > 0))
+    FOR EACH ROW WHEN (OLD.completed_at IS NULL AND (OLD.group_id IS NOT NULL OR OLD.marks & 50 > 0))
     EXECUTE FUNCTION {schema}.tasklib_tell();
 
 CREATE FUNCTION {schema}.tasklib_drop_workflow() RETURNS trigger LANGUAGE plpgsql
@@ -603,7 +647,7 @@ COMMENT ON COLUMN {schema}.tasks.unique_key IS 'at most one live task of a name 
 COMMENT ON COLUMN {schema}.tasks.concurrency_key IS 'tasks with the same one share a limit, see tasklib_key_limits';
 COMMENT ON COLUMN {schema}.tasks.fingerprint IS 'kind of the last failure: equal for tasks that failed in the same way';
 COMMENT ON COLUMN {schema}.tasks.waits_for IS 'what a suspended workflow waits for: sleep, retry, event, answer, children, budget, code, and the name';
-COMMENT ON COLUMN {schema}.tasks.marks IS 'of workflows, as bits: 1 is a child that somebody waits for, 4 has steps, 16 has children, 32 is before others in a flow';
+COMMENT ON COLUMN {schema}.tasks.marks IS 'of workflows, as bits: 1 is a child that somebody waits for, 2 has undos, 4 has steps, 16 has children, 32 is before others in a flow';
 COMMENT ON COLUMN {schema}.tasks.group_id IS 'the children that it is one of';
 COMMENT ON COLUMN {schema}.tasks.due_at IS 'generated: when it may start next, if it waits';
 COMMENT ON COLUMN {schema}.tasks.live_key IS 'generated: the unique key, while it is not terminal';
@@ -656,8 +700,9 @@ COMMENT ON COLUMN {schema}.tasklib_steps.until IS 'end of a sleep, of patience, 
 COMMENT ON COLUMN {schema}.tasklib_steps.tries IS 'how often it has failed in a row';
 COMMENT ON COLUMN {schema}.tasklib_steps.note IS 'what was odd about it when it was last found: other arguments than recorded';
 COMMENT ON COLUMN {schema}.tasklib_steps.ask IS 'of a question to a person: {question, schema}';
+COMMENT ON COLUMN {schema}.tasklib_steps.undo IS 'the task that undoes it, submitted if the workflow ends without success';
 COMMENT ON TABLE {schema}.tasklib_groups IS 'Children that a workflow waits for.';
-COMMENT ON COLUMN {schema}.tasklib_groups.kind IS 'run: one child; map: one for each input; after: what is before a task of a flow; left: children that nobody waits for any more';
+COMMENT ON COLUMN {schema}.tasklib_groups.kind IS 'run: one child; map: one for each input; after: what is before a task of a flow; undo: what undoes a workflow that has ended; left: children that nobody waits for any more';
 COMMENT ON COLUMN {schema}.tasklib_groups.ended IS 'members that have ended, as far as tallies are added up';
 COMMENT ON COLUMN {schema}.tasklib_groups.failed IS 'those of them that failed or were buried';
 COMMENT ON COLUMN {schema}.tasklib_groups.cancelled IS 'those of them that were cancelled';

@@ -1,14 +1,17 @@
 -- name: retry_tasks
 -- Restart tasks from zero attempts; only those in one of the states given, and of pending ones only those that are parked.
+-- What was undone can only begin from scratch.
 UPDATE {schema}.tasks AS t
 SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL, waits_for = NULL,
     result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
     finished_by = NULL, expires_at = NULL, updated_at = c.now,
+    marks = CASE WHEN :from_scratch::boolean THEN nullif(t.marks & ~22, 0) ELSE t.marks END,
     scheduled_at = least(t.scheduled_at, c.now)
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c
 WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
     AND t.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb)))
     AND (t.state <> 'pending' OR t.waits_for LIKE 'code%')
+    AND (:from_scratch::boolean OR {can_resume})
 RETURNING t.id, t.marks;
 
 -- name: wake_workers
@@ -25,7 +28,12 @@ SELECT
         SELECT FROM {schema}.tasks AS l WHERE l.name = t.name AND l.live_key = t.unique_key
     )) AS count
 FROM {schema}.tasks AS t
-WHERE {matches} AND t.state NOT IN ('pending', 'running');
+WHERE {matches} AND t.state NOT IN ('pending', 'running') AND {can_resume};
+
+-- fragment: can_resume
+(t.marks IS NULL OR t.marks & 2 = 0 OR NOT EXISTS (
+        SELECT FROM {schema}.tasklib_groups AS u WHERE u.task_id = t.id AND u.kind = 'undo'
+    ))
 
 -- name: count_live
 -- How many matching tasks have not ended: a cancel would reach them, and so would another priority.

@@ -31,7 +31,7 @@ RETURNING id;
 -- name: export_steps
 -- What tasks have recorded, as it is stored.
 SELECT s.task_id, s.key, s.number, s.kind, s.state, s.version, s.digest, s.value::text AS value, s.error::text AS error,
-    s.until, s.tries, s.note, s.ask::text AS ask, s.started_at, s.ended_at
+    s.until, s.tries, s.note, s.ask::text AS ask, s.undo::text AS undo, s.started_at, s.ended_at
 FROM {schema}.tasklib_steps AS s
 WHERE s.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
 ORDER BY s.task_id, s.number, s.key;
@@ -39,14 +39,14 @@ ORDER BY s.task_id, s.number, s.key;
 -- name: import_steps
 -- Store what tasks have recorded elsewhere.
 INSERT INTO {schema}.tasklib_steps (
-    task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, started_at, ended_at
+    task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, undo, started_at, ended_at
 )
 SELECT b.task_id, b.key, b.number, b.kind, b.state, b.version, b.digest, b.value::jsonb, b.error::jsonb,
-    b.until AT TIME ZONE 'UTC', b.tries, b.note, b.ask::jsonb, b.started_at AT TIME ZONE 'UTC',
+    b.until AT TIME ZONE 'UTC', b.tries, b.note, b.ask::jsonb, b.undo::jsonb, b.started_at AT TIME ZONE 'UTC',
     b.ended_at AT TIME ZONE 'UTC'
 FROM jsonb_to_recordset(:batch::jsonb) AS b (
     task_id uuid, key text, number integer, kind text, state text, version bigint, digest text, value text, error text,
-    until timestamp, tries integer, note text, ask text, started_at timestamp, ended_at timestamp
+    until timestamp, tries integer, note text, ask text, undo text, started_at timestamp, ended_at timestamp
 )
 ON CONFLICT DO NOTHING;
 
@@ -96,7 +96,9 @@ WHERE e.task_id IS NULL AND e.name = ANY (ARRAY(SELECT jsonb_array_elements_text
 SELECT g.id, g.task_id, g.key, g.kind, g.run_if, g.total, g.sealed, g.max_failures, g.fired_at,
     g.ended + m.ended AS ended, g.failed + m.failed AS failed, g.cancelled + m.cancelled AS cancelled,
     g.stopped_at IS NOT NULL
-    OR EXISTS (SELECT FROM {schema}.tasklib_tallies AS o WHERE o.group_id IS NULL AND o.task_id = g.task_id) AS stopped
+    OR g.kind IN ('run', 'map') AND EXISTS (
+        SELECT FROM {schema}.tasklib_tallies AS o WHERE o.group_id IS NULL AND o.task_id = g.task_id
+    ) AS stopped
 FROM {schema}.tasklib_groups AS g
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(u.ended), 0)::bigint AS ended, coalesce(sum(u.failed), 0)::bigint AS failed,

@@ -33,7 +33,7 @@ SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c,
     jsonb_to_recordset(:batch::jsonb) AS b (id uuid, delay double precision)
 WHERE t.id = ANY (ARRAY(SELECT (e.value ->> 'id')::uuid FROM jsonb_array_elements(:batch::jsonb) AS e))
-    AND t.id = b.id AND t.dead_at IS NOT NULL
+    AND t.id = b.id AND t.dead_at IS NOT NULL AND {can_resume}
 RETURNING t.id, t.marks;
 -- name: count_errors_by_hour
 -- How many tasks failed for good in each of the last 24 hours, by name and fingerprint; hour 0 is the one going on.

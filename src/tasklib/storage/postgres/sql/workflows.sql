@@ -2,7 +2,7 @@
 -- Everything a task has recorded, with the seconds that are left until each step's moment.
 SELECT s.key, s.number, s.kind, s.state, s.version, s.digest, s.value::text AS value, s.error::text AS error, s.tries,
     extract(epoch FROM s.until - coalesce(:now::timestamptz, now()))::float8 AS left, s.note, s.started_at, s.ended_at,
-    s.until, s.ask::text AS ask
+    s.until, s.ask::text AS ask, s.undo IS NOT NULL AS has_undo
 FROM {schema}.tasklib_steps AS s
 WHERE s.task_id = :id::uuid
 ORDER BY s.number, s.key;
@@ -14,11 +14,13 @@ ORDER BY s.number, s.key;
 WITH batch AS MATERIALIZED (
     SELECT b.* FROM jsonb_to_recordset(:batch::jsonb) AS b (
         task_id uuid, version bigint, key text, number integer, kind text, state text, digest text, value jsonb,
-        error jsonb, until_in double precision, tries integer, note text, ask jsonb, started_ago double precision, ended boolean
+        error jsonb, until_in double precision, tries integer, note text, ask jsonb, undo jsonb, started_ago double precision, ended boolean
     )
 ),
 mine AS MATERIALIZED (
-    SELECT t.id, t.ctid AS tid, t.version, coalesce(t.marks, 0) & 4 = 0 OR t.retry_count > 0 AS changes
+    SELECT t.id, t.ctid AS tid, t.version, coalesce(t.marks, 0) & 4 = 0 OR t.retry_count > 0 OR t.marks & 2 = 0 AND EXISTS (
+            SELECT FROM batch AS b WHERE b.task_id = t.id AND b.undo IS NOT NULL
+        ) AS changes
     FROM {schema}.tasks AS t
     WHERE t.id = ANY (ARRAY(SELECT b.task_id FROM batch AS b)) AND t.state = 'running'
         AND t.version = ANY (ARRAY(SELECT b.version FROM batch AS b))
@@ -27,23 +29,25 @@ mine AS MATERIALIZED (
 ),
 marked AS (
     UPDATE {schema}.tasks AS t
-    SET marks = coalesce(t.marks, 0) | 4,
+    SET marks = coalesce(t.marks, 0) | 4 | CASE WHEN EXISTS (
+            SELECT FROM batch AS b WHERE b.task_id = t.id AND b.undo IS NOT NULL
+        ) THEN 2 ELSE 0 END,
         retry_count = CASE WHEN EXISTS (SELECT FROM batch AS b WHERE b.task_id = t.id AND b.state = 'done') THEN 0
             ELSE t.retry_count END
     WHERE t.ctid = ANY (ARRAY(SELECT m.tid FROM mine AS m WHERE m.changes))
 )
 INSERT INTO {schema}.tasklib_steps AS s (
-    task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, started_at, ended_at
+    task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, undo, started_at, ended_at
 )
 SELECT b.task_id, b.key, b.number, b.kind, b.state, b.version, b.digest, b.value, b.error,
-    c.now + make_interval(secs => b.until_in), b.tries, b.note, b.ask, c.now - make_interval(secs => b.started_ago),
+    c.now + make_interval(secs => b.until_in), b.tries, b.note, b.ask, b.undo, c.now - make_interval(secs => b.started_ago),
     CASE WHEN b.ended THEN c.now END
 FROM (SELECT coalesce(:now::timestamptz, now()) AS now) AS c, batch AS b JOIN mine AS m ON m.id = b.task_id AND m.version = b.version
 ORDER BY b.task_id, b.key
 ON CONFLICT (task_id, key) DO UPDATE
 SET state = excluded.state, version = excluded.version, digest = excluded.digest, value = excluded.value,
     error = excluded.error, until = excluded.until, tries = excluded.tries, note = excluded.note,
-    ended_at = excluded.ended_at
+    ended_at = excluded.ended_at, undo = coalesce(s.undo, excluded.undo)
 WHERE s.state <> 'done' OR s.version = excluded.version
 RETURNING s.task_id, s.key;
 
@@ -62,6 +66,29 @@ WITH waits AS (
 )
 DELETE FROM {schema}.tasklib_steps AS s
 WHERE s.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid));
+
+-- name: return_messages
+-- Let messages that tasks have taken come to them again.
+UPDATE {schema}.tasklib_events AS e SET taken_by = NULL
+WHERE e.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND e.taken_by IS NOT NULL;
+
+-- name: look_at_undos
+-- Whether a workflow has undos, whether they were submitted, and whether some of those tasks live.
+SELECT t.marks & 2 > 0 AS bound, g.id IS NOT NULL AS begun, {undo_lives} AS living
+FROM {schema}.tasks AS t LEFT JOIN {schema}.tasklib_groups AS g ON g.task_id = t.id AND g.kind = 'undo'
+WHERE t.id = :id::uuid;
+
+-- name: find_undone
+-- Which of these workflows were undone, with no undo task that lives.
+SELECT g.task_id AS id FROM {schema}.tasklib_groups AS g
+WHERE g.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND g.kind = 'undo'
+    AND NOT {undo_lives};
+
+-- fragment: undo_lives
+-- With LIMIT, so that no plan reads the whole table.
+((
+        SELECT m.seq FROM {schema}.tasks AS m WHERE m.group_id = g.id AND m.completed_at IS NULL ORDER BY m.seq LIMIT 1
+    ) IS NOT NULL)
 
 -- name: restart_tasks
 -- Let tasks that were just given back continue as new, with other arguments; one that was cancelled stays so.

@@ -51,7 +51,7 @@ CREATE TABLE tasks (
     fingerprint         TEXT,  -- kind of the last failure: equal for tasks that failed in the same way
     -- what a suspended workflow waits for: sleep, retry, event, answer, children, budget, code, and the name
     waits_for           TEXT,
-    marks               INTEGER,  -- of workflows, as bits: 1 is a child that somebody waits for, 4 has steps, 16 has children, 32 is before others
+    marks               INTEGER,  -- of workflows, as bits: 1 is a child that somebody waits for, 2 has undos, 4 has steps, 16 has children, 32 is before others
     group_id            TEXT,  -- the children that it is one of
 
     -- What the indexes look at: the same columns as on PostgreSQL, so that finishing a task changes no index.
@@ -275,6 +275,8 @@ CREATE TABLE tasklib_steps (
     tries      INTEGER NOT NULL DEFAULT 0,  -- how often it has failed in a row
     note       TEXT,  -- what was odd about it when it was last found: other arguments than recorded
     ask        TEXT CHECK (ask IS NULL OR json_valid(ask)),  -- of a question to a person: {question, schema}
+    -- the task that undoes it, submitted if the workflow ends without success
+    undo       TEXT CHECK (undo IS NULL OR json_valid(undo)),
     started_at TEXT    NOT NULL,
     ended_at   TEXT,
     PRIMARY KEY (task_id, key)
@@ -309,7 +311,7 @@ CREATE TABLE tasklib_groups (
     id           TEXT    NOT NULL PRIMARY KEY,
     task_id      TEXT    NOT NULL,  -- the workflow
     key          TEXT    NOT NULL,  -- its step that waits
-    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'after', 'left')),
+    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'after', 'undo', 'left')),
     -- of what is before a task: how that must end for it to run
     run_if       TEXT    CHECK (run_if IS NULL OR run_if IN ('success', 'failure', 'end')),
     total        INTEGER NOT NULL DEFAULT 0,  -- children stored so far
@@ -377,6 +379,90 @@ CREATE TRIGGER tasks_tell_end AFTER UPDATE ON tasks
 WHEN OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND NEW.state <> 'completed' AND OLD.marks & 16 > 0
 BEGIN
     INSERT INTO tasklib_tallies (task_id) VALUES (OLD.id);
+END;
+-- Submit what undoes the steps of a workflow, as ordinary tasks in a row, the last step's first; each waits for the end of
+-- the one before it, however that ends.  They are members of a group that is there from now on: nothing is undone twice.
+CREATE TRIGGER tasks_undo AFTER UPDATE ON tasks
+WHEN OLD.marks & 2 > 0 AND OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND NEW.state <> 'completed'
+    AND NOT EXISTS (SELECT 1 FROM tasklib_groups AS g WHERE g.task_id = OLD.id AND g.kind = 'undo')
+BEGIN
+    INSERT INTO tasklib_edges (task_id, group_id, number)
+    SELECT b.prior ->> 'id', b.after, 0 FROM (
+        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
+            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+        FROM tasklib_steps AS s
+        WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
+        WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
+    ) AS b
+    WHERE b.place > 1;
+    INSERT INTO tasks (
+        id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+        concurrency_key, headers, group_id, marks, waits_for
+    )
+    SELECT b.id, b.undo ->> 'name', b.undo -> 'kwargs',
+        strftime('%Y-%m-%d %H:%M:%f000', NEW.completed_at, printf('%+.3f seconds', coalesce(b.undo ->> 'delay', 0))), NEW.completed_at, NEW.completed_at,
+        b.undo ->> 'max_retries', b.undo ->> 'timeout_seconds', coalesce(b.undo ->> 'priority', 0),
+        coalesce(b.undo -> 'tags', '{}'), b.undo ->> 'concurrency_key', b.undo -> 'headers', b.members,
+        iif(b.place < b.total, 33, 1), iif(b.place > 1, substr('prerequisites ' || (b.prior ->> 'name'), 1, 200), NULL)
+    FROM (
+        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
+            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+        FROM tasklib_steps AS s
+        WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
+        WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
+    ) AS b
+    ORDER BY b.place;
+    INSERT INTO tasklib_groups (id, task_id, key, kind, run_if, total, sealed, fired_at)
+    SELECT b.after, iif(b.place = 1, OLD.id, b.id), '', iif(b.place = 1, 'undo', 'after'), iif(b.place > 1, 'end', NULL),
+        iif(b.place = 1, b.total, 1), 1, iif(b.place = 1, NEW.completed_at, NULL)
+    FROM (
+        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
+            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+        FROM tasklib_steps AS s
+        WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
+        WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
+    ) AS b;
+END;
+CREATE TRIGGER tasks_undo_delete BEFORE DELETE ON tasks
+WHEN OLD.marks & 2 > 0 AND OLD.completed_at IS NULL
+    AND NOT EXISTS (SELECT 1 FROM tasklib_groups AS g WHERE g.task_id = OLD.id AND g.kind = 'undo')
+BEGIN
+    INSERT INTO tasklib_edges (task_id, group_id, number)
+    SELECT b.prior ->> 'id', b.after, 0 FROM (
+        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
+            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+        FROM tasklib_steps AS s
+        WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
+        WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
+    ) AS b
+    WHERE b.place > 1;
+    INSERT INTO tasks (
+        id, name, kwargs, scheduled_at, created_at, updated_at, max_retries, timeout_seconds, priority, tags,
+        concurrency_key, headers, group_id, marks, waits_for
+    )
+    SELECT b.id, b.undo ->> 'name', b.undo -> 'kwargs',
+        strftime('%Y-%m-%d %H:%M:%f000', strftime('%Y-%m-%d %H:%M:%f000', 'now'), printf('%+.3f seconds', coalesce(b.undo ->> 'delay', 0))), strftime('%Y-%m-%d %H:%M:%f000', 'now'), strftime('%Y-%m-%d %H:%M:%f000', 'now'),
+        b.undo ->> 'max_retries', b.undo ->> 'timeout_seconds', coalesce(b.undo ->> 'priority', 0),
+        coalesce(b.undo -> 'tags', '{}'), b.undo ->> 'concurrency_key', b.undo -> 'headers', b.members,
+        iif(b.place < b.total, 33, 1), iif(b.place > 1, substr('prerequisites ' || (b.prior ->> 'name'), 1, 200), NULL)
+    FROM (
+        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
+            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+        FROM tasklib_steps AS s
+        WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
+        WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
+    ) AS b
+    ORDER BY b.place;
+    INSERT INTO tasklib_groups (id, task_id, key, kind, run_if, total, sealed, fired_at)
+    SELECT b.after, iif(b.place = 1, OLD.id, b.id), '', iif(b.place = 1, 'undo', 'after'), iif(b.place > 1, 'end', NULL),
+        iif(b.place = 1, b.total, 1), 1, iif(b.place = 1, strftime('%Y-%m-%d %H:%M:%f000', 'now'), NULL)
+    FROM (
+        SELECT s.undo, s.undo ->> 'id' AS id, s.undo ->> 'after' AS after, row_number() OVER latest AS place,
+            lag(s.undo) OVER latest AS prior, count(*) OVER () AS total, first_value(s.undo ->> 'after') OVER latest AS members
+        FROM tasklib_steps AS s
+        WHERE s.task_id = OLD.id AND s.undo IS NOT NULL
+        WINDOW latest AS (ORDER BY s.number DESC, s.started_at DESC, s.key DESC)
+    ) AS b;
 END;
 CREATE TRIGGER tasks_tell_delete AFTER DELETE ON tasks
 WHEN OLD.completed_at IS NULL AND OLD.group_id IS NOT NULL

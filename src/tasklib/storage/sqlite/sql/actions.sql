@@ -1,12 +1,15 @@
 -- name: retry_tasks
 -- Restart tasks from zero attempts; only those in one of the states given, and of pending ones only those that are parked.
-UPDATE tasks
+-- What was undone can only begin from scratch.
+UPDATE tasks AS t
 SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL, waits_for = NULL,
     result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL, cancel_requested_at = NULL,
     finished_by = NULL, expires_at = NULL, updated_at = :now,
+    marks = iif(:from_scratch, nullif(marks & ~22, 0), marks),
     scheduled_at = min(scheduled_at, :now)
 WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND state IN (SELECT s.value FROM json_each(:states) AS s)
     AND (state <> 'pending' OR waits_for LIKE 'code%')
+    AND (:from_scratch OR {can_resume})
 RETURNING id, marks;
 
 -- name: wake_workers
@@ -21,7 +24,12 @@ SELECT
         SELECT 1 FROM tasks AS l WHERE l.name = t.name AND l.live_key = t.unique_key
     )) AS count
 FROM tasks AS t
-WHERE {matches} AND t.state NOT IN ('pending', 'running');
+WHERE {matches} AND t.state NOT IN ('pending', 'running') AND {can_resume};
+
+-- fragment: can_resume
+(t.marks IS NULL OR t.marks & 2 = 0 OR NOT EXISTS (
+        SELECT 1 FROM tasklib_groups AS u WHERE u.task_id = t.id AND u.kind = 'undo'
+    ))
 
 -- name: count_live
 -- How many matching tasks have not ended: a cancel would reach them, and so would another priority.

@@ -27,7 +27,7 @@ RETURNING id;
 
 -- name: export_steps
 -- What tasks have recorded, as it is stored.
-SELECT s.task_id, s.key, s.number, s.kind, s.state, s.version, s.digest, s.value, s.error, s.until, s.tries, s.note, s.ask,
+SELECT s.task_id, s.key, s.number, s.kind, s.state, s.version, s.digest, s.value, s.error, s.until, s.tries, s.note, s.ask, s.undo,
     s.started_at, s.ended_at
 FROM tasklib_steps AS s
 WHERE s.task_id IN (SELECT i.value FROM json_each(:ids) AS i)
@@ -36,11 +36,11 @@ ORDER BY s.task_id, s.number, s.key;
 -- name: import_steps
 -- Store what tasks have recorded elsewhere.
 INSERT INTO tasklib_steps (
-    task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, started_at, ended_at
+    task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, undo, started_at, ended_at
 )
 SELECT b.value ->> 'task_id', b.value ->> 'key', b.value ->> 'number', b.value ->> 'kind', b.value ->> 'state',
     b.value ->> 'version', b.value ->> 'digest', b.value ->> 'value', b.value ->> 'error', b.value ->> 'until',
-    b.value ->> 'tries', b.value ->> 'note', b.value ->> 'ask', b.value ->> 'started_at', b.value ->> 'ended_at'
+    b.value ->> 'tries', b.value ->> 'note', b.value ->> 'ask', b.value ->> 'undo', b.value ->> 'started_at', b.value ->> 'ended_at'
 FROM json_each(:batch) AS b
 WHERE true
 ON CONFLICT DO NOTHING;
@@ -93,7 +93,9 @@ SELECT g.id, g.task_id, g.key, g.kind, g.run_if, g.total, g.sealed, g.max_failur
     g.ended + coalesce(sum(m.ended), 0) AS ended, g.failed + coalesce(sum(m.failed), 0) AS failed,
     g.cancelled + coalesce(sum(m.cancelled), 0) AS cancelled,
     g.stopped_at IS NOT NULL
-    OR EXISTS (SELECT 1 FROM tasklib_tallies AS o WHERE o.group_id IS NULL AND o.task_id = g.task_id) AS stopped
+    OR g.kind IN ('run', 'map') AND EXISTS (
+        SELECT 1 FROM tasklib_tallies AS o WHERE o.group_id IS NULL AND o.task_id = g.task_id
+    ) AS stopped
 FROM page AS g
 LEFT JOIN (
     SELECT t.group_id, t.ended, t.failed, t.cancelled

@@ -17,14 +17,14 @@ ORDER BY g.last_seen DESC, t.name, t.fingerprint;
 
 -- name: redrive_tasks
 -- Restart tasks from zero attempts, each due after a delay of its own; only those that failed for good.
-UPDATE tasks
+UPDATE tasks AS t
 SET state = 'pending', attempts = 0, retry_count = 0, lost_count = 0, completed_at = NULL, next_retry_at = NULL, waits_for = NULL,
     result = NULL, error = NULL, fingerprint = NULL, progress = NULL, progress_message = NULL,
     cancel_requested_at = NULL, finished_by = NULL, expires_at = NULL, updated_at = :now,
     scheduled_at = strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', b.value ->> 'delay'))
 FROM json_each(:batch) AS b
-WHERE tasks.id = b.value ->> 'id' AND tasks.dead_at IS NOT NULL
-RETURNING tasks.id, tasks.marks;
+WHERE t.id = b.value ->> 'id' AND t.dead_at IS NOT NULL AND {can_resume}
+RETURNING id, marks;
 -- name: count_errors_by_hour
 -- How many tasks failed for good in each of the last 24 hours, by name and fingerprint; hour 0 is the one going on.
 SELECT

@@ -2,7 +2,7 @@
 -- Everything a task has recorded, with the seconds that are left until each step's moment.
 SELECT s.key, s.number, s.kind, s.state, s.version, s.digest, s.value, s.error, s.tries,
     (julianday(s.until) - julianday(:now)) * 86400.0 AS left, s.note, s.started_at, s.ended_at, s.until,
-    s.ask
+    s.ask, s.undo IS NOT NULL AS has_undo
 FROM tasklib_steps AS s
 WHERE s.task_id = :id
 ORDER BY s.number, s.key;
@@ -12,21 +12,21 @@ ORDER BY s.number, s.key;
 -- answer.  What is done stays as it is, unless the same attempt writes it again.
 -- A step that is done starts the task's retries anew.
 UPDATE tasks
-SET marks = coalesce(marks, 0) | 4,
-    retry_count = CASE WHEN EXISTS (
-        SELECT 1 FROM json_each(:batch) AS b WHERE b.value ->> 'task_id' = tasks.id AND b.value ->> 'state' = 'done'
+SET marks = coalesce(marks, 0) | 4 | iif({binds_undo}, 2, 0),
+    retry_count = CASE WHEN id IN (
+        SELECT b.value ->> 'task_id' FROM json_each(:batch) AS b WHERE b.value ->> 'state' = 'done'
     ) THEN 0 ELSE retry_count END
 WHERE id IN (SELECT b.value ->> 'task_id' FROM json_each(:batch) AS b)
     AND version IN (SELECT b.value ->> 'version' FROM json_each(:batch) AS b)
-    AND state = 'running' AND (coalesce(marks, 0) & 4 = 0 OR retry_count > 0);
+    AND state = 'running' AND (coalesce(marks, 0) & 4 = 0 OR retry_count > 0 OR marks & 2 = 0 AND {binds_undo});
 INSERT INTO tasklib_steps (
-    task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, started_at, ended_at
+    task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, undo, started_at, ended_at
 )
 SELECT b.value ->> 'task_id', b.value ->> 'key', b.value ->> 'number', b.value ->> 'kind', b.value ->> 'state',
     b.value ->> 'version', b.value ->> 'digest', b.value -> 'value', nullif(b.value -> 'error', 'null'),
     CASE WHEN b.value ->> 'until_in' IS NOT NULL
         THEN strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', b.value ->> 'until_in')) END,
-    b.value ->> 'tries', b.value ->> 'note', nullif(b.value -> 'ask', 'null'),
+    b.value ->> 'tries', b.value ->> 'note', nullif(b.value -> 'ask', 'null'), nullif(b.value -> 'undo', 'null'),
     strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -(b.value ->> 'started_ago'))),
     CASE WHEN b.value ->> 'ended' THEN :now END
 FROM json_each(:batch) AS b CROSS JOIN tasks AS t ON t.id = b.value ->> 'task_id'
@@ -34,9 +34,12 @@ WHERE t.version = b.value ->> 'version' AND t.state = 'running'
 ON CONFLICT (task_id, key) DO UPDATE
 SET state = excluded.state, version = excluded.version, digest = excluded.digest, value = excluded.value,
     error = excluded.error, until = excluded.until, tries = excluded.tries, note = excluded.note,
-    ended_at = excluded.ended_at
+    ended_at = excluded.ended_at, undo = coalesce(undo, excluded.undo)
 WHERE state <> 'done' OR version = excluded.version
 RETURNING task_id, key;
+
+-- fragment: binds_undo
+(id IN (SELECT u.value ->> 'task_id' FROM json_each(:batch) AS u WHERE u.value ->> 'undo' IS NOT NULL))
 
 -- name: reopen_steps
 -- Let steps that failed run again: of each task the one named, or all.
@@ -49,6 +52,25 @@ WHERE task_id = b.value ->> 'id' AND state = 'failed' AND (b.value ->> 'key' IS 
 -- Forget what workflows have recorded, and what they wait for.
 DELETE FROM tasklib_waits WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i);
 DELETE FROM tasklib_steps WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i);
+
+-- name: return_messages
+-- Let messages that tasks have taken come to them again.
+UPDATE tasklib_events SET taken_by = NULL
+WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND taken_by IS NOT NULL;
+
+-- name: look_at_undos
+-- Whether a workflow has undos, whether they were submitted, and whether some of those tasks live.
+SELECT t.marks & 2 > 0 AS bound, g.id IS NOT NULL AS begun, EXISTS (
+        SELECT 1 FROM tasks AS m WHERE m.group_id = g.id AND m.completed_at IS NULL
+    ) AS living
+FROM tasks AS t LEFT JOIN tasklib_groups AS g ON g.task_id = t.id AND g.kind = 'undo'
+WHERE t.id = :id;
+
+-- name: find_undone
+-- Which of these workflows were undone, with no undo task that lives.
+SELECT g.task_id AS id FROM tasklib_groups AS g
+WHERE g.task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND g.kind = 'undo'
+    AND NOT EXISTS (SELECT 1 FROM tasks AS m WHERE m.group_id = g.id AND m.completed_at IS NULL);
 
 -- name: restart_tasks
 -- Let tasks that were just given back continue as new, with other arguments; one that was cancelled stays so.
