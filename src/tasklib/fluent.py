@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
@@ -13,12 +14,12 @@ from tasklib.core.calls.import_guard import is_child
 from tasklib.core.config import Config
 from tasklib.core.limits import LocalLimits
 from tasklib.core.queue_info import QueueStats
-from tasklib.definition import Definition, TaskOptions
+from tasklib.definition import Definition, TaskOptions, check_name
 from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.queue import TaskQueue
 
 if TYPE_CHECKING:
-    from tasklib.worker import Worker
+    from tasklib.worker import Worker, WorkerSettings
 
 Payload = TypeVar("Payload")
 MAX_CONCURRENCY = 1000
@@ -74,8 +75,8 @@ class TaskType(Generic[Payload]):
             True
             >>> asyncio.run(tq.stop())
         """
+        self._register(handler)
         self._handler = handler
-        self._register()
         self._fluent.start_worker()
         return self
 
@@ -111,15 +112,24 @@ class TaskType(Generic[Payload]):
         TaskOptions.for_task(self.name, timeout_seconds=seconds)
         self._timeout = seconds
         if self._handler is not None:
-            self._register()
+            self._register(self._handler)
         return self
 
-    def _register(self) -> None:
-        assert self._handler is not None
+    if not TYPE_CHECKING:  # a type checker shall find a misspelt method by itself
+
+        def __getattr__(self, name: str) -> Any:
+            """An error that says how Python spells the method."""
+            meant = re.sub(r"([A-Z])", lambda found: "_" + found[1].lower(), name)
+            hint = f"; write {meant}" if meant != name and hasattr(type(self), meant) else ""
+            raise AttributeError(f"a type of tq has no {name!r}{hint}", name=name, obj=self)
+
+    def _register(self, handler: Callable[..., Any]) -> None:
+        """Make the handler known in place of another one, which stays if this one cannot be."""
         registry = self._fluent.queue.registry
         options = TaskOptions.for_task(self.name, timeout_seconds=self._timeout)
+        definition = Definition.for_handler(self.name, handler, options, self.payload)
         registry.remove(self.name)
-        registry.add(Definition.for_handler(self.name, self._handler, options, self.payload))
+        registry.add(definition)
         self._fluent.limits.default_count(self.name)
 
     def _checked(self, payload: Any) -> Any:
@@ -172,11 +182,14 @@ class Fluent:
         """
         if self._background is not None:
             raise ConfigurationError("tq is working already; await tq.stop() before tq.init() is called again")
+        settings = {"poll_interval_seconds": poll_interval, "batch_size": batch_size, "prefetch": 0}
+        if enable_worker:
+            _worker_settings(settings)
         if isinstance(database, TaskQueue):
             self._queue = database
         else:
             self._queue = TaskQueue(Config.of(database).with_(lock_timeout_seconds=task_timeout))
-        self._settings = {"poll_interval_seconds": poll_interval, "batch_size": batch_size, "prefetch": 0}
+        self._settings = settings
         self._enabled = enable_worker
         self._types, self.limits = {}, LocalLimits()
 
@@ -194,6 +207,7 @@ class Fluent:
     def __call__(self, name: str, payload: Any = None) -> TaskType[Any]:
         """The type of this name; `payload` declares what its payloads are checked against and arrive as."""
         _ = self.queue
+        check_name(name)
         known = self._types.get(name)
         if known is None or (payload is not None and known.payload is not payload):
             known = self._types[name] = TaskType(self, name, payload)
@@ -313,12 +327,18 @@ class _Background:
         run_in_thread(self._work())
 
     async def _work(self) -> None:
-        from tasklib.worker import Worker, WorkerSettings
+        from tasklib.worker import Worker
 
-        settings = WorkerSettings(concurrency=MAX_CONCURRENCY, signals=False, **self._settings)
-        self._loop, self._worker = asyncio.get_running_loop(), Worker(self._queue, settings)
+        self._loop, self._worker = asyncio.get_running_loop(), Worker(self._queue, _worker_settings(self._settings))
         self._started.set()
         await self._worker.run()
+
+
+def _worker_settings(chosen: Mapping[str, Any]) -> WorkerSettings:
+    """The settings of the worker in the background; ConfigurationError names one that cannot be."""
+    from tasklib.worker import WorkerSettings
+
+    return WorkerSettings(concurrency=MAX_CONCURRENCY, signals=False, **chosen)
 
 
 def _take(payload: Any) -> None:

@@ -185,6 +185,38 @@ def test_an_option_among_the_arguments_is_answered_with_where_it_belongs(queue: 
     assert found.kwargs == {"priority": 3}
 
 
+def test_a_task_where_its_name_is_wanted_is_answered_with_the_name(queue: TaskQueue) -> None:
+    @queue.task
+    def notify(who: str) -> None: ...
+
+    foreign: Any = notify
+    wrong = [
+        lambda: queue.pause(foreign),
+        lambda: queue.resume(foreign),
+        lambda: queue.is_paused(foreign),
+        lambda: queue.set_rate_limit(1, foreign),
+        lambda: queue.get_rate_limit(foreign),
+        lambda: queue.set_concurrency_limit(1, foreign),
+        lambda: queue.enqueue(foreign, {"who": "ada"}),
+        lambda: queue.add_schedule("hourly", task=foreign, every=3600),
+    ]
+    for call in wrong:
+        with pytest.raises(ConfigurationError, match="write 'notify'"):
+            call()
+    assert (queue.pauses(), queue.limits(), queue.schedules(), queue.count()) == ([], [], [], 0)
+
+
+def test_names_of_the_service_are_answered_with_those_of_python(queue: TaskQueue) -> None:
+    @queue.task
+    def notify(who: str) -> None: ...
+
+    foreign: Any = queue
+    with pytest.raises(ConfigurationError, match="status is called state here; the filters are state, name, "):
+        foreign.list(status="failed")
+    with pytest.raises(ConfigurationError, match="max_attempts is called max_retries here, which counts those after"):
+        notify.options(max_attempts=3)
+
+
 @pytest.mark.usefixtures("default_queue")
 def test_help_shows_the_real_options_with_their_defaults() -> None:
     tasklib.task(print_nothing)

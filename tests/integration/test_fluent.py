@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasklib import Config, ConfigurationError, InvalidArguments, NotInitialized, TaskQueue
+from tasklib import Config, ConfigurationError, InvalidArguments, NotInitialized, TaskDefinitionError, TaskQueue
 from tasklib.fluent import Fluent
 from tests.fixtures.waiting import PATIENCE, eventually
 
@@ -206,3 +206,31 @@ def test_a_second_init_while_working_is_refused(tq: Fluent, database_url: str) -
     tq("mail").set_worker(lambda _: None)
     with pytest.raises(ConfigurationError, match=r"tq\.stop"):
         tq.init(database_url)
+
+
+@pytest.mark.parametrize("wrong", [{"poll_interval": -1}, {"poll_interval": "soon"}, {"batch_size": 0}])
+def test_settings_that_cannot_be_are_refused_at_once(database_url: str, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        Fluent().init(database_url, **wrong)
+
+
+def test_a_name_or_a_handler_that_cannot_be_changes_nothing(tq: Fluent) -> None:
+    wrong: Any = None
+    seen: list[Any] = []
+    tq("crawl").set_worker(seen.append)
+    with pytest.raises(TaskDefinitionError, match="cannot be called"):
+        tq("crawl").set_worker(wrong)
+    for name in (wrong, "", 5):
+        with pytest.raises(ConfigurationError, match="a task's name"):
+            tq(name)
+    tq("crawl").add(1)
+
+    completed(tq, 1)
+    assert seen == [1]
+
+
+def test_the_spelling_of_the_specification_is_answered_with_pythons(tq: Fluent) -> None:
+    foreign: Any = tq("crawl")
+    with pytest.raises(AttributeError, match="has no 'setWorkerCount'; write set_worker_count"):
+        foreign.setWorkerCount(3)
+    assert not hasattr(foreign, "colour")

@@ -193,7 +193,13 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
 
 def missing_file(config: Config) -> Path | None:
     """The file of a SQLite URL if it does not exist."""
+    file = file_of(config)
+    return None if file is None or file.exists() else file
+
+
+def file_of(config: Config) -> Path | None:
+    """The file of a SQLite URL; None for a database in memory or on a server."""
     name = unquote(config.database_url.partition("?")[0].removeprefix("sqlite:///"))
     if not config.is_sqlite or name.startswith((":memory:", "sqlite:")):
         return None
-    return None if Path(name).exists() else Path(name).absolute()
+    return Path(name).absolute()

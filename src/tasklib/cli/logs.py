@@ -65,6 +65,12 @@ def _stderr_handler() -> logging.Handler:
 
 def _quieten() -> None:
     # It logs every connection attempt while the database is unavailable; we log it once.
-    pool = logging.getLogger("psycopg.pool")
-    if pool.level == logging.NOTSET:
-        pool.setLevel(logging.ERROR)
+    _raise_level("psycopg.pool", logging.ERROR)
+    # It logs three lines for every request of an agent.
+    _raise_level("mcp", logging.WARNING)
+
+
+def _raise_level(name: str, level: int) -> None:
+    logger = logging.getLogger(name)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(level)

@@ -171,7 +171,9 @@ def check_name(name: Any, *, what: str = "a task's name") -> str:
     """The name itself, if it can be stored, and a person can distinguish it from others."""
     if not isinstance(name, str) or not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
         rule = f"a string of 1 to {MAX_NAME_LENGTH} printable characters"
-        raise ConfigurationError(f"{what} must be {rule}, got {shown(name)}")
+        named = getattr(name, "name", None)
+        hint = f"; write {named!r}" if isinstance(named, str) else ""
+        raise ConfigurationError(f"{what} must be {rule}, got {shown(name)}{hint}")
     if name != name.strip():
         raise ConfigurationError(f"{what} must not begin or end with a space, got {name!r}")
     return name

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from tasklib import errors
+from tasklib.core.codec import MAX_DEPTH
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused, phrase, problem
 from tasklib.http.parts import parts_of
 from tasklib.service.creation import KeyTaken
@@ -22,6 +23,8 @@ from tasklib.service.http_workers.workers import NotYours
 logger = logging.getLogger("tasklib.http")
 
 TROUBLE_EVERY_SECONDS: Final = 30.0
+UNREADABLE_BODY: Final = "There was an error parsing the body"
+"""What the framework says of JSON that is too deep for Python, or has a number too long for it."""
 METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 
@@ -67,6 +70,11 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
         case 405:
             detail = f"{path} does not take {request.method}; see GET {_description(request)}"
             return problem(405, kind, detail, headers={"Allow": ", ".join(_methods(request))})
+        case 400 if error.detail == UNREADABLE_BODY:
+            detail = (
+                f"the body cannot be read: nest it at most {MAX_DEPTH} deep, and write integers of fewer digits as text"
+            )
+            return problem(400, "invalid-request", detail)
         case status:
             # The application's own check may give any detail, not only text.
             return problem(status, kind, str(error.detail), headers=error.headers)

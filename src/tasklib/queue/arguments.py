@@ -39,12 +39,18 @@ def require_id(task_id: Id) -> UUID:
         raise InvalidTaskId(task_id) from None
 
 
+ELSEWHERE: Final = {"status": "state", "type": "name", "task_type": "name", "tag": "tags", "id": "ids"}
+"""What other parts of this library, and others, call a filter."""
+
+
 def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Filters) -> TaskFilter:
     """The filter of keyword arguments; an unknown state or filter is an error that lists the known ones."""
     known = Filters.__annotations__
     unknown = sorted(set(filters) - set(known))
     if unknown:
-        raise ConfigurationError(f"no such filter: {', '.join(unknown)}; the filters are {', '.join(sorted(known))}")
+        meant = "".join(f"; {name} is called {ELSEWHERE[name]} here" for name in unknown if name in ELSEWHERE)
+        names = ", ".join(["state", "name", *sorted(known)])
+        raise ConfigurationError(f"no such filter: {', '.join(unknown)}{meant}; the filters are {names}")
     given: dict[str, Any] = {"name": name, **filters}
     if given.get("ids") is not None:
         given["ids"] = tuple(require_id(each) for each in given["ids"])

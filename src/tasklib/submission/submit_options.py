@@ -70,6 +70,7 @@ class SubmitOptions:
         unknown = sorted(set(changes) - known)
         if unknown:
             meant = "".join(f"; {name} is called {ELSEWHERE[name]} here" for name in unknown if name in ELSEWHERE)
+            meant += ", which counts those after the first" if unknown == ["max_attempts"] else ""
             raise ConfigurationError(
                 f"no such option: {', '.join(unknown)}{meant}; the options are {', '.join(sorted(known))}"
             )
@@ -89,6 +90,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "schedule_at": "run_at",
     "expires": "expires_at",
     "retries": "max_retries",
+    "max_attempts": "max_retries",
     "timeout": "timeout_seconds",
     "lock": "concurrency_key",
     "queueing_lock": "unique_key",

@@ -129,3 +129,20 @@ def test_doctor_says_what_is_wrong_and_ends_so(tasklib: CommandLine) -> None:
     assert ran.code == 1
     assert "no live worker knows it" in ran.out
     assert tasklib.run("doctor", "--json").json["findings"][0]["code"] == "no-worker"
+
+
+@pytest.mark.backends("sqlite-file")
+def test_a_queue_is_not_copied_from_nowhere_or_onto_itself(
+    tmp_path: Path, sqlite_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_queue(sqlite_url) as queue:
+        queue.enqueue("job")
+        (tmp_path / "other").symlink_to(sqlite_url.removeprefix("sqlite:///"))
+
+        for same in (sqlite_url, f"sqlite:///{tmp_path}/other"):
+            assert main(["copy", sqlite_url, same]) == 2
+            assert "cannot be copied onto itself" in capsys.readouterr().err
+        assert main(["copy", f"sqlite:///{tmp_path}/missing.db", f"sqlite:///{tmp_path}/new.db"]) == 3
+        assert "there is no database" in capsys.readouterr().err
+        assert not (tmp_path / "missing.db").exists()
+        assert not queue.is_paused()

@@ -164,6 +164,7 @@ def test_with_its_module_the_arguments_are_checked_and_its_options_apply(
     monkeypatch.chdir(tmp_path)
 
     assert "arguments do not fit task 'add'" in tasklib.fails(2, "submit", "add", "a=1", "--app", "checked_tasks")
+    assert "did you mean add?" in tasklib.fails(2, "submit", "ad", "a=1", "b=2", "--app", "checked_tasks")
     tasklib.ok("submit", "add", "a=1", "b=2", "--app", "checked_tasks")
 
     (task,) = queue.list()

@@ -34,5 +34,7 @@ def test_a_workflow_on_the_command_line(tasklib: CommandLine, queue: TaskQueue) 
 
     assert [step["key"] for step in tasklib.json("steps", task_id)["steps"]] == ["number", "sure", "child"]
     assert "child: 1 of 1 ended, 0 failed" in tasklib.ok("tree", task_id)
+    assert tasklib.run("emit", "number", "1", "--withdraw").code == 2
+    assert tasklib.run("emit", "number", "--withdraw", "--to", task_id).code == 2
     assert tasklib.ok("emit", "number", "--withdraw") == "Withdrawn.\n"
     assert tasklib.run("emit", "number", "{nonsense").code == 2

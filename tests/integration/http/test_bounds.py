@@ -117,3 +117,16 @@ def test_a_key_made_of_tags_is_a_key_like_any_other(queue: Face, http: Client) -
     refused = http.post("/api/tasks", body)
     assert (refused.status_code, "concurrency key" in refused.json()["detail"]) == (400, True)
     assert http.post("/api/tasks", {**body, "options": {"tags": {"tenant": emoji(20)}}}).status_code == 201
+
+
+def test_a_query_of_countless_parameters_is_refused_before_anybody_looks_at_them(queue: Face, http: Client) -> None:
+    refused = http.get("/api/tasks?" + "&".join(f"made-up-{n}" for n in range(2000)))
+    assert (refused.status_code, "split the request" in refused.json()["detail"]) == (400, True)
+    assert http.get("/api/scale?" + "&".join(f"type=made-up-{n}" for n in range(1000))).json()["total"] == 1000
+
+
+@pytest.mark.parametrize("body", ["[" * 5000 + "]" * 5000, "9" * 6000], ids=["deep", "long"])
+def test_a_body_that_python_cannot_read_is_answered_with_the_reason(queue: Face, http: Client, body: str) -> None:
+    content = f'{{"type": "x", "payload": {body}}}'
+    refused = http.post("/api/tasks", content=content, headers={"Content-Type": "application/json"})
+    assert (refused.status_code, refused.json()["detail"][:24]) == (400, "the body cannot be read:")

@@ -368,3 +368,8 @@ def test_whatever_is_sent_is_data(queue: Face, http: Client, text: str) -> None:
     assert http.put(f"/api/schedules/{quote(text, safe='')}", {"type": text, "every": 60}).status_code == 200
     assert http.post("/api/tasks/bulk", {"action": "cancel", "filter": {"type": text}}).json()["changed"] == 1
     assert queue.read(other).state == "pending"
+
+
+def test_a_request_for_two_hosts_is_refused(queue: Face) -> None:
+    with client_of(queue, "local") as http:
+        assert http.get("/api/tasks", headers=[("Host", "localhost"), ("Host", "evil.example")]).status_code == 400  # type: ignore[arg-type]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from tasklib.cli.command import Cli, Commands
+from tasklib.cli.command import Cli, Commands, file_of, missing_file
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options.declare import argument, option
+from tasklib.core.config import Config
+from tasklib.core.redaction.urls import redact_url
 
 DUTIES = ("producer", "worker", "viewer", "admin")
 app = Commands("Set-up")
@@ -34,6 +36,7 @@ def copy(
     from tasklib.service.administration import Administration
 
     with TaskQueue(source) as old, TaskQueue(target) as new:
+        _refuse_to_copy(old.config, new.config)
         alive = [worker.worker_id for worker in old.workers() if worker.alive]
         if alive and not force:
             names = ", ".join(alive)
@@ -82,3 +85,21 @@ def grants(
             cli.out.line(f"-- applied: {role} is a {duty} now")
 
     cli.out.answer(data, say)
+
+
+def _refuse_to_copy(source: Config, target: Config) -> None:
+    """Refuse a source that is not there, which would be made and be empty, and a copy of a queue onto itself."""
+    missing = missing_file(source)
+    if missing:
+        raise CommandFailed(f"there is no database {missing} to copy from; check the path", Exit.DATABASE)
+    if (source.database_url, source.db_schema) == (target.database_url, target.db_schema) or _is_one_file(
+        source, target
+    ):
+        raise CommandFailed(
+            f"{redact_url(source.database_url)} cannot be copied onto itself; name another database", Exit.USAGE
+        )
+
+
+def _is_one_file(source: Config, target: Config) -> bool:
+    here, there = file_of(source), file_of(target)
+    return here is not None and there is not None and there.exists() and here.samefile(there)

@@ -70,6 +70,15 @@ def _use_tasks_of(cli: Cli, module: str) -> None:
     cli.service = QueueService(find_queue([module], cli.given_url, cli.url))
 
 
+def _require_defined(cli: Cli, module: str, name: str) -> None:
+    """Refuse a name that the module does not define: --app is given to have the arguments checked."""
+    known = sorted(cli.service.queue.registry.names())
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"it defines {shortened(', '.join(known) or 'none', 200)}"
+        raise CommandFailed(f"{module} defines no task {name}; {hint}", Exit.USAGE)
+
+
 def _submit_one(cli: Cli, what: What, options: dict[str, Any], waiting: Waiting, *, dry_run: bool) -> None:
     if what.name is None:
         raise CommandFailed(
@@ -77,6 +86,8 @@ def _submit_one(cli: Cli, what: What, options: dict[str, Any], waiting: Waiting,
         )
     if dry_run:
         raise CommandFailed("--dry-run goes with --file", Exit.USAGE)
+    if what.app_module is not None:
+        _require_defined(cli, what.app_module, what.name)
     task_id = cli.service.queue.enqueue(what.name, what.read_payload(), **options)
     unknown = _unknown(cli, what.name)
     if waiting.waits:

@@ -70,6 +70,8 @@ def emit(
         tasklib emit shipped:42 --withdraw
     """
     target = None if to is None else cli.service.find_id(to)
+    if withdraw and (payload is not None or to is not None):
+        raise CommandFailed("--withdraw forgets a fact: give its name alone", Exit.USAGE)
     if withdraw:
         new = cli.service.queue.emit(name, withdraw=True)
         cli.out.answer({"withdrawn": new}, lambda: cli.out.line("Withdrawn." if new else f"No fact {name} is known."))

@@ -15,6 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tasklib.http.errors import Refused, problem
 from tasklib.http.parts import parts_of
 
+MOST_PARAMETERS: Final = 1_100
+"""Parameters of one query: a list of a thousand, and a few more.  To check each takes longer the more there are."""
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SECURITY_HEADERS: Final = {
     "Content-Security-Policy": (
@@ -72,6 +74,8 @@ class RequestGuard:
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         host = headers.get("host", "")
+        if len(headers.getlist("host")) > 1:
+            raise Refused(400, "invalid-request", "a request names one host; this one names several")
         if self._hosts is not None and _hostname(host) not in self._hosts:
             raise Refused(
                 403, "host-refused", f"this service does not answer for the host {host!r}; allow it by --allow-host"
@@ -79,8 +83,10 @@ class RequestGuard:
         if scope["method"] not in SAFE_METHODS and not _same_origin(headers, host):
             raise Refused(403, "origin-refused", "requests from other sites may not change anything")
         length = headers.get("content-length", "")
-        if length.isdigit() and int(length) > self._max_body_bytes:
+        if length.isdecimal() and (len(length) > 15 or int(length) > self._max_body_bytes):
             raise self._too_large()
+        if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
+            raise Refused(400, "invalid-request", f"a query may have {MOST_PARAMETERS:,} parameters; split the request")
 
     def _limited(self, receive: Receive) -> Receive:
         received = 0

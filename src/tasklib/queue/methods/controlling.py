@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasklib.core.codec import shown
+from tasklib.core.codec import is_storable, shown
 from tasklib.core.limits import KeyLimit, Limit, Pause, check_budget, is_amount
-from tasklib.definition import KEY_RULE, is_key
+from tasklib.definition import KEY_RULE, check_name, is_key
 from tasklib.errors import ConfigurationError
 from tasklib.queue.arguments import SLOWEST_RATE, check_whole, is_rate
 from tasklib.queue.base import QueueBase
@@ -28,7 +28,7 @@ class ControlsTasks(QueueBase):
             >>> queue.process_batch()
             0
         """
-        yield from pauses.pause(name, by=by, reason=reason)
+        yield from pauses.pause(_checked(name), by=by, reason=reason)
 
     apause = pause.as_async
 
@@ -41,7 +41,7 @@ class ControlsTasks(QueueBase):
             >>> queue.resume(), queue.resume()
             (True, False)
         """
-        return (yield from pauses.resume(name))
+        return (yield from pauses.resume(_checked(name)))
 
     aresume = resume.as_async
 
@@ -54,6 +54,7 @@ class ControlsTasks(QueueBase):
             >>> queue.is_paused("add"), queue.is_paused("divide"), queue.is_paused()
             (True, False, False)
         """
+        _checked(name)
         paused = yield from pauses.list_pauses()
         return any(pause.name is None or pause.name == name for pause in paused)
 
@@ -81,7 +82,7 @@ class ControlsTasks(QueueBase):
             )
         if burst is not None and not (is_rate(burst) and burst >= 1 and tasks_per_second):
             raise ConfigurationError(f"a burst is a number of tasks, 1 or more, beside a rate limit, got {burst!r}")
-        yield from pauses.set_rate(name, float(tasks_per_second) or None, burst=burst)
+        yield from pauses.set_rate(_checked(name), float(tasks_per_second) or None, burst=burst)
 
     aset_rate_limit = set_rate_limit.as_async
 
@@ -94,6 +95,7 @@ class ControlsTasks(QueueBase):
             >>> queue.get_rate_limit("add"), queue.get_rate_limit()
             (5.0, 0.0)
         """
+        _checked(name)
         limits = yield from pauses.list_limits()
         return next((limit.rate for limit in limits if limit.name == name and limit.rate), 0.0)
 
@@ -107,7 +109,7 @@ class ControlsTasks(QueueBase):
             >>> queue.set_concurrency_limit(3, "add")  # at most three at once, over all workers
             >>> queue.set_concurrency_limit(0, "add")  # any number
         """
-        yield from pauses.set_max_running(name, check_whole("a concurrency limit", count) or None)
+        yield from pauses.set_max_running(_checked(name), check_whole("a concurrency limit", count) or None)
 
     aset_concurrency_limit = set_concurrency_limit.as_async
 
@@ -212,3 +214,9 @@ def _budget_rate(per_minute: float | None, per_second: float | None) -> tuple[fl
             f"or 0 or None to remove it, got {given!r}"
         )
     return given / seconds, max(1.0, float(given))
+
+
+def _checked(name: str | None) -> str | None:
+    """The name of tasks, also one that only another program would give; None stands for all of them."""
+    is_possible = isinstance(name, str) and name and is_storable(name)
+    return name if name is None or is_possible else check_name(name)
