@@ -92,7 +92,9 @@ class TestTasks:
     def drain(self, *, advance: bool = False) -> int:
         """Run everything that is due in this process, and what that submits; returns how many attempts were run.
 
-        With `advance` the clock is moved on to delayed tasks and retries, one after the other, until nothing waits.
+        With `advance` the clock is moved on to delayed tasks, retries and the ends of sleeps, one after the other,
+        until nothing is left.  Workflows that wait for an event, an answer or other tasks stay: tell them, or let the
+        time of their patience pass by `work`.
 
         Examples:
             >>> from tasklib.testing import isolated
@@ -115,6 +117,19 @@ class TestTasks:
         finally:
             self.draining = False
         raise AssertionError(f"still not done after {done:,} attempts; does a task submit itself again and again?")
+
+    @contextmanager
+    def restart_after_each_step(self) -> Generator[None]:
+        """Let workflows begin anew from the top after every step that they record, as after a crash there.
+
+        A workflow that does the same each time ends as without it.  One that does not, because of the time, of chance
+        or of what it does outside of steps, ends otherwise, or is parked by NonDeterminism: the test finds it.
+        """
+        before, self.queue.restarts_workflows = self.queue.restarts_workflows, True
+        try:
+            yield
+        finally:
+            self.queue.restarts_workflows = before
 
     def work(self, seconds: float = 0.0, *, concurrency: int = 10, **parts: float) -> None:
         """Let a worker work for seconds and any keyword of `timedelta`, while the clock moves as fast as it can.
@@ -231,7 +246,7 @@ class TestTasks:
         """Move the clock to the next task that is not due yet; False if there is none."""
         waiting = await self.queue.alist(state=["pending", "retrying"], limit=MOST_TASKS)
         now = self.clock.now()
-        later = [due for each in waiting if (due := each.due_at) is not None and due > now]
+        later = [due for each in waiting if _passes(each) and (due := each.due_at) is not None and due > now]
         if later:
             self.clock.advance(_seconds(min(later), now))
         return bool(later)
@@ -284,6 +299,11 @@ def _name(task: AnyTask) -> str:
     if not isinstance(name, str):
         raise ConfigurationError(f"{task!r} is not a task; give a decorated function or a name")
     return name
+
+
+def _passes(task: Task) -> bool:
+    """Whether time alone lets it go on: not if it waits for somebody, and only gives up at its moment."""
+    return task.waits_for is None or task.waits_for.split()[0] in ("sleep", "retry", "budget")
 
 
 def _holds(given: Any, wanted: Mapping[str, Any]) -> bool:

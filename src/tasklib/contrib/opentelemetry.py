@@ -5,7 +5,8 @@
     TasklibInstrumentor().instrument()
 
 A submission is a PRODUCER span whose context travels with the task; an attempt is a CONSUMER span linked to it, also in
-another process.  Inputs and results are in no signal; of an error, what a task's secrets leave of its text.
+another process.  A step of a workflow is a span in that of its attempt, to which its children link.  Inputs and results
+are in no signal; of an error, what a task's secrets leave of its text.
 
 Needs the packages of the extra `opentelemetry`.
 """
@@ -24,7 +25,7 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type:
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from tasklib.core.calls.middleware import Middleware
-from tasklib.core.calls.steps import Restart
+from tasklib.core.calls.steps import Restart, Suspended
 from tasklib.errors import Snooze
 from tasklib.queue.instrumentation import (
     Instrumentation,
@@ -35,7 +36,7 @@ from tasklib.queue.instrumentation import (
 )
 
 if TYPE_CHECKING:
-    from tasklib.core.calls.context import TaskContext
+    from tasklib.core.calls.context import StepContext, TaskContext
     from tasklib.queue import TaskQueue
 
 SYSTEM = "tasklib"
@@ -83,10 +84,12 @@ class _QueueInstrumentation(Instrumentation):
     def attach(self, queue: TaskQueue) -> None:
         queue.add_middleware(self._middleware)
         queue.senders.append(self._sender)
+        queue.header_sources.append(_current_trace)
 
     def detach(self, queue: TaskQueue) -> None:
         remove_all(queue.middleware, lambda each: each is self._middleware)
         remove_all(queue.senders, lambda each: each is self._sender)
+        remove_all(queue.header_sources, lambda each: each is _current_trace)
 
 
 class Measures:
@@ -186,8 +189,21 @@ class TracingMiddleware(Middleware):
         self._end(ctx)
 
     def failed(self, ctx: TaskContext, error: BaseException) -> None:
-        """End the span with the error; a task that puts itself off has not failed."""
-        self._end(ctx, None if isinstance(error, Snooze | Restart) else error)
+        """End the span with the error; a task that puts itself off, or a workflow that waits, has not failed."""
+        self._end(ctx, None if isinstance(error, Snooze | Restart | Suspended) else error)
+
+    @contextmanager
+    def step(self, ctx: StepContext) -> Generator[None]:
+        """A span around each step that runs; one whose value is recorded has none."""
+        attributes = {"tasklib.step.key": ctx.step_key, "messaging.message.id": str(ctx.task.id)}
+        with self._tracer.start_as_current_span(
+            f"step {ctx.step_key}", attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                yield
+            except Exception as error:
+                _describe(span, ctx, error)
+                raise
 
     def _end(self, ctx: TaskContext, error: BaseException | None = None) -> None:
         span, token, began, common = ctx.scratch.pop(self)
@@ -197,6 +213,13 @@ class TracingMiddleware(Middleware):
         if error is not None:
             _describe(span, ctx, error)
         span.end()
+
+
+def _current_trace() -> dict[str, str]:
+    """What a task carries that is not submitted by itself, such as a child of a workflow: it links to this span."""
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    return carrier
 
 
 def _describe(span: Span, ctx: TaskContext, error: BaseException) -> None:

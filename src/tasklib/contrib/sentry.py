@@ -18,7 +18,7 @@ from sentry_sdk.integrations import Integration
 from sentry_sdk.utils import event_from_exception
 
 from tasklib.core.calls.middleware import Middleware
-from tasklib.core.calls.steps import Restart
+from tasklib.core.calls.steps import Restart, Suspended
 from tasklib.core.schedule import Plan
 from tasklib.errors import Abort, Retry, Snooze
 from tasklib.queue.instrumentation import Instrumentation, Sending, instrument_queues
@@ -119,7 +119,7 @@ class _Reporting(Middleware):
         self._end(ctx, None)
 
     def failed(self, ctx: TaskContext, error: BaseException) -> None:
-        """End both with the error; Snooze, Retry and Abort are decisions of the task, and no errors."""
+        """End both with the error; Snooze, Retry, Abort and a wait are decisions of the task, and no errors."""
         self._end(ctx, error)
 
     def _end(self, ctx: TaskContext, error: BaseException | None) -> None:
@@ -127,7 +127,7 @@ class _Reporting(Middleware):
         if kept is None:
             return
         stack, transaction, span, monitor = kept
-        is_error = error is not None and not isinstance(error, Snooze | Retry | Abort | Restart)
+        is_error = error is not None and not isinstance(error, Snooze | Retry | Abort | Restart | Suspended)
         if error is not None and is_error:
             _capture(ctx, error)
         for each in (span, transaction):

@@ -38,6 +38,7 @@ class QueueBase:
         self.config = Config.of(database)
         self.registry = Registry() if registry is None else registry  # one without tasks yet is empty, so false
         self.timing: Timing = timing or SystemTiming()
+        self.restarts_workflows = False
         self.secret_places = SecretPlaces(self.registry)
         self.startup_hooks: list[Hook] = []
         self.shutdown_hooks: list[Hook] = []

@@ -33,6 +33,7 @@ from tasklib.service.schedules import Schedules
 from tasklib.service.statistics import Statistics
 from tasklib.service.tokens import Tokens
 from tasklib.service.workflows.flows import Flows
+from tasklib.service.workflows.replay import Replays
 from tasklib.service.workflows.workflows import Workflows
 from tasklib.storage.operations import actions, tasks
 from tasklib.storage.operations.actions import OnProgress
@@ -54,6 +55,7 @@ class QueueService(TaskPages):
         self.findings = Findings(queue)
         self.flows = Flows(queue)
         self.lanes = Lanes(queue)
+        self.replays = Replays(queue)
         self.schedules = Schedules(queue)
         self.statistics = Statistics(queue)
         self.tokens = Tokens(queue)

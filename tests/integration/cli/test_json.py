@@ -61,7 +61,7 @@ def words(tasklib: CommandLine, tmp_path: Path) -> dict[str, list[str]]:
         "bench": "bench --tasks 100",
     }
     until_stopped = {"demo", "worker", "serve", "mcp"}
-    asks_for_more = {"submit NAME --wait", "grants DUTY ROLE", "answer ID KEY JSON"}
+    asks_for_more = {"submit NAME --wait", "grants DUTY ROLE", "answer ID KEY JSON", "replay MODULE"}
     once = [command for command in COMMANDS if command not in until_stopped | asks_for_more]
     return {command: given.get(command, command).split() for command in once}
 

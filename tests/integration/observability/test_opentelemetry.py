@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from tasklib import Snooze, TaskContext, TaskQueue
+from tasklib import AsyncTaskContext, Snooze, StepFailed, TaskContext, TaskQueue
 from tasklib.contrib.opentelemetry import TasklibInstrumentor
 
 
@@ -189,6 +190,39 @@ def test_an_error_ends_the_span_and_a_snooze_is_none(queue: TaskQueue, telemetry
     assert snoozed.status.is_unset
     assert not failed.status.is_ok
     assert [event.attributes["exception.message"] for event in failed.events if event.attributes] == ["unlucky"]
+
+
+def test_a_step_is_a_span_of_its_attempt_and_children_link_to_it(queue: TaskQueue, telemetry: Telemetry) -> None:
+    telemetry.start()
+
+    def fetch(n: int) -> int:
+        return n
+
+    def fails() -> None:
+        raise ValueError("unlucky")
+
+    @queue.task(max_retries=0)
+    async def part(n: int) -> int:
+        return n
+
+    @queue.task(context=True, max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> int:
+        await ctx.step(fetch, 1)
+        with suppress(StepFailed):
+            await ctx.step(fails)
+        return await ctx.run(part.bind(3))
+
+    workflow.submit()
+    while queue.process_batch():
+        pass
+
+    attempts = telemetry.spans("process workflow")
+    assert [each.status.is_unset for each in attempts] == [True, True]  # to wait is no error
+    (step,), (failed,) = telemetry.spans("step fetch"), telemetry.spans("step fails")
+    assert [each.parent.span_id for each in (step, failed) if each.parent] == [context_of(attempts[0]).span_id] * 2
+    assert (step.status.is_unset, failed.status.is_ok) == (True, False)
+    (child,) = telemetry.spans("process part")
+    assert [link.context.span_id for link in child.links] == [context_of(attempts[0]).span_id]
 
 
 def test_log_records_of_the_task_name_the_trace(telemetry: Telemetry, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,14 +1,23 @@
-"""Workflows: steps and tree show them, emit tells events, answer answers questions."""
+"""Workflows: steps and tree show them, emit tells events, answer answers questions, replay tries new code."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options.declare import argument, option
 from tasklib.core.codec import dumps_to_show
+from tasklib.service.service import as_data
+
+if TYPE_CHECKING:
+    from tasklib.service.service import QueueService
+    from tasklib.service.workflows.replay import Case
 
 app = Commands("Workflows")
 
@@ -95,6 +104,84 @@ def answer(
     """
     cli.service.queue.answer(cli.service.find_id(task_id), key, _json(value))
     cli.out.answer({"answered": True}, lambda: cli.out.line("Answered."))
+
+
+@app.add()
+def replay(
+    cli: Cli,
+    modules: Annotated[list[str], argument("MODULE", "Modules that define the tasks, as for tasklib worker.")],
+    waiting: Annotated[bool, option(None, "Replay every workflow that waits now.")] = False,
+    task: Annotated[list[str] | None, option("ID", "Replay this one; may be repeated.")] = None,
+    file: Annotated[Path | None, option("PATH", "Replay what --save has written; needs no database.")] = None,
+    save: Annotated[Path | None, option("PATH", "Write the recorded steps there, in clear, a workflow a line.")] = None,
+) -> None:
+    """Run today's code against what workflows have recorded, executing no step, and name the first divergence.
+
+    The functions run from the top; recorded steps give their values, and where something is not recorded they stop.
+    What they submit outside of steps goes nowhere. Ends with 1 if new code would park or fail a workflow.
+
+    Examples:
+        tasklib replay app.tasks --waiting
+        tasklib replay app.tasks --waiting --save recorded.jsonl
+        tasklib replay app.tasks --file recorded.jsonl
+    """
+    from tasklib.cli.discovery import find_queue
+    from tasklib.service.service import QueueService
+    from tasklib.testing import isolated
+
+    if (waiting or bool(task)) is (file is not None):
+        raise CommandFailed("say what to replay: --waiting, --task ID, or --file PATH", Exit.USAGE)
+    queue = find_queue(modules, cli.given_url, cli.url)
+    service = QueueService(queue)
+    cases = _cases(service, file, task or ())
+    if save is not None:
+        save.write_text("".join(f"{case.as_text()}\n" for case in cases), "utf-8")
+    database = queue.database
+    found: list[dict[str, Any]] = []
+    with isolated(queue):
+        for case in cases:
+            replayed = service.replays.replay(queue, case, lambda: database)
+            answer = {} if replayed is None else as_data(replayed)
+            found.append({"id": case.task.id, "name": case.task.name, "known": replayed is not None, **answer})
+    differing = sum(each.get("fits") is False for each in found)
+
+    def say() -> None:
+        for each in found:
+            _say_replayed(cli, each)
+        cli.out.line(f"{len(found):,} replayed, {differing:,} differ." if found else "No workflow waits.")
+
+    cli.out.answer({"replayed": found, "differing": differing}, say)
+    if differing:
+        raise typer.Exit(Exit.NOT_SO)
+
+
+def _cases(service: QueueService, file: Path | None, task_ids: Sequence[str]) -> list[Case]:
+    from tasklib.service.workflows.replay import Case
+
+    if file is not None:
+        try:
+            lines = file.read_text("utf-8").splitlines()
+        except OSError as error:
+            raise CommandFailed(f"cannot read {file}: {error.strerror}", Exit.USAGE) from error
+        return [Case.from_text(line) for line in lines if line.strip()]
+    if task_ids:
+        return [service.replays.case(service.find_id(each)) for each in task_ids]
+    return list(service.replays.waiting(service.queue.registry.names()))
+
+
+def _say_replayed(cli: Cli, each: Mapping[str, Any]) -> None:
+    head = f"{each['name']} {each['id']}"
+    if not each["known"]:
+        cli.out.line(f"?  {head}: no task of that name is defined here")
+    elif each["fits"]:
+        where = f"goes on at {each['key']!r}" if each["key"] else "goes on"
+        cli.out.line(f"ok {head}: {where}")
+    else:
+        cli.out.line(f"!! {head}: differs at {each['key']!r}")
+        cli.out.line(f"     recorded: {each['recorded'] or 'nothing'}")
+        cli.out.line(f"     the code: {each['asked']}")
+    for note in each.get("notes", ()):
+        cli.out.line(f"     note: {note}")
 
 
 def _json(text: str | None) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from tasklib.core.calls.base_exceptions import is_interrupt
-from tasklib.core.calls.context import TaskContext
+from tasklib.core.calls.context import StepContext, TaskContext
 from tasklib.core.calls.steps import Restart
 
 log = logging.getLogger("tasklib.worker")
@@ -86,6 +86,13 @@ class Middleware:
             1
         """
 
+    def step(self, ctx: StepContext) -> AbstractContextManager[Any]:
+        """A block in which a step of a workflow runs, `ctx.step_key`; what is recorded already runs in none.
+
+        It must not wait, also around a step that is a coroutine function.
+        """
+        return nullcontext()
+
     async def abefore(self, ctx: TaskContext) -> None:
         """As `before`, awaited, around an `async def`."""
         self.before(ctx)
@@ -139,6 +146,21 @@ def wrap_async(function: Callable[..., Any], hooks: Sequence[Middleware], ctx: T
         return result
 
     return call
+
+
+def around_step(hooks: Sequence[Middleware], ctx: StepContext) -> AbstractContextManager[Any]:
+    """The blocks of all hooks around one step: that of the first one added is the outermost."""
+    blocks = [hook.step for hook in hooks if type(hook).step is not Middleware.step]
+    if not blocks:
+        return nullcontext()
+    stack = ExitStack()
+    try:
+        for block in blocks:
+            stack.enter_context(block(ctx))
+    except BaseException:
+        stack.close()
+        raise
+    return stack
 
 
 def call_error_hooks(hooks: Sequence[ErrorHook], ctx: TaskContext, error: BaseException) -> None:

@@ -30,7 +30,7 @@ from tasklib.storage.database import Database
 from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import Committed
 from tasklib.worker.recording.notes import Notes
-from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, workflow_for
+from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions, workflow_for
 from tasklib.worker.workflows.ending import decided, deciding, with_failed_step
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import Journal
@@ -63,6 +63,7 @@ class AttemptSettings:
     retry_policy: RetryPolicy
     max_result_bytes: int
     timing: Timing
+    workflows: Conditions
 
 
 class AttemptRunner(Protocol):
@@ -205,7 +206,7 @@ class Attempt:
                 )
                 awaits = self.definition.is_async
                 self.workflow = workflow_for(
-                    engine, runner.journal, lambda: runner.database, settings.timing, awaits=awaits
+                    engine, runner.journal, lambda: runner.database, settings.workflows, awaits=awaits
                 )
             return self.workflow
 

@@ -6,12 +6,15 @@ import asyncio
 import random
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, assert_never
+from functools import partial
+from typing import Any, Final, TypeAlias, assert_never
 
 from tasklib.core.calls.context import StepContext, TaskContext
 from tasklib.core.calls.current import activate
+from tasklib.core.calls.middleware import Middleware, around_step
 from tasklib.core.calls.steps import StepOptions, Suspended
 from tasklib.core.time.timing import Timing
 from tasklib.definition.functions import is_async
@@ -24,19 +27,40 @@ from tasklib.worker.workflows.step_threads import call_within, start_thread
 
 ROUNDS: Final = 8
 """Turns of the event loop in which another branch of the function may begin a step before all of it is suspended."""
+ANEW: Final = Park("sleep", "", 0.0)
+"""The end of an attempt that begins anew at once."""
 PUT_OFF_SECONDS: Final = 1.0
 """About how long an attempt is put off whose step could not begin its transaction."""
+
+
+Around: TypeAlias = Callable[[StepContext], AbstractContextManager[Any]]
+"""The blocks in which a step runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What all workflows of a worker share."""
+
+    timing: Timing
+    middleware: Sequence[Middleware] = ()
+    restarts: bool = False
+    """Whether the function begins anew after every step that was recorded: for tests, which find out what of it is not
+    the same each time."""
 
 
 class _Workflow:
     """The part that both have: each call of the context becomes logic, which is driven."""
 
-    def __init__(self, engine: Engine, journal: StepJournal, database: Callable[[], Database], timing: Timing) -> None:
+    def __init__(
+        self, engine: Engine, journal: StepJournal, database: Callable[[], Database], conditions: Conditions
+    ) -> None:
         self.engine = engine
         engine.database = database
         self._journal = journal
         self._database = database
-        self._timing = timing
+        self._timing = conditions.timing
+        self._around = partial(around_step, conditions.middleware)
+        self._restarts = conditions.restarts
 
     def step(self, options: StepOptions, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run the function once, and remember what it returned."""
@@ -82,12 +106,22 @@ class _Workflow:
     def _step_context(self, call: Call) -> StepContext:
         return StepContext(self.engine.context, call.key)
 
+    def _is_new_record(self, effect: Effect) -> bool:
+        """Whether it records a step that has ended: in a test, the function then begins anew."""
+        if not self._restarts:
+            return False
+        return isinstance(effect, Transact) or (
+            isinstance(effect, Ask) and effect.name == "record" and effect.params["state"] != "open"
+        )
+
 
 class AwaitingWorkflow(_Workflow):
     """For coroutines: calls give awaitables, and waits of several branches end the attempt together."""
 
-    def __init__(self, engine: Engine, journal: StepJournal, database: Callable[[], Database], timing: Timing) -> None:
-        super().__init__(engine, journal, database, timing)
+    def __init__(
+        self, engine: Engine, journal: StepJournal, database: Callable[[], Database], conditions: Conditions
+    ) -> None:
+        super().__init__(engine, journal, database, conditions)
         self._active = 0
         """Calls that are awaited and do not wait for anything that comes later."""
         self._parked: list[tuple[Park, asyncio.Future[None]]] = []
@@ -102,6 +136,8 @@ class AwaitingWorkflow(_Workflow):
                 except BaseException as error:  # noqa: BLE001  the logic decides what it means
                     effect = logic.throw(error)
                 else:
+                    if self._is_new_record(effect):
+                        await self._park(ANEW)
                     effect = logic.send(answer)
         except StopIteration as stop:
             result: T = stop.value
@@ -131,9 +167,9 @@ class AwaitingWorkflow(_Workflow):
         try:
             async with limit:
                 if is_async(call.function):
-                    with activate(context):
+                    with activate(context), self._around(context):
                         return await call.function(*call.args, **call.kwargs)
-                return await self._in_thread(lambda: _call_in(context, call))
+                return await self._in_thread(lambda: _call_in(context, call, self._around))
         except TimeoutError:
             if call.timeout_seconds is not None and limit.expired():
                 raise TaskTimeout(call.timeout_seconds) from None
@@ -143,9 +179,9 @@ class AwaitingWorkflow(_Workflow):
         call = effect.call
         context = self._step_context(call)
         if not is_async(call.function):
-            await self._in_thread(lambda: transact_blocking(self._database(), context, effect))
+            await self._in_thread(lambda: transact_blocking(self._database(), context, effect, self._around))
             return
-        await transact_awaiting(self._database(), context, effect)
+        await transact_awaiting(self._database(), context, effect, self._around)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
@@ -203,8 +239,10 @@ class AwaitingWorkflow(_Workflow):
 class BlockingWorkflow(_Workflow):
     """For plain functions, each in a thread: calls block."""
 
-    def __init__(self, engine: Engine, journal: StepJournal, database: Callable[[], Database], timing: Timing) -> None:
-        super().__init__(engine, journal, database, timing)
+    def __init__(
+        self, engine: Engine, journal: StepJournal, database: Callable[[], Database], conditions: Conditions
+    ) -> None:
+        super().__init__(engine, journal, database, conditions)
         self._changed = threading.Condition()
         self._active = 0
         self._parked: list[Park] = []
@@ -220,6 +258,8 @@ class BlockingWorkflow(_Workflow):
                 except BaseException as error:  # noqa: BLE001  the logic decides what it means
                     effect = logic.throw(error)
                 else:
+                    if self._is_new_record(effect):
+                        self._park(ANEW)
                     effect = logic.send(answer)
         except StopIteration as stop:
             result: T = stop.value
@@ -247,15 +287,15 @@ class BlockingWorkflow(_Workflow):
     def _call(self, call: Call) -> Any:
         context = self._step_context(call)
         if call.timeout_seconds is None:
-            return _call_in(context, call)
-        return call_within(call.timeout_seconds, lambda: _call_in(context, call))
+            return _call_in(context, call, self._around)
+        return call_within(call.timeout_seconds, lambda: _call_in(context, call, self._around))
 
     def _transact(self, effect: Transact) -> None:
         context = self._step_context(effect.call)
         if is_async(effect.call.function):
-            asyncio.run(transact_awaiting(self._database(), context, effect))
+            asyncio.run(transact_awaiting(self._database(), context, effect, self._around))
         else:
-            transact_blocking(self._database(), context, effect)
+            transact_blocking(self._database(), context, effect, self._around)
 
     def _park(self, park: Park) -> None:
         with self._changed:
@@ -270,26 +310,26 @@ class BlockingWorkflow(_Workflow):
         raise Suspended
 
 
-def transact_blocking(database: Database, context: StepContext, effect: Transact) -> None:
+def transact_blocking(database: Database, context: StepContext, effect: Transact, around: Around) -> None:
     """Run the step in a transaction whose last statement records it."""
     begun = False
     try:
         with database.transaction() as transaction:
             begun = True
-            with joined(context, database, transaction):
+            with joined(context, database, transaction), around(context):
                 value = effect.call.function(*effect.call.args, **effect.call.kwargs)
             transaction.run(lambda: effect.record(value))
     except (DatabaseBusy, DatabaseUnavailable) as error:
         raise _not_begun(error) if not begun else error from error
 
 
-async def transact_awaiting(database: Database, context: StepContext, effect: Transact) -> None:
+async def transact_awaiting(database: Database, context: StepContext, effect: Transact, around: Around) -> None:
     """The same for a coroutine function."""
     begun = False
     try:
         async with database.atransaction() as transaction:
             begun = True
-            with joined(context, database, transaction):
+            with joined(context, database, transaction), around(context):
                 value = await effect.call.function(*effect.call.args, **effect.call.kwargs)
             await transaction.arun(lambda: effect.record(value))
     except (DatabaseBusy, DatabaseUnavailable) as error:
@@ -311,16 +351,16 @@ def joined(context: TaskContext, database: Database, transaction: Transaction) -
         context.join(None, None)
 
 
-def _call_in(context: StepContext, call: Call) -> Any:
+def _call_in(context: StepContext, call: Call, around: Around) -> Any:
     """Call a function in the step's context; a coroutine function in an event loop of its own."""
-    with activate(context):
+    with activate(context), around(context):
         if is_async(call.function):
             return asyncio.run(call.function(*call.args, **call.kwargs))
         return call.function(*call.args, **call.kwargs)
 
 
 def workflow_for(
-    engine: Engine, journal: StepJournal, database: Callable[[], Database], timing: Timing, *, awaits: bool
+    engine: Engine, journal: StepJournal, database: Callable[[], Database], conditions: Conditions, *, awaits: bool
 ) -> AwaitingWorkflow | BlockingWorkflow:
     """The workflow of an attempt: one decision for the worker and its child processes."""
-    return (AwaitingWorkflow if awaits else BlockingWorkflow)(engine, journal, database, timing)
+    return (AwaitingWorkflow if awaits else BlockingWorkflow)(engine, journal, database, conditions)

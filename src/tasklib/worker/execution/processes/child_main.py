@@ -41,7 +41,7 @@ from tasklib.worker.execution.processes.limits import MemoryLimit
 from tasklib.worker.execution.processes.log_forwarding import forward_logs
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.messages import Channel, Inbox
-from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, workflow_for
+from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions, workflow_for
 from tasklib.worker.workflows.ending import decided, deciding, with_failed_step
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.pipe_journal import PipeJournal
@@ -217,8 +217,9 @@ class Host:
             limit, transactional = self._config.max_result_bytes, definition.options.transactional
             engine = Engine(task, context, self._timing, max_value_bytes=limit, is_transactional=transactional)
             journal = PipeJournal(self._channel, self._inbox)
+            conditions = Conditions(self._timing, self.middleware)
             self._workflow = workflow_for(
-                engine, journal, lambda: self.database, self._timing, awaits=definition.is_async
+                engine, journal, lambda: self.database, conditions, awaits=definition.is_async
             )
         return self._workflow
 

@@ -1,0 +1,88 @@
+"""Replaying waiting workflows: their records, from the database or a file, against the code of this program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Self
+from uuid import UUID
+
+from tasklib.core.codec import dumps
+from tasklib.core.task import Task, TaskState
+from tasklib.errors import ConfigurationError
+from tasklib.queue import TaskQueue
+from tasklib.queue.sync_async import operation
+from tasklib.service.base import ServicePart
+from tasklib.storage.database import Database
+from tasklib.storage.operations.tasks import require_task
+from tasklib.storage.operations.workflows.steps import load_steps
+from tasklib.storage.statement import Operation
+from tasklib.worker.workflows.replay import Replayed, replay
+
+__all__ = ["Case", "Replayed", "Replays"]
+
+MOST: Final = 10_000
+"""Waiting workflows of one name that are looked at."""
+_TASK_FIELDS: Final = ("kwargs", "tags", "headers", "priority", "attempts", "max_retries", "version", "waits_for")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A workflow with everything that it has recorded, in clear."""
+
+    task: Task
+    steps: Sequence[Mapping[str, Any]]
+
+    def as_text(self) -> str:
+        """One line of a file."""
+        task = {name: getattr(self.task, name) for name in _TASK_FIELDS}
+        named = {"id": str(self.task.id), "name": self.task.name, "created_at": self.task.created_at.isoformat()}
+        return dumps({"task": named | task, "steps": list(self.steps)})
+
+    @classmethod
+    def from_text(cls, line: str) -> Self:
+        """The inverse of `as_text`; a ConfigurationError if it is none."""
+        try:
+            data = json.loads(line)
+            given, created_at = data["task"], datetime.fromisoformat(data["task"]["created_at"])
+            task = Task(
+                UUID(given["id"]),
+                given["name"],
+                TaskState.PENDING,
+                created_at,
+                created_at,
+                created_at,
+                **{name: given[name] for name in _TASK_FIELDS},
+            )
+            return cls(task, data["steps"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(f"{line[:60]!r} is no line that `tasklib replay --save` has written") from error
+
+
+class Replays(ServicePart):
+    """Reads the records of one queue, and runs code against them."""
+
+    @operation
+    def case(self, task_id: UUID) -> Operation[Case]:
+        """One task with its records."""
+        task = yield from require_task(task_id)
+        return Case(task, (yield from load_steps(str(task_id))))
+
+    def waiting(self, names: Iterable[str]) -> Iterator[Case]:
+        """Every workflow of these names that waits and has recorded something."""
+        for name in names:
+            for task in self.queue.list(state="waiting", name=name, limit=MOST):
+                case = self.case(task.id)
+                if case.steps:
+                    yield case
+
+    @staticmethod
+    def replay(queue: TaskQueue, case: Case, database: Callable[[], Database]) -> Replayed | None:
+        """What this program's code makes of the records; None if it defines no task of that name.
+
+        `database` is where results of children are read.
+        """
+        definition = queue.registry.get(case.task.name)
+        return None if definition is None else replay(definition, case.task, case.steps, database)
