@@ -124,6 +124,13 @@ class TestTasks:
 
         A workflow that does the same each time ends as without it.  One that does not, because of the time, of chance
         or of what it does outside of steps, ends otherwise, or is parked by NonDeterminism: the test finds it.
+
+        Examples:
+            >>> from tasklib.testing import isolated
+            >>> with isolated(queue) as tasks, tasks.restart_after_each_step():
+            ...     task_id = add.submit(1)
+            ...     tasks.drain(advance=True)
+            1
         """
         before, self.queue.restarts_workflows = self.queue.restarts_workflows, True
         try:
