@@ -90,6 +90,15 @@ class Middleware:
         """A block in which a step of a workflow runs, `ctx.step_key`; what is recorded already runs in none.
 
         It must not wait, also around a step that is a coroutine function.
+
+        Examples:
+            >>> from contextlib import contextmanager
+            >>> class Named(Middleware):
+            ...     @contextmanager
+            ...     def step(self, ctx):
+            ...         print("step", ctx.step_key)
+            ...         yield
+            >>> queue.add_middleware(Named())
         """
         return nullcontext()
 
