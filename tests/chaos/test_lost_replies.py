@@ -13,7 +13,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from tasklib import Config, Task, TaskQueue
+from tasklib import Config, Task, TaskContext, TaskQueue
 from tests.chaos.proxy import Proxy
 from tests.chaos.test_half_open import through
 
@@ -115,6 +115,39 @@ def test_a_task_created_over_http_is_one_task_and_one_entry(net: Net) -> None:
 
     assert (made.status_code, [str(task.id) for task in net.sure.list()]) == (201, [made.json()["id"]])
     assert net.actions() == ["create_task"]
+
+
+def test_an_event_told_once_is_one_event(net: Net) -> None:
+    target = net.sure.enqueue("job")
+
+    assert net.losing(lambda: net.queue.emit("shipped:1", {"by": "rhubarb"}), b"rhubarb") is True
+    assert net.losing(lambda: net.queue.emit("note", {"by": "sorrel"}, to=target), b"sorrel") is True
+    assert net.http("POST", "/api/events", {"name": "shipped:2", "payload": 1}).json()["new"] is True
+    assert net.http("POST", f"/api/tasks/{target}/events", {"name": "note", "payload": 2}).status_code < 300
+    assert net.losing(lambda: net.queue.emit("shipped:1", withdraw=True)) is True
+    assert net.sure.emit("shipped:2") is False
+    assert sorted(net.actions()) == ["emit", "emit_to"]
+
+    @net.sure.task
+    def job(ctx: TaskContext) -> list[Any]:
+        return [ctx.wait("note", timeout_seconds=0.01) for _ in range(2)] + [ctx.wait("shipped:2")]
+
+    net.sure.process_batch()
+    assert net.read(target).result == {"value": [{"by": "sorrel"}, 2, 1]}
+
+
+def test_an_answer_given_once_is_not_refused(net: Net) -> None:
+    @net.sure.task
+    def refund(ctx: TaskContext) -> bool:
+        return ctx.wait("approval", bool, ask="Refund?")
+
+    by_python, over_http = refund.submit(), refund.submit()
+    net.sure.process_batch()
+
+    net.losing(lambda: net.queue.answer(by_python, "approval", True, by="ada"))
+    assert net.http("POST", f"/api/tasks/{over_http}/answers/approval", {"value": False}).status_code < 300
+    net.sure.process_batch()
+    assert [net.read(task_id).result for task_id in (by_python, over_http)] == [{"value": True}, {"value": False}]
 
 
 def test_an_http_worker_is_told_that_its_ending_was_accepted(net: Net) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tasklib import TaskState
+from tasklib import TaskContext, TaskState
+from tasklib.storage.operations.workflows.events import list_questions
+from tasklib.storage.operations.workflows.steps import list_steps
 from tests.fixtures.queues import Face
 
 DEEP = "[" * 900 + "]" * 900  # SQLite from 3.46 on refuses 1,000 levels by itself
@@ -96,3 +98,29 @@ def test_a_row_by_hand_is_retried_as_its_declaration_or_the_settings_say(
     (task,) = queue.list()
     assert task.max_retries == in_force == queue.sql("SELECT max_retries FROM tasks")[0]["max_retries"]
     assert (task.next_retry_at is None) is (in_force == 0)
+
+
+def test_a_record_that_cannot_be_read_hides_no_other(queue: Face):
+    @queue.task
+    def asking(ctx: TaskContext) -> bool:
+        ctx.options(name="look").step(len, "abc")
+        return ctx.wait("approval", bool, ask="Go on?")
+
+    broken, whole = asking.submit(), asking.submit()
+    queue.process_batch()
+    digits = "1" + "0" * 5000
+    queue.sql(f"UPDATE tasklib_steps SET value = '{digits}' WHERE task_id = '{broken}' AND kind = 'step'")
+    queue.sql(
+        f'UPDATE tasklib_steps SET ask = \'{{"question": "Go on?", "schema": {digits}}}\' '
+        f"WHERE task_id = '{broken}' AND kind = 'ask'"
+    )
+
+    first, second = queue.do(lambda: list_steps(broken))
+    assert (first.value, second.question) == (None, None)
+    assert "value cannot be read" in (first.note or "")
+    assert "ask cannot be read" in (second.note or "")
+    questions = queue.do(list_questions)
+    assert {each["task_id"]: each["question"][:18] for each in questions} == {
+        broken: "ask cannot be read",
+        whole: "Go on?",
+    }

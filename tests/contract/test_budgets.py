@@ -82,7 +82,7 @@ def test_who_is_short_waits_without_a_slot_until_there_can_be_enough(queue: Face
     assert task.due_at - queue.now == timedelta(seconds=9, milliseconds=1)
     (reason,) = queue.explain(second).reasons
     assert (reason.code, reason.evidence["short"], reason.evidence["tokens"]) == ("waiting", 900, 100)
-    assert "it is short of 900 llm-tokens; tries again, in 9" in reason.text
+    assert "it is short of 900 llm-tokens; tries again in 9" in reason.text
     assert [found.id for found in queue.list(state="waiting")] == [second]
     assert finish(queue, second).state is TaskState.COMPLETED
     assert left(queue)["llm-tokens"] < 1

@@ -9,6 +9,7 @@ from string import ascii_letters, digits
 import psycopg
 import pytest
 
+from tasklib import TaskContext
 from tasklib.core.lifecycle import Phase
 from tests.fixtures.queues import Face
 
@@ -160,3 +161,30 @@ def test_the_longest_keys_that_are_taken_can_be_retried(queue: Face):
     assert queue.retry(completed.id).state == "pending"
     assert queue.retry_many(state=["failed", "buried"]) == 2
     assert queue.count(state="pending") == 3
+
+
+BEYOND = "'9999-12-31 12:00:00'"
+SIDE_ROWS = {
+    "tasklib_steps": ["ask = '{}'", "ask = '\"q\"'", "error = '[]'", f"until = {BEYOND}", f"started_at = {BEYOND}"],
+    "tasklib_workers": ["names = '5'", "info = '[]'", f"heartbeat_at = {BEYOND}", f"started_at = {BEYOND}"],
+    "tasklib_controls": ["rate = 9e999", "burst = 9e999", "rate = 'NaN'", "declared = '5'", f"paused_at = {BEYOND}"],
+    "tasklib_budgets": ["rate = 9e999", "burst = 9e999", "rate = 'NaN'"],
+}
+
+
+def test_side_tables_refuse_what_can_never_be_right(queue: Face):
+    @queue.task
+    def asking(ctx: TaskContext) -> None:
+        ctx.wait("approval", bool, ask="Go on?")
+
+    asking.submit()
+    queue.process_batch()
+    queue.worker()
+    queue.set_rate_limit(5)
+    queue.set_budget("tokens", per_second=5)
+
+    for table, changes in SIDE_ROWS.items():
+        for change in changes:
+            portable = change if queue.is_sqlite else change.replace("9e999", "'Infinity'")
+            with pytest.raises((psycopg.Error, sqlite3.Error)):
+                queue.sql(f"UPDATE {table} SET {portable}")

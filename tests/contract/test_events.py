@@ -129,7 +129,7 @@ def test_a_wait_gives_up_after_its_time(queue: Face):
 
     caught, final = patient.submit(True), patient.submit(False)
     queue.process_batch()
-    assert "gives up, in 60 s" in str(queue.explain(caught))
+    assert "gives up in 60 s" in str(queue.explain(caught))
 
     assert finish(queue, caught).result == {"value": "gave up"}
     ended = finish(queue, final)
@@ -182,6 +182,26 @@ def test_an_event_that_comes_between_the_look_and_the_suspension_is_not_lost(
     assert queue.read(task_id).waits_for is None
     monkeypatch.undo()
     assert finish(queue, task_id).result == {"value": "between"}
+
+
+def test_a_question_is_answered_by_the_key_that_the_function_gave(queue: Face):
+    @queue.task
+    def pay(ctx: TaskContext) -> list[bool]:
+        return [
+            ctx.options(key="7").wait("approval", bool, ask="Pay?"),
+            ctx.options(key="7").wait("second look", bool, ask="Really?"),
+        ]
+
+    task_id = pay.submit()
+    queue.process_batch()
+    queue.answer(task_id, "7", True)
+    queue.process_batch()
+    with pytest.raises(ConfigurationError, match="asks no question '7'"):
+        queue.answer(task_id, "7", True)  # two questions have this key now
+    queue.answer(task_id, "second look:7", False)
+    queue.process_batch()
+
+    assert queue.read(task_id).result == {"value": [True, False]}
 
 
 def test_a_question_takes_the_first_answer_and_nothing_else(queue: Face):

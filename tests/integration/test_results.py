@@ -275,3 +275,23 @@ def test_ids_of_a_flow_and_of_a_schedule_ask_their_own_queue(queue: TaskQueue):
     queue.process_batch()
 
     assert [task_id.wait() for task_id in ids if task_id is not None] == [A_PAGE] * 3
+
+
+def test_ids_of_many_ask_their_own_queue_and_say_whether_they_are_new(queue: TaskQueue) -> None:
+    @queue.task
+    def double(number: int) -> int:
+        return number * 2
+
+    ids = double.submit_many({"number": number} for number in (5, 6))
+    keyed = double.options(unique_key="one")
+    held = keyed.submit(7)
+    again = keyed.submit_many([{"number": 8}])
+    queue.process_batch()
+
+    assert [each.wait(timeout=60) for each in [*ids, ids[-1], *again]] == [10, 12, 12, 14]
+    assert asyncio.run(ids[0].await_(timeout=60)) == 10
+    assert (list(again), [each.created for each in again], [each.created for each in ids]) == (
+        [held],
+        [False],
+        [True] * 2,
+    )

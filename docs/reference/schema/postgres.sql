@@ -197,9 +197,9 @@ CREATE TABLE {schema}.tasklib_budgets (
     burst double precision NOT NULL,
     tokens double precision NOT NULL,
     refilled_at timestamp with time zone NOT NULL,
-    CONSTRAINT tasklib_budgets_burst_check CHECK ((burst > (0)::double precision)),
+    CONSTRAINT tasklib_budgets_burst_check CHECK (((burst > (0)::double precision) AND (burst < 'Infinity'::double precision))),
     CONSTRAINT tasklib_budgets_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 1000))),
-    CONSTRAINT tasklib_budgets_rate_check CHECK ((rate > (0)::double precision))
+    CONSTRAINT tasklib_budgets_rate_check CHECK (((rate > (0)::double precision) AND (rate < 'Infinity'::double precision)))
 )
 WITH (fillfactor='50', autovacuum_vacuum_cost_delay='0');
 
@@ -231,9 +231,12 @@ CREATE TABLE {schema}.tasklib_controls (
     refilled_at timestamp with time zone,
     max_running integer,
     declared jsonb,
-    CONSTRAINT tasklib_controls_burst_check CHECK ((burst >= (1)::double precision)),
+    CONSTRAINT tasklib_controls_burst_check CHECK (((burst >= (1)::double precision) AND (burst < 'Infinity'::double precision))),
+    CONSTRAINT tasklib_controls_declared_check CHECK (((jsonb_typeof(declared) = 'object'::text) AND (length((declared)::text) <= 300))),
     CONSTRAINT tasklib_controls_max_running_check CHECK ((max_running > 0)),
-    CONSTRAINT tasklib_controls_rate_check CHECK ((rate > (0)::double precision))
+    CONSTRAINT tasklib_controls_rate_check CHECK (((rate > (0)::double precision) AND (rate < 'Infinity'::double precision))),
+    CONSTRAINT tasklib_controls_times_real CHECK (((LEAST(paused_at, refilled_at) >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (GREATEST(paused_at, refilled_at) < '9999-12-31 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT tasklib_controls_tokens_check CHECK (((tokens > '-Infinity'::double precision) AND (tokens < 'Infinity'::double precision)))
 );
 
 CREATE TABLE {schema}.tasklib_edges (
@@ -252,6 +255,7 @@ CREATE TABLE {schema}.tasklib_events (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     delivered_at timestamp with time zone,
     taken_by text,
+    token uuid,
     CONSTRAINT tasklib_events_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 1000)))
 );
 
@@ -370,7 +374,9 @@ CREATE TABLE {schema}.tasklib_stats_outcomes (
     count bigint NOT NULL,
     waits jsonb DEFAULT '{}'::jsonb NOT NULL,
     runs jsonb DEFAULT '{}'::jsonb NOT NULL,
-    fresh boolean DEFAULT true NOT NULL
+    fresh boolean DEFAULT true NOT NULL,
+    CONSTRAINT tasklib_stats_outcomes_runs_check CHECK ((jsonb_typeof(runs) = 'object'::text)),
+    CONSTRAINT tasklib_stats_outcomes_waits_check CHECK ((jsonb_typeof(waits) = 'object'::text))
 );
 
 CREATE TABLE {schema}.tasklib_stats_position (
@@ -409,7 +415,9 @@ CREATE TABLE {schema}.tasklib_steps (
     ended_at timestamp with time zone,
     CONSTRAINT tasklib_steps_key_check CHECK ((octet_length(key) <= 1000)),
     CONSTRAINT tasklib_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'sleep'::text, 'wait'::text, 'ask'::text, 'run'::text, 'map'::text, 'spend'::text]))),
-    CONSTRAINT tasklib_steps_state_check CHECK ((state = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text])))
+    CONSTRAINT tasklib_steps_objects CHECK (((jsonb_typeof(error) = 'object'::text) AND (jsonb_typeof(ask) = 'object'::text) AND ((ask IS NULL) OR (NOT (jsonb_typeof((ask -> 'question'::text)) IS DISTINCT FROM 'string'::text))))),
+    CONSTRAINT tasklib_steps_state_check CHECK ((state = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text]))),
+    CONSTRAINT tasklib_steps_times_real CHECK (((LEAST(until, started_at, ended_at) >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (GREATEST(until, started_at, ended_at) < '9999-12-31 00:00:00+00'::timestamp with time zone)))
 )
 WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
 
@@ -460,7 +468,8 @@ CREATE TABLE {schema}.tasklib_worker_history (
     ended_at timestamp with time zone NOT NULL,
     ending text NOT NULL COLLATE pg_catalog."C",
     tasks integer DEFAULT 0 NOT NULL,
-    CONSTRAINT tasklib_worker_history_ending_check CHECK ((ending = ANY (ARRAY['stopped'::text, 'lost'::text])))
+    CONSTRAINT tasklib_worker_history_ending_check CHECK ((ending = ANY (ARRAY['stopped'::text, 'lost'::text]))),
+    CONSTRAINT tasklib_worker_history_times_real CHECK (((LEAST(started_at, heartbeat_at, ended_at) >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (GREATEST(started_at, heartbeat_at, ended_at) < '9999-12-31 00:00:00+00'::timestamp with time zone)))
 );
 
 CREATE TABLE {schema}.tasklib_workers (
@@ -474,7 +483,10 @@ CREATE TABLE {schema}.tasklib_workers (
     concurrency integer NOT NULL,
     names jsonb DEFAULT '[]'::jsonb NOT NULL,
     info jsonb DEFAULT '{}'::jsonb NOT NULL,
-    owner text COLLATE pg_catalog."C"
+    owner text COLLATE pg_catalog."C",
+    CONSTRAINT tasklib_workers_info_check CHECK ((jsonb_typeof(info) = 'object'::text)),
+    CONSTRAINT tasklib_workers_names_check CHECK ((jsonb_typeof(names) = 'array'::text)),
+    CONSTRAINT tasklib_workers_times_real CHECK (((LEAST(started_at, heartbeat_at) >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (GREATEST(started_at, heartbeat_at) < '9999-12-31 00:00:00+00'::timestamp with time zone)))
 )
 WITH (fillfactor='50');
 
@@ -644,6 +656,8 @@ CREATE UNIQUE INDEX tasklib_events_fact ON {schema}.tasklib_events USING btree (
 CREATE INDEX tasklib_events_message ON {schema}.tasklib_events USING btree (task_id, name, id) WHERE (taken_by IS NULL);
 
 CREATE INDEX tasklib_events_new ON {schema}.tasklib_events USING btree (id) WHERE (delivered_at IS NULL);
+
+CREATE UNIQUE INDEX tasklib_events_token ON {schema}.tasklib_events USING btree (token) WHERE (token IS NOT NULL);
 
 CREATE INDEX tasklib_groups_owner ON {schema}.tasklib_groups USING btree (task_id);
 

@@ -11,32 +11,32 @@ CREATE TABLE tasklib_audit (
     detail     TEXT    NOT NULL DEFAULT '{}' CHECK (json_valid(detail)),
     remote     TEXT,  -- network address of the caller
     request_id TEXT
-);
+) STRICT;
 
 CREATE TABLE tasklib_budgets (
     -- Budgets: tokens that workflows spend, refilled at a rate.
     name        TEXT NOT NULL PRIMARY KEY CHECK (name <> '' AND length(CAST(name AS BLOB)) <= 1000),
-    rate        REAL NOT NULL CHECK (rate > 0),  -- tokens that come in a second
-    burst       REAL NOT NULL CHECK (burst > 0),  -- tokens that it holds at most
+    rate        REAL NOT NULL CHECK (rate > 0 AND rate < 9e999),  -- tokens that come in a second
+    burst       REAL NOT NULL CHECK (burst > 0 AND burst < 9e999),  -- tokens that it holds at most
     tokens      REAL NOT NULL,  -- tokens that were left at refilled_at
     refilled_at TEXT NOT NULL  -- when tokens were last counted
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasklib_chores (
     -- Maintenance that one worker at a time does.
     name     TEXT    NOT NULL PRIMARY KEY,
     until    TEXT    NOT NULL,  -- until then it is somebody's turn
     position INTEGER NOT NULL DEFAULT 0  -- tasks.seq up to which it has come
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasklib_claims (
     -- Which tasks each worker instance holds, as of its last claim.
     instance   TEXT    NOT NULL PRIMARY KEY,
-    seqs       TEXT    NOT NULL DEFAULT '[]',  -- tasks.seq of the tasks held
+    seqs       TEXT    NOT NULL DEFAULT '[]' CHECK (json_type(seqs) = 'array'),  -- tasks.seq of the tasks held
     -- tasks.version of each: the entry is stale once the task has another or has ended
-    versions   TEXT    NOT NULL DEFAULT '[]',
+    versions   TEXT    NOT NULL DEFAULT '[]' CHECK (json_type(versions) = 'array'),
     generation INTEGER NOT NULL DEFAULT 0  -- claims sent in an earlier generation take nothing
-);
+) STRICT;
 
 CREATE TABLE tasklib_controls (
     -- Pauses and limits: one row per task name, and one named '' for everything.
@@ -44,14 +44,20 @@ CREATE TABLE tasklib_controls (
     paused_at   TEXT,
     paused_by   TEXT,
     reason      TEXT,
-    rate        REAL CHECK (rate > 0),  -- tasks that may start in a second
-    burst       REAL CHECK (burst >= 1),  -- starts that the token bucket holds; NULL for one second's worth, and at least one
+    rate        REAL CHECK (rate > 0 AND rate < 9e999),  -- tasks that may start in a second
+    burst       REAL CHECK (burst >= 1 AND burst < 9e999),  -- starts that the token bucket holds; NULL for one second's worth, and at least one
     tokens      REAL,  -- starts left in the token bucket at refilled_at
     refilled_at TEXT,
     max_running INTEGER CHECK (max_running > 0),  -- tasks that may run at once
     -- the limits that code declared when they were last stored: {rate, burst, max_running}
-    declared    TEXT CHECK (declared IS NULL OR json_valid(declared))
-) WITHOUT ROWID;
+    declared    TEXT CHECK (declared IS NULL OR (json_type(declared) = 'object' AND length(declared) <= 300)),
+    CONSTRAINT tasklib_controls_paused_at_real CHECK (
+        paused_at IS NULL OR (strftime('%s', paused_at) IS NOT NULL AND paused_at GLOB '[0-9]???-??-?? ??:??:??*' AND paused_at BETWEEN '0001-01-02' AND '9999-12-31')
+    ),
+    CONSTRAINT tasklib_controls_refilled_at_real CHECK (
+        refilled_at IS NULL OR (strftime('%s', refilled_at) IS NOT NULL AND refilled_at GLOB '[0-9]???-??-?? ??:??:??*' AND refilled_at BETWEEN '0001-01-02' AND '9999-12-31')
+    )
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasklib_edges (
     -- Which tasks are before others in flows.
@@ -60,7 +66,7 @@ CREATE TABLE tasklib_edges (
     param    TEXT,  -- the argument that its result becomes
     number   INTEGER NOT NULL,
     PRIMARY KEY (task_id, group_id, number)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX tasklib_edges_group ON tasklib_edges (group_id);
 
@@ -73,14 +79,17 @@ CREATE TABLE tasklib_events (
     sender       TEXT,
     created_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now')),
     delivered_at TEXT,  -- when those who waited for it had it; NULL: not yet
-    taken_by     TEXT  -- the step that took a message
-);
+    taken_by     TEXT,  -- the step that took a message
+    token        TEXT  -- made by the sender, so that an emit repeated after a lost reply is one event; NULL by SQL
+) STRICT;
 
 CREATE UNIQUE INDEX tasklib_events_fact ON tasklib_events (name) WHERE task_id IS NULL;
 
 CREATE INDEX tasklib_events_message ON tasklib_events (task_id, name, id) WHERE taken_by IS NULL;
 
 CREATE INDEX tasklib_events_new ON tasklib_events (id) WHERE delivered_at IS NULL;
+
+CREATE UNIQUE INDEX tasklib_events_token ON tasklib_events (token) WHERE token IS NOT NULL;
 
 CREATE TABLE tasklib_groups (
     -- Children that a workflow waits for.
@@ -99,7 +108,7 @@ CREATE TABLE tasklib_groups (
     fired_at     TEXT,  -- when the workflow was told that all have ended, or too many failed
     stopped_at   TEXT,  -- when the rest was to be cancelled
     cleared_at   TEXT  -- when the rest was cancelled
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX tasklib_groups_owner ON tasklib_groups (task_id);
 
@@ -113,7 +122,7 @@ CREATE TABLE tasklib_hints (
     priority INTEGER NOT NULL,
     ready_at TEXT    NOT NULL,  -- when the task is due
     UNIQUE (key, name, priority, ready_at)
-);
+) STRICT;
 
 CREATE INDEX tasklib_hints_turn ON tasklib_hints (name, priority DESC, ready_at, id);
 
@@ -123,7 +132,7 @@ CREATE TABLE tasklib_idempotency (
     fingerprint TEXT NOT NULL,  -- SHA-256 of the request: another request with the same key is refused
     answer      TEXT CHECK (answer IS NULL OR json_valid(answer)),
     created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f000', 'now'))
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX tasklib_idempotency_age ON tasklib_idempotency (created_at);
 
@@ -134,7 +143,7 @@ CREATE TABLE tasklib_key_limits (
     key         TEXT    NOT NULL,  -- the concurrency key; '' for every other key
     max_running INTEGER NOT NULL CHECK (max_running >= 0),  -- 0 is unlimited
     PRIMARY KEY (name, key)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasklib_schedules (
     -- Schedules: each makes a task at every tick.
@@ -161,7 +170,7 @@ CREATE TABLE tasklib_stats_blocks (
     oldest TEXT    NOT NULL,  -- no task of the block was created before
     newest TEXT    NOT NULL,  -- no task of the block was created after
     names  TEXT  -- names of its tasks; NULL if there are too many
-);
+) STRICT;
 
 CREATE TABLE tasklib_stats_depths (
     -- How many tasks waited and ran, once a minute: for charts.
@@ -172,7 +181,7 @@ CREATE TABLE tasklib_stats_depths (
     retrying INTEGER NOT NULL,
     running  INTEGER NOT NULL,
     PRIMARY KEY (at, name)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasklib_stats_outcomes (
     -- Attempts ended, by minute, later by hour: for charts.
@@ -181,10 +190,10 @@ CREATE TABLE tasklib_stats_outcomes (
     outcome TEXT    NOT NULL,
     count   INTEGER NOT NULL,
     -- histogram {bucket: count} of how long tasks waited after they were due; see core/insights/histogram.py
-    waits   TEXT    NOT NULL DEFAULT '{}',
-    runs    TEXT    NOT NULL DEFAULT '{}',  -- histogram {bucket: count} of how long attempts ran
+    waits   TEXT    NOT NULL DEFAULT '{}' CHECK (json_type(waits) = 'object'),
+    runs    TEXT    NOT NULL DEFAULT '{}' CHECK (json_type(runs) = 'object'),  -- histogram {bucket: count} of how long attempts ran
     fresh   INTEGER NOT NULL DEFAULT 1  -- not yet merged with others of its minute
-);
+) STRICT;
 
 CREATE INDEX tasklib_stats_outcomes_at ON tasklib_stats_outcomes (at);
 
@@ -194,13 +203,13 @@ CREATE TABLE tasklib_stats_position (
     seq        INTEGER NOT NULL DEFAULT 0,  -- tasks.seq up to which everything is counted
     counted_at TEXT,  -- when the position last moved
     merged_at  TEXT  -- when tasklib_stats_outcomes was last merged
-);
+) STRICT;
 
 CREATE TABLE tasklib_stats_totals (
     -- How many tasks of each name there are up to the position in tasklib_stats_position.
     name  TEXT    NOT NULL PRIMARY KEY,
     count INTEGER NOT NULL
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasklib_steps (
     -- What workflows have recorded: a step that is done is never run again.
@@ -213,17 +222,27 @@ CREATE TABLE tasklib_steps (
     version    INTEGER NOT NULL,  -- the claim that wrote it
     digest     TEXT,  -- hash of the function and its arguments
     value      TEXT CHECK (value IS NULL OR json_valid(value)),
-    error      TEXT CHECK (error IS NULL OR json_valid(error)),  -- {type, message} of a step that failed
+    error      TEXT CHECK (error IS NULL OR json_type(error) = 'object'),  -- {type, message} of a step that failed
     until      TEXT,  -- end of a sleep, of patience, or of the pause before the next try
     tries      INTEGER NOT NULL DEFAULT 0,  -- how often it has failed in a row
     note       TEXT,  -- what was odd about it when it was last found: other arguments than recorded
-    ask        TEXT CHECK (ask IS NULL OR json_valid(ask)),  -- of a question to a person: {question, schema}
+    -- of a question to a person: {question, schema}
+    ask        TEXT CHECK (ask IS NULL OR (json_type(ask) = 'object' AND json_type(ask, '$.question') IS 'text')),
     -- the task that undoes it, submitted if the workflow ends without success
     undo       TEXT CHECK (undo IS NULL OR json_valid(undo)),
     started_at TEXT    NOT NULL,
     ended_at   TEXT,
-    PRIMARY KEY (task_id, key)
-) WITHOUT ROWID;
+    PRIMARY KEY (task_id, key),
+    CONSTRAINT tasklib_steps_started_at_real CHECK (
+        strftime('%s', started_at) IS NOT NULL AND started_at GLOB '[0-9]???-??-?? ??:??:??*' AND started_at BETWEEN '0001-01-02' AND '9999-12-31'
+    ),
+    CONSTRAINT tasklib_steps_ended_at_real CHECK (
+        ended_at IS NULL OR (strftime('%s', ended_at) IS NOT NULL AND ended_at GLOB '[0-9]???-??-?? ??:??:??*' AND ended_at BETWEEN '0001-01-02' AND '9999-12-31')
+    ),
+    CONSTRAINT tasklib_steps_until_real CHECK (
+        until IS NULL OR (strftime('%s', until) IS NOT NULL AND until GLOB '[0-9]???-??-?? ??:??:??*' AND until BETWEEN '0001-01-02' AND '9999-12-31')
+    )
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasklib_tallies (
     -- What has happened to children and to those who wait for them since it was last added up.
@@ -232,7 +251,7 @@ CREATE TABLE tasklib_tallies (
     ended     INTEGER NOT NULL DEFAULT 0,
     failed    INTEGER NOT NULL DEFAULT 0,
     cancelled INTEGER NOT NULL DEFAULT 0
-);
+) STRICT;
 
 CREATE INDEX tasklib_tallies_group ON tasklib_tallies (group_id);
 
@@ -247,12 +266,12 @@ CREATE TABLE tasklib_tokens (
     expires_at   TEXT,
     last_used_at TEXT,
     revoked_at   TEXT
-);
+) STRICT;
 
 CREATE TABLE tasklib_versions (
     only_row INTEGER NOT NULL DEFAULT 1 PRIMARY KEY CHECK (only_row = 1),
     last     INTEGER NOT NULL DEFAULT 0
-);
+) STRICT;
 
 CREATE TABLE tasklib_waits (
     -- Which open steps wait for which events.
@@ -260,7 +279,7 @@ CREATE TABLE tasklib_waits (
     task_id TEXT NOT NULL,
     key     TEXT NOT NULL,
     PRIMARY KEY (event, task_id, key)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX tasklib_waits_task ON tasklib_waits (task_id);
 
@@ -277,7 +296,7 @@ CREATE TABLE tasklib_worker_history (
     -- stopped: in order; lost: it was killed or stopped answering
     ending       TEXT    NOT NULL CHECK (ending IN ('stopped', 'lost')),
     tasks        INTEGER NOT NULL DEFAULT 0  -- how many tasks it held then, which others run again
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasklib_workers (
     -- Worker instances and their heartbeats.
@@ -289,11 +308,17 @@ CREATE TABLE tasklib_workers (
     heartbeat_at    TEXT    NOT NULL,
     timeout_seconds REAL    NOT NULL,  -- after this long without a heartbeat the instance counts as dead
     concurrency     INTEGER NOT NULL,
-    names           TEXT    NOT NULL DEFAULT '[]',  -- the task names it runs
+    names           TEXT    NOT NULL DEFAULT '[]' CHECK (json_type(names) = 'array'),  -- the task names it runs
     -- what it reports with its heartbeat: memory, limits of its own, stuck threads
-    info            TEXT    NOT NULL DEFAULT '{}',
-    owner           TEXT  -- the token that registered it over HTTP; NULL for a worker on the database itself
-) WITHOUT ROWID;
+    info            TEXT    NOT NULL DEFAULT '{}' CHECK (json_type(info) = 'object'),
+    owner           TEXT,  -- the token that registered it over HTTP; NULL for a worker on the database itself
+    CONSTRAINT tasklib_workers_started_at_real CHECK (
+        strftime('%s', started_at) IS NOT NULL AND started_at GLOB '[0-9]???-??-?? ??:??:??*' AND started_at BETWEEN '0001-01-02' AND '9999-12-31'
+    ),
+    CONSTRAINT tasklib_workers_heartbeat_at_real CHECK (
+        strftime('%s', heartbeat_at) IS NOT NULL AND heartbeat_at GLOB '[0-9]???-??-?? ??:??:??*' AND heartbeat_at BETWEEN '0001-01-02' AND '9999-12-31'
+    )
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasks (
     -- One row per task: everything about it. INSERT INTO tasks (name, kwargs) submits one.

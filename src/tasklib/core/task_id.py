@@ -84,6 +84,11 @@ class TaskId(UUID, Generic[R_co]):
         """Ask this queue for the result; called by the queue that made the id."""
         object.__setattr__(self, "_source", source)
 
+    @property
+    def source(self) -> ResultSource | None:
+        """The queue it asks; None for the default one."""
+        return self._source
+
     def _queue(self) -> ResultSource:
         return default_source.get() if self._source is None else self._source
 
@@ -127,7 +132,7 @@ default_source: Final = _DefaultSource()
 """Set by the module of the default queue, which this one cannot import."""
 
 
-class TaskIds(Sequence[UUID]):
+class TaskIds(Sequence[TaskId[Any]]):
     """The ids of a bulk submission in its order, sixteen bytes each, and how many rows were new.
 
     Made with `keep=False` it forgets the ids and only counts, for streams too long to remember.
@@ -138,11 +143,14 @@ class TaskIds(Sequence[UUID]):
         (5000, 5000, {'a': 0})
     """
 
-    __slots__ = ("_bytes", "_keep", "created", "total")
+    __slots__ = ("_bytes", "_keep", "created", "found", "source", "total")
 
     def __init__(self, *, keep: bool = True) -> None:
         self._bytes = bytearray()
+        self.found: set[int] = set()
+        """Positions of those that were stored before, under their unique key."""
         self._keep = keep
+        self.source: ResultSource | None = None
         self.total = 0
         self.created = 0
 
@@ -155,18 +163,27 @@ class TaskIds(Sequence[UUID]):
         ids._bytes += start.join([b"", *(number.to_bytes(2, "big") for number in range(batch.count))])
         return ids
 
+    def made_by(self, source: ResultSource) -> None:
+        """Let each id ask this queue for its result; called by the queue that made them."""
+        self.source = source
+
     def extend(self, ids: Iterable[TaskId] | TaskIds) -> None:
         """Add the ids of one statement."""
         if isinstance(ids, TaskIds):
             self.total += ids.total
             self.created += ids.created
+            self.source = ids.source or self.source
             if self._keep:
+                self.found.update(len(self) + position for position in ids.found)
                 self._bytes += bytes(ids)
             return
         for task_id in ids:
             self.total += 1
             self.created += task_id.created
+            self.source = task_id.source or self.source
             if self._keep:
+                if not task_id.created:
+                    self.found.add(len(self))
                 self._bytes += task_id.bytes
 
     def __len__(self) -> int:
@@ -176,16 +193,20 @@ class TaskIds(Sequence[UUID]):
         return bytes(self._bytes)
 
     @overload
-    def __getitem__(self, index: int) -> UUID: ...
+    def __getitem__(self, index: int) -> TaskId[Any]: ...
     @overload
-    def __getitem__(self, index: slice) -> list[UUID]: ...
-    def __getitem__(self, index: int | slice) -> UUID | list[UUID]:
+    def __getitem__(self, index: slice) -> list[TaskId[Any]]: ...
+    def __getitem__(self, index: int | slice) -> TaskId[Any] | list[TaskId[Any]]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        position = range(len(self))[index] * 16
-        return UUID(bytes=bytes(self._bytes[position : position + 16]))
+        position = range(len(self))[index]
+        raw = bytes(self._bytes[position * 16 : position * 16 + 16])
+        task_id: TaskId[Any] = TaskId(UUID(bytes=raw), created=position not in self.found)
+        if self.source is not None:
+            task_id.made_by(self.source)
+        return task_id
 
-    def __iter__(self) -> Iterator[UUID]:
+    def __iter__(self) -> Iterator[TaskId[Any]]:
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:

@@ -261,8 +261,9 @@ _HEAD: Final = re.compile(r'\["[-0-9a-f]{36}",\d+,\d+')
 
 
 def worker_from_row(row: Row) -> WorkerInfo:
-    """The worker instance of a row."""
-    info = json_value(row["info"])
+    """The worker instance of a row; a report of it that cannot be read counts as empty."""
+    reader = RowReader(row)
+    info = reader.read("info", _object, {})
     return WorkerInfo(
         instance=uuid(row["instance"]),
         worker_id=row["worker_id"],
@@ -270,7 +271,7 @@ def worker_from_row(row: Row) -> WorkerInfo:
         pid=row["pid"],
         started_at=required_moment(row["started_at"]),
         heartbeat_at=required_moment(row["heartbeat_at"]),
-        names=tuple(info.get("names", json_value(row["names"]))),
+        names=tuple(info.get("names") or reader.read("names", json_value, ())),
         concurrency=row["concurrency"],
         idle=bool(row["idle"]),
         alive=row["silent_for"] <= row["timeout_seconds"],

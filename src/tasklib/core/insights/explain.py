@@ -167,14 +167,17 @@ def _suspended(
     """A workflow that waits: for what, since when, and until when at most."""
     kind, _, name = waits_for.partition(" ")
     since = task.updated_at.isoformat(timespec="seconds")
-    until = "" if left is None else f", in {_span(max(left, 0.0))}"
+    span = None if left is None else _span(max(left, 0.0))
+    until = "" if span is None else f", in {span}"
     end = "it is woken" if task.due_at is None else task.due_at.isoformat(timespec="seconds")
     texts = {
         "sleep": f"it sleeps until {end}{until}",
         "retry": f"step {name!r} failed and is tried again{until}",
         "code": f"it is parked since {since}: its code does not fit what it has recorded",
     }
-    text = texts.get(kind, f"it waits for {waits_for} since {since}" + (f", gives up{until}" if until else ""))
+    text = texts.get(
+        kind, f"it waits for {waits_for} since {since}" + ("" if span is None else f", gives up in {span}")
+    )
     evidence: dict[str, Any] = {"waits_for": waits_for, "since": task.updated_at, "seconds": left}
     if kind == "children" and children is not None:
         rest, lost = children.total - children.ended, children.failed + children.cancelled
@@ -182,7 +185,7 @@ def _suspended(
         evidence |= {"children": children.total, "ended": children.ended, "failed": lost}
     if kind == "budget":
         text, seen = _short(name, shortages)
-        text, evidence = f"{text}; tries again{until}", evidence | seen
+        text, evidence = f"{text}; tries again" + ("" if span is None else f" in {span}"), evidence | seen
     if kind == "code":
         last = (task.error or "").strip().splitlines()[-1:]
         remedy = "start workers with code that fits, or resume it by hand: tasklib retry"

@@ -44,7 +44,7 @@ class TellsWorkflows(QueueBase):
         joined = self._connection(connection)
         if joined is not None:
             return _is_told(self.database.run_on(joined, make))
-        told = self.database.run(make, repeatable=to is None)
+        told = self.database.run(make)
         if not withdraw and told is not None:
             self.database.run(lambda: events.deliver_event(told))
         return _is_told(told)
@@ -58,7 +58,7 @@ class TellsWorkflows(QueueBase):
         joined = self._connection(connection)
         if joined is not None:
             return _is_told(await self.database.arun_on(joined, make))
-        told = await self.database.arun(make, repeatable=to is None)
+        told = await self.database.arun(make)
         if not withdraw and told is not None:
             await self.database.arun(lambda: events.deliver_event(told))
         return _is_told(told)
@@ -66,6 +66,8 @@ class TellsWorkflows(QueueBase):
     @operation
     def answer(self, task_id: Id, key: str, value: Any, *, by: str | None = None) -> Operation[None]:
         """Answer the question that a workflow asks under this key; the first answer counts.
+
+        The key is that of the step (`approval`, `approval:7`), or only what the function gave as `key=` (`7`).
 
         Examples:
             >>> @queue.task(context=True)

@@ -167,12 +167,11 @@ class SubmitsTasks(QueueBase):
         return self._joined(connection) is not None
 
     def _signed(self, new: Chunk, stored: Stored) -> Stored:
-        """The ids, each knowing whom to ask for its result; those of a bulk submission are plain UUIDs."""
+        """The ids, each knowing whom to ask for its result."""
         if log.isEnabledFor(logging.DEBUG):
             _log_stored(new, stored)
-        if not isinstance(stored, TaskIds):
-            for each in stored:
-                each.made_by(self._results)
+        for each in (stored,) if isinstance(stored, TaskIds) else stored:
+            each.made_by(self._results)
         return stored
 
     @cached_property

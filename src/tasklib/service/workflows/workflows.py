@@ -10,7 +10,7 @@ from typing import Any
 from tasklib.core.insights.timeline import TimelineEntry, timeline
 from tasklib.core.task import Task
 from tasklib.queue import Id, require_id
-from tasklib.queue.sync_async import operation, single_try
+from tasklib.queue.sync_async import operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import ServicePart
 from tasklib.storage.operations.clock import read_clock
@@ -99,7 +99,7 @@ class Workflows(ServicePart):
 
     aquestions = questions.as_async
 
-    @single_try
+    @operation
     def emit(
         self, name: str, payload: Any, *, to: Id | None = None, by: str | None = None, audit: AuditEntry | None = None
     ) -> Operation[bool]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from tasklib.core.codec import dumps, is_storable, loads, plain, shown
 from tasklib.core.json_schema import misfit
 from tasklib.errors import ClaimLost, ConfigurationError, InvalidPayload, InvalidTransition, TaskNotFound
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workflows.steps import record_steps
-from tasklib.storage.rows import json_value, moment, uuid
-from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
+from tasklib.storage.rows import RowReader, json_value, moment, uuid
+from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
 
 CHUNK: Final = 1000
 """Tasks that one transaction of a delivery wakes at most."""
@@ -37,17 +37,31 @@ def event_text(name: str, payload: Any) -> str:
 
 
 def tell(name: str, payload: str, to: UUID | None, sender: str | None) -> Operation[int | None]:
-    """Store an event; its number, or None if a fact of this name is known already."""
+    """Store an event; its number, or None if a fact of this name is known already.
+
+    Tried again after a lost reply it finds its own event.
+    """
     if to is not None and (yield from get_task(to)) is None:
         raise TaskNotFound(to)
+    memory = yield from recall()
+    own = {"token": memory.setdefault("token", str(uuid4()))}
     told = {"name": name, "task_id": None if to is None else str(to), "payload": payload, "sender": sender}
-    rows = yield Statement("insert_event", told)
+    rows = yield Statement("insert_event", told | own)
+    if not rows and (rows := (yield Statement("find_own_event", own))):
+        memory[DONE_BEFORE] = True
     return rows[0]["id"] if rows else None
 
 
 def withdraw(name: str) -> Operation[bool]:
     """Forget a fact; False if there is none.  Who had it keeps it."""
-    return bool((yield Statement("withdraw_event", {"name": name})))
+    yield BEGIN
+    memory = yield from recall()
+    forgotten = bool((yield Statement("withdraw_event", {"name": name})))
+    if not forgotten and "withdrawn" in memory:
+        forgotten = memory[DONE_BEFORE] = True
+    if forgotten:
+        memory["withdrawn"] = True
+    return forgotten
 
 
 def open_wait(task_id: str, version: int, step: Mapping[str, Any], events: Sequence[str]) -> Operation[None]:
@@ -113,20 +127,29 @@ def deliver_new(limit: int = 100) -> Operation[int]:
 
 
 def answer_question(task_id: UUID, key: str, value: Any, sender: str | None = None) -> Operation[None]:
-    """Answer a question that a task asks, once: the first answer counts."""
+    """Answer a question that a task asks, once: the first answer counts.
+
+    The key is that of the step, or the one that the function gave it, if no other question of the task has it.
+    """
     text = _storable_text("the value of the answer", value, field="value")
     yield BEGIN
+    memory = yield from recall()
     task = yield from get_task(task_id)
     if task is None:
         raise TaskNotFound(task_id)
     yield from _lock([(str(task_id), key)])
-    rows = (yield Statement("get_step", {"id": str(task_id), "key": key})) if is_storable(key) else ()
-    if not rows or rows[0]["kind"] != "ask":
+    rows = (yield Statement("find_questions", {"id": str(task_id), "key": key})) if is_storable(key) else ()
+    if len(rows) != 1:
         raise ConfigurationError(
             f"task {task_id} asks no question {key!r}; `tasklib steps {task_id}` lists what it asks"
         )
+    key, own = rows[0]["key"], {"value": loads(text), "by": sender}
     if rows[0]["state"] != "open":
+        if memory.get("answered") == own == {"value": json_value(rows[0]["value"]), "by": rows[0]["note"]}:
+            memory[DONE_BEFORE] = True  # the reply to the first try was lost
+            return
         raise InvalidTransition(task_id, "answered", "answer", "open")
+    memory["answered"] = own
     problem = misfit(loads(text), json_value(rows[0]["ask"])["schema"])
     if problem is not None:
         raise InvalidPayload.of_value("the value of the answer", [problem], field="value")
@@ -142,7 +165,7 @@ def list_questions(limit: int = 100) -> Operation[list[dict[str, Any]]]:
             "task_id": uuid(row["task_id"]),
             "task_name": row["name"],
             "key": row["key"],
-            **json_value(row["ask"]),
+            **_asked(row),
             "asked_at": moment(row["started_at"]),
             "until": moment(row["until"]),
         }
@@ -155,6 +178,14 @@ def _storable_text(what: str, value: Any, *, field: str = "payload") -> str:
         return dumps(plain(value, what=what, limit=MOST_EVENT_BYTES))
     except InvalidPayload as error:
         raise InvalidPayload.of_value(what, error.problems, field=field) from error
+
+
+def _asked(row: Row) -> dict[str, Any]:
+    """The question and the schema of its answer; one that cannot be read says so, and hides no other."""
+    reader = RowReader(row)
+    asked = reader.read("ask", json_value) or {}
+    question = asked.get("question") or "; ".join(reader.problems)
+    return {**asked, "question": question, "schema": asked.get("schema", {})}
 
 
 def _deliver_message(event_id: int, event: Row) -> Operation[None]:

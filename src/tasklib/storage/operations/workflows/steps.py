@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -11,7 +11,7 @@ from uuid import UUID
 from tasklib.core.codec import dumps
 from tasklib.errors import ClaimLost
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.rows import json_value, moment
+from tasklib.storage.rows import RowReader, json_value, moment
 from tasklib.storage.statement import Operation, Row, Statement
 
 
@@ -51,24 +51,33 @@ def load_steps(task_id: str) -> Operation[list[dict[str, Any]]]:
 
 def list_steps(task_id: UUID) -> Operation[list[StepInfo]]:
     """Everything that a task has recorded, for people to see."""
-    rows = yield Statement("load_steps", {"id": str(task_id)})
-    return [
-        StepInfo(
-            key=row["key"],
-            number=row["number"],
-            kind=row["kind"],
-            state="done" if row["kind"] == "sleep" and (row["left"] or 0.0) <= 0 else row["state"],
-            value=json_value(row["value"]) if row["state"] == "done" else None,
-            error=json_value(row["error"]),
-            question=None if row["ask"] is None else json_value(row["ask"])["question"],
-            tries=row["tries"],
-            note=row["note"],
-            started_at=moment(row["started_at"]),
-            ended_at=moment(row["ended_at"]),
-            until=moment(row["until"]),
-        )
-        for row in rows
-    ]
+    return [_shown(row) for row in (yield Statement("load_steps", {"id": str(task_id)}))]
+
+
+def _shown(row: Row) -> StepInfo:
+    """A step for people to see; what cannot be read of it is left empty, and its note says so."""
+    reader = RowReader(row)
+    shown = StepInfo(
+        key=row["key"],
+        number=row["number"],
+        kind=row["kind"],
+        state="done" if row["kind"] == "sleep" and (row["left"] or 0.0) <= 0 else row["state"],
+        value=reader.read("value", json_value) if row["state"] == "done" else None,
+        error=reader.read("error", json_value),
+        question=reader.read("ask", _question),
+        tries=row["tries"],
+        note=row["note"],
+        started_at=moment(row["started_at"]),
+        ended_at=moment(row["ended_at"]),
+        until=moment(row["until"]),
+    )
+    if not reader.problems:
+        return shown
+    return replace(shown, note="; ".join([*([shown.note] if shown.note else []), *reader.problems]))
+
+
+def _question(text: str | None) -> str | None:
+    return None if text is None else str(json_value(text)["question"])
 
 
 def record_steps(steps: Sequence[Step]) -> Operation[None]:

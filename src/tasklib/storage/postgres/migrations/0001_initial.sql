@@ -134,9 +134,12 @@ CREATE TABLE {schema}.tasklib_workers (
     heartbeat_at    timestamptz      NOT NULL DEFAULT now(),
     timeout_seconds double precision NOT NULL,
     concurrency     integer          NOT NULL,
-    names           jsonb            NOT NULL DEFAULT '[]',
-    info            jsonb            NOT NULL DEFAULT '{}',
-    owner           text             COLLATE "C"
+    names           jsonb            NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(names) = 'array'),
+    info            jsonb            NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(info) = 'object'),
+    owner           text             COLLATE "C",
+    CONSTRAINT tasklib_workers_times_real CHECK (
+        least(started_at, heartbeat_at) >= '0001-01-02 00:00:00+00' AND greatest(started_at, heartbeat_at) < '9999-12-31 00:00:00+00'
+    )
 ) WITH (fillfactor = 50);
 
 -- Instances that have ended, for a week: what became of a worker that is not there any more.
@@ -150,7 +153,10 @@ CREATE TABLE {schema}.tasklib_worker_history (
     heartbeat_at timestamptz NOT NULL,
     ended_at     timestamptz NOT NULL,
     ending       text        COLLATE "C" NOT NULL CHECK (ending IN ('stopped', 'lost')),
-    tasks        integer     NOT NULL DEFAULT 0
+    tasks        integer     NOT NULL DEFAULT 0,
+    CONSTRAINT tasklib_worker_history_times_real CHECK (
+        least(started_at, heartbeat_at, ended_at) >= '0001-01-02 00:00:00+00' AND greatest(started_at, heartbeat_at, ended_at) < '9999-12-31 00:00:00+00'
+    )
 );
 
 -- What each instance holds.  A claim replaces the row of its worker in the same statement, and so finds every task of a
@@ -179,12 +185,16 @@ CREATE TABLE {schema}.tasklib_controls (
     paused_at   timestamptz,
     paused_by   text,
     reason      text,
-    rate        double precision CHECK (rate > 0),
-    burst       double precision CHECK (burst >= 1),
-    tokens      double precision,
+    -- NaN is greater than every number.
+    rate        double precision CHECK (rate > 0 AND rate < 'Infinity'),
+    burst       double precision CHECK (burst >= 1 AND burst < 'Infinity'),
+    tokens      double precision CHECK (tokens > '-Infinity' AND tokens < 'Infinity'),
     refilled_at timestamptz,
     max_running integer CHECK (max_running > 0),
-    declared    jsonb
+    declared    jsonb CHECK (jsonb_typeof(declared) = 'object' AND length(declared::text) <= 300),
+    CONSTRAINT tasklib_controls_times_real CHECK (
+        least(paused_at, refilled_at) >= '0001-01-02 00:00:00+00' AND greatest(paused_at, refilled_at) < '9999-12-31 00:00:00+00'
+    )
 );
 
 -- Call one waiting instance of each kind; one that is filled by what it finds calls the next.
@@ -296,7 +306,14 @@ CREATE TABLE {schema}.tasklib_steps (
     undo       jsonb,
     started_at timestamptz NOT NULL,
     ended_at   timestamptz,
-    PRIMARY KEY (task_id, key)
+    PRIMARY KEY (task_id, key),
+    CONSTRAINT tasklib_steps_objects CHECK (
+        jsonb_typeof(error) = 'object' AND jsonb_typeof(ask) = 'object'
+        AND (ask IS NULL OR jsonb_typeof(ask -> 'question') IS NOT DISTINCT FROM 'string')
+    ),
+    CONSTRAINT tasklib_steps_times_real CHECK (
+        least(until, started_at, ended_at) >= '0001-01-02 00:00:00+00' AND greatest(until, started_at, ended_at) < '9999-12-31 00:00:00+00'
+    )
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- Which open steps wait for which events.
@@ -318,8 +335,10 @@ CREATE TABLE {schema}.tasklib_events (
     sender       text,
     created_at   timestamptz NOT NULL DEFAULT now(),
     delivered_at timestamptz,
-    taken_by     text
+    taken_by     text,
+    token        uuid
 );
+CREATE UNIQUE INDEX tasklib_events_token ON {schema}.tasklib_events (token) WHERE token IS NOT NULL;
 CREATE UNIQUE INDEX tasklib_events_fact ON {schema}.tasklib_events (name) WHERE task_id IS NULL;
 CREATE INDEX tasklib_events_message ON {schema}.tasklib_events (task_id, name, id) WHERE taken_by IS NULL;
 CREATE INDEX tasklib_events_new ON {schema}.tasklib_events (id) WHERE delivered_at IS NULL;
@@ -367,8 +386,8 @@ CREATE INDEX tasklib_edges_group ON {schema}.tasklib_edges (group_id);
 -- Tokens that workflows spend.  Many spenders update one row, which has room for its versions on its page.
 CREATE TABLE {schema}.tasklib_budgets (
     name        text             COLLATE "C" NOT NULL PRIMARY KEY CHECK (name <> '' AND octet_length(name) <= 1000),
-    rate        double precision NOT NULL CHECK (rate > 0),
-    burst       double precision NOT NULL CHECK (burst > 0),
+    rate        double precision NOT NULL CHECK (rate > 0 AND rate < 'Infinity'),
+    burst       double precision NOT NULL CHECK (burst > 0 AND burst < 'Infinity'),
     tokens      double precision NOT NULL,
     refilled_at timestamptz      NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
@@ -550,8 +569,8 @@ CREATE TABLE {schema}.tasklib_stats_outcomes (
     name    text    COLLATE "C" NOT NULL,
     outcome text    COLLATE "C" NOT NULL,
     count   bigint  NOT NULL,
-    waits   jsonb   NOT NULL DEFAULT '{}',
-    runs    jsonb   NOT NULL DEFAULT '{}',
+    waits   jsonb   NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(waits) = 'object'),
+    runs    jsonb   NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(runs) = 'object'),
     fresh   boolean NOT NULL DEFAULT true
 );
 CREATE INDEX tasklib_stats_outcomes_at ON {schema}.tasklib_stats_outcomes (at);
@@ -740,6 +759,7 @@ COMMENT ON COLUMN {schema}.tasklib_events.sender IS 'who told it, as far as know
 COMMENT ON COLUMN {schema}.tasklib_events.task_id IS 'the one task that a message is for; NULL for a fact';
 COMMENT ON COLUMN {schema}.tasklib_events.delivered_at IS 'when those who waited for it had it; NULL: not yet';
 COMMENT ON COLUMN {schema}.tasklib_events.taken_by IS 'the step that took a message';
+COMMENT ON COLUMN {schema}.tasklib_events.token IS 'made by the sender, so that an emit repeated after a lost reply is one event; NULL by SQL';
 COMMENT ON TABLE {schema}.tasklib_schedules IS 'Schedules: each makes a task at every tick.';
 COMMENT ON COLUMN {schema}.tasklib_schedules.plan IS 'what was decided: task, cron or every, tz, kwargs, misfire, overlap, jitter, options';
 COMMENT ON COLUMN {schema}.tasklib_schedules.declared_at IS 'declared in code by a worker that started then; NULL if made at run time';

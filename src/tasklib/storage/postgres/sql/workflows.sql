@@ -158,6 +158,19 @@ SELECT s.key, s.number, s.kind, s.state, s.value::text AS value, s.error::text A
     extract(epoch FROM s.until - coalesce(:now::timestamptz, now()))::float8 AS left
 FROM {schema}.tasklib_steps AS s WHERE s.task_id = :id::uuid AND s.key = :key::text;
 
+-- name: find_questions
+-- The question of a task under this key; else those to which its function gave it, of whatever name.
+SELECT s.key, s.state, s.value::text AS value, s.note, s.ask::text AS ask FROM {schema}.tasklib_steps AS s
+WHERE s.task_id = :id::uuid AND s.kind = 'ask' AND (
+    s.key = :key::text
+    OR (
+        substr(s.key, length(s.key) - length(:key::text)) = ':' || :key::text
+        AND NOT EXISTS (
+            SELECT FROM {schema}.tasklib_steps AS e WHERE e.task_id = :id::uuid AND e.kind = 'ask' AND e.key = :key::text
+        )
+    )
+);
+
 -- name: find_event
 -- The event that a step of a task gets: the oldest message that nobody took, else a fact.
 SELECT e.id, e.name, e.payload::text AS payload, e.task_id IS NOT NULL AS is_message
@@ -198,11 +211,15 @@ WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
 RETURNING t.id;
 
 -- name: insert_event
--- Store an event; no row if a fact of this name is known already.
-INSERT INTO {schema}.tasklib_events (name, task_id, payload, sender, created_at)
-VALUES (:name::text, :task_id::uuid, :payload::jsonb, :sender::text, coalesce(:now::timestamptz, now()))
+-- Store an event; no row if a fact of this name is known already, or this very event.
+INSERT INTO {schema}.tasklib_events (name, task_id, payload, sender, token, created_at)
+VALUES (:name::text, :task_id::uuid, :payload::jsonb, :sender::text, :token::uuid, coalesce(:now::timestamptz, now()))
 ON CONFLICT DO NOTHING
 RETURNING id;
+
+-- name: find_own_event
+-- The event that an earlier try of the same call has stored.
+SELECT e.id FROM {schema}.tasklib_events AS e WHERE e.token = :token::uuid;
 
 -- name: withdraw_event
 -- Forget a fact; who had it keeps it.

@@ -126,6 +126,17 @@ SELECT s.key, s.number, s.kind, s.state, s.value, s.error, s.ask,
     (julianday(s.until) - julianday(:now)) * 86400.0 AS left
 FROM tasklib_steps AS s WHERE s.task_id = :id AND s.key = :key;
 
+-- name: find_questions
+-- The question of a task under this key; else those to which its function gave it, of whatever name.
+SELECT s.key, s.state, s.value, s.note, s.ask FROM tasklib_steps AS s
+WHERE s.task_id = :id AND s.kind = 'ask' AND (
+    s.key = :key
+    OR (
+        substr(s.key, length(s.key) - length(:key)) = ':' || :key
+        AND NOT EXISTS (SELECT 1 FROM tasklib_steps AS e WHERE e.task_id = :id AND e.kind = 'ask' AND e.key = :key)
+    )
+);
+
 -- name: find_event
 -- The event that a step of a task gets: the oldest message that nobody took, else a fact.
 SELECT e.id, e.name, e.payload, e.task_id IS NOT NULL AS is_message
@@ -160,11 +171,15 @@ WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND waits_for IS NOT NULL
 RETURNING id;
 
 -- name: insert_event
--- Store an event; no row if a fact of this name is known already.
-INSERT INTO tasklib_events (name, task_id, payload, sender, created_at)
-VALUES (:name, :task_id, :payload, :sender, :now)
+-- Store an event; no row if a fact of this name is known already, or this very event.
+INSERT INTO tasklib_events (name, task_id, payload, sender, token, created_at)
+VALUES (:name, :task_id, :payload, :sender, :token, :now)
 ON CONFLICT DO NOTHING
 RETURNING id;
+
+-- name: find_own_event
+-- The event that an earlier try of the same call has stored.
+SELECT e.id FROM tasklib_events AS e WHERE e.token = :token;
 
 -- name: withdraw_event
 -- Forget a fact; who had it keeps it.
