@@ -139,6 +139,26 @@ def test_a_wait_gives_up_after_its_time(queue: Face):
     assert queue.read(caught).result == {"value": "gave up"}
 
 
+def test_a_wait_that_was_given_up_begins_anew_when_its_task_is_retried(queue: Face):
+    @queue.task
+    async def patient(ctx: AsyncTaskContext) -> str:
+        return await ctx.wait("late", str, timeout_seconds=60)
+
+    told, never = patient.submit(), patient.submit()
+    queue.process_batch()
+    for task_id in (told, never):
+        assert finish(queue, task_id).state is TaskState.FAILED
+    queue.retry(told)
+    queue.process_batch()
+    assert "gives up, in 60 s" in str(queue.explain(told))
+
+    queue.emit("late", "at last")
+    assert finish(queue, told).result == {"value": "at last"}
+    queue.emit("late", withdraw=True)
+    queue.retry(never)
+    assert "WaitTimeout" in (finish(queue, never).error or "")
+
+
 def test_an_event_that_comes_with_the_timeout_wins(queue: Face):
     @queue.task(max_retries=0)
     async def patient(ctx: AsyncTaskContext) -> str:

@@ -196,7 +196,9 @@ def _origin(error: BaseException) -> Any:
     """The driver's own error, inside those that SQLAlchemy and Django wrap around it, and outside the system's own."""
     found = error
     inner: BaseException | None = error
-    while inner is not None:
+    seen: set[int] = set()  # an error may be its own cause
+    while inner is not None and id(inner) not in seen:
+        seen.add(id(inner))
         if isinstance(inner, sqlite3.Error) or is_a(inner, "psycopg.Error") or _sqlstate(inner) is not None:
             found = inner
         inner = getattr(inner, "orig", None) or inner.__cause__

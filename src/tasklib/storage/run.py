@@ -82,7 +82,10 @@ def _commit(translate: Callable[[Exception], Exception]) -> Steps[None]:
     try:
         yield COMMIT
     except Exception as error:
-        raise translate(error) from error
+        translated = translate(error)
+        if translated is error:
+            raise
+        raise translated from error
 
 
 def run_blocking(todo: Steps[T], execute: Callable[[Statement], Sequence[Row]]) -> T:

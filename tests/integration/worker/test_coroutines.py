@@ -136,3 +136,15 @@ async def test_an_awaitable_that_is_no_coroutine_is_awaited(queue: TaskQueue) ->
 
     queue.register_handler("answer", Answer())
     assert await run(queue, "answer") == ["completed"]
+
+
+async def test_an_error_that_is_its_own_cause_is_a_failure_like_any_other(queue: TaskQueue) -> None:
+    @queue.task
+    async def circular() -> None:
+        error = ValueError("again")
+        raise error from error
+
+    @queue.task
+    async def fine() -> None: ...
+
+    assert await run(queue, "circular", "fine") == ["failed", "completed"]

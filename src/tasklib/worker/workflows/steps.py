@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tasklib.core.calls.steps import Restart, StepOptions
 from tasklib.core.codec import loads
+from tasklib.core.texts.causes import causes
 from tasklib.core.texts.error_text import bounded, message_of
 from tasklib.errors import Abort, ClaimLost, ConfigurationError, ResultError, Retry, Snooze, StepFailed, StorageError
 from tasklib.storage.operations.workflows.steps import record_steps
@@ -117,9 +118,4 @@ class StepLogic(History):
 
 def failed_step(error: BaseException) -> str | None:
     """The key of the step whose failure this is, itself or as its cause."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, StepFailed):
-            return seen.key
-        seen = seen.__cause__
-    return None
+    return next((each.key for each in causes(error) if isinstance(each, StepFailed)), None)

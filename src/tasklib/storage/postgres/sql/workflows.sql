@@ -52,11 +52,16 @@ WHERE s.state <> 'done' OR s.version = excluded.version
 RETURNING s.task_id, s.key;
 
 -- name: reopen_steps
--- Let steps that failed run again: of each task the one named, or all.
+-- Let steps that failed run again: of each task the one named, or all.  A wait that was given up begins anew.
+WITH waits AS (
+    DELETE FROM {schema}.tasklib_steps AS s
+    USING jsonb_to_recordset(:batch::jsonb) AS b (id uuid, key text)
+    WHERE s.task_id = b.id AND s.state = 'failed' AND s.kind IN ('wait', 'ask') AND (b.key IS NULL OR s.key = b.key)
+)
 UPDATE {schema}.tasklib_steps AS s
 SET state = 'open', tries = 0, until = NULL, ended_at = NULL
 FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, key text)
-WHERE s.task_id = b.id AND s.state = 'failed' AND (b.key IS NULL OR s.key = b.key);
+WHERE s.task_id = b.id AND s.state = 'failed' AND s.kind NOT IN ('wait', 'ask') AND (b.key IS NULL OR s.key = b.key);
 
 -- name: forget_steps
 -- Forget what workflows have recorded, and what they wait for.

@@ -42,7 +42,12 @@ RETURNING task_id, key;
 (id IN (SELECT u.value ->> 'task_id' FROM json_each(:batch) AS u WHERE u.value ->> 'undo' IS NOT NULL))
 
 -- name: reopen_steps
--- Let steps that failed run again: of each task the one named, or all.
+-- Let steps that failed run again: of each task the one named, or all.  A wait that was given up begins anew.
+DELETE FROM tasklib_steps
+WHERE state = 'failed' AND kind IN ('wait', 'ask') AND EXISTS (
+    SELECT 1 FROM json_each(:batch) AS b
+    WHERE tasklib_steps.task_id = b.value ->> 'id' AND (b.value ->> 'key' IS NULL OR tasklib_steps.key = b.value ->> 'key')
+);
 UPDATE tasklib_steps
 SET state = 'open', tries = 0, until = NULL, ended_at = NULL
 FROM json_each(:batch) AS b
