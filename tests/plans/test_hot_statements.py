@@ -135,6 +135,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             | {"max_failures": None},
         ),
         "find_members": Statement("find_members", {"id": str(UUID(int=0)), "after": 0, "limit": BATCH}),
+        "find_failed_member": Statement("find_failed_member", {"id": str(UUID(int=0))}),
         "list_before": Statement("list_before", {"id": str(UUID(int=0))}),
         "find_arguments": Statement("find_arguments", {"id": str(UUID(int=0))}),
         "release_task": Statement("release_task", {"id": str(UUID(int=0)), "arguments": "{}"}),

@@ -283,7 +283,7 @@ CREATE TABLE {schema}.tasklib_groups (
     fired_at timestamp with time zone,
     stopped_at timestamp with time zone,
     cleared_at timestamp with time zone,
-    CONSTRAINT tasklib_groups_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'map'::text, 'after'::text, 'undo'::text, 'left'::text]))),
+    CONSTRAINT tasklib_groups_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'map'::text, 'flow'::text, 'after'::text, 'undo'::text, 'left'::text]))),
     CONSTRAINT tasklib_groups_run_if_check CHECK ((run_if = ANY (ARRAY['success'::text, 'failure'::text, 'end'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_cost_delay='0');
@@ -414,7 +414,7 @@ CREATE TABLE {schema}.tasklib_steps (
     started_at timestamp with time zone NOT NULL,
     ended_at timestamp with time zone,
     CONSTRAINT tasklib_steps_key_check CHECK ((octet_length(key) <= 1000)),
-    CONSTRAINT tasklib_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'sleep'::text, 'wait'::text, 'ask'::text, 'run'::text, 'map'::text, 'spend'::text]))),
+    CONSTRAINT tasklib_steps_kind_check CHECK ((kind = ANY (ARRAY['step'::text, 'sleep'::text, 'wait'::text, 'ask'::text, 'run'::text, 'map'::text, 'flow'::text, 'spend'::text]))),
     CONSTRAINT tasklib_steps_objects CHECK (((jsonb_typeof(error) = 'object'::text) AND (jsonb_typeof(ask) = 'object'::text) AND ((ask IS NULL) OR (NOT (jsonb_typeof((ask -> 'question'::text)) IS DISTINCT FROM 'string'::text))))),
     CONSTRAINT tasklib_steps_state_check CHECK ((state = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text]))),
     CONSTRAINT tasklib_steps_times_real CHECK (((LEAST(until, started_at, ended_at) >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (GREATEST(until, started_at, ended_at) < '9999-12-31 00:00:00+00'::timestamp with time zone)))

@@ -116,6 +116,19 @@ class Bound(Protocol[R_co]):
         ...
 
 
+class RunsAsChildren(Protocol):
+    """A flow, as `queue.flow(name)` gives it."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    def as_children(self, group: str, priority: int) -> Any:
+        """Its rows as children of a workflow."""
+        ...
+
+
 class Workflow(Protocol):
     """What the worker gives a context: every call blocks in a plain function, and is awaited in a coroutine."""
 
@@ -288,10 +301,13 @@ class StepCalls(Calls):
     def run(self, call: Bound[Coroutine[Any, Any, R]], *, timeout_seconds: float | None = None) -> R: ...
     @overload
     def run(self, call: Bound[R], *, timeout_seconds: float | None = None) -> R: ...
-    def run(self, call: Bound[Any], *, timeout_seconds: float | None = None) -> Any:
+    @overload
+    def run(self, call: RunsAsChildren, *, timeout_seconds: float | None = None) -> Group[Any]: ...
+    def run(self, call: Bound[Any] | RunsAsChildren, *, timeout_seconds: float | None = None) -> Any:
         """What a task returns that runs as a child: `ctx.run(resize.bind(image))`; the workflow waits without a slot.
 
-        A child that fails, is cancelled or buried raises TaskFailed.  It is cancelled with the workflow.
+        A child that fails, is cancelled or buried raises TaskFailed.  It is cancelled with the workflow.  A flow,
+        `ctx.run(flow)`, gives its tasks as a Group once all have ended, and raises TaskFailed if one of them failed.
 
         Examples:
             >>> @queue.task(context=True)
@@ -448,7 +464,9 @@ class AsyncStepCalls(Calls):
     def run(self, call: Bound[Coroutine[Any, Any, R]], *, timeout_seconds: float | None = None) -> Awaitable[R]: ...
     @overload
     def run(self, call: Bound[R], *, timeout_seconds: float | None = None) -> Awaitable[R]: ...
-    def run(self, call: Bound[Any], *, timeout_seconds: float | None = None) -> Awaitable[Any]:
+    @overload
+    def run(self, call: RunsAsChildren, *, timeout_seconds: float | None = None) -> Awaitable[Group[Any]]: ...
+    def run(self, call: Bound[Any] | RunsAsChildren, *, timeout_seconds: float | None = None) -> Awaitable[Any]:
         """As `TaskContext.run`, awaited."""
         return cast("Awaitable[Any]", self._recording.run(self._step_options, call, timeout_seconds))
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast, overload
+from uuid import UUID, uuid5
 
 from tasklib.core.calls.context import TaskContext
 from tasklib.core.calls.current import current_context
+from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.queue.results import TaskResults
 from tasklib.queue.sync_async import require_asyncio
-from tasklib.storage.operations.workflows.groups import store_flow
-from tasklib.submission.flow_rows import MOST_NODES, RUN_IF, FlowTask, RunIf, flow_rows
+from tasklib.storage.operations.workflows.groups import MEMBER, store_flow
+from tasklib.submission.flow_rows import MOST_NODES, RUN_IF, FlowRows, FlowTask, RunIf, flow_rows
 from tasklib.submission.function import BoundTask, NodeResult
 
 R = TypeVar("R")
@@ -56,7 +59,7 @@ class Node(Generic[R]):
         self.call = call
         self.before = before
         """What is before it, each with the argument that its result becomes."""
-        self.run_if = run_if
+        self.run_if: RunIf = run_if
         self.id: TaskId[R] = TaskId(call.new.id)
         """The task's id, also before it is submitted; `id.wait()` gives its result."""
         self.id.made_by(flow.results)
@@ -163,15 +166,34 @@ class Flow:
             await database.arun_on(joined, make)
         return [node.id for node in self._nodes]
 
-    def _storing(self) -> Any:
+    def require_tasks(self) -> None:
+        """ConfigurationError if nothing was added to it."""
         if not self._nodes:
             raise ConfigurationError(f"the flow {self.name!r} has no tasks; add some with flow.add(task.bind(...))")
+
+    def as_children(self, group: str, priority: int) -> FlowRows:
+        """The rows of the flow as children of a workflow: each with an id of its own, however often the flow is run."""
+        new = {
+            node.id: replace(
+                node.call.new, id=uuid5(UUID(group), str(index)), priority=node.call.new.priority or priority
+            )
+            for index, node in enumerate(self._nodes)
+        }
+        rows = self._rows(new)
+        children = [dict(row) | {"marks": row["marks"] | MEMBER} for row in rows.tasks]
+        return FlowRows(children, rows.after, rows.edges)
+
+    def _storing(self) -> Any:
+        self.require_tasks()
+        rows = self._rows({node.id: node.call.new for node in self._nodes})
+        return partial(store_flow, rows.tasks, rows.after, rows.edges)
+
+    def _rows(self, new: Mapping[TaskId[Any], NewTask]) -> FlowRows:
         tasks = [
-            FlowTask(node.call.new, [(each.call.new, param) for each, param in node.before], node.run_if)
+            FlowTask(new[node.id], [(new[each.id], param) for each, param in node.before], node.run_if)
             for node in self._nodes
         ]
-        rows = flow_rows(self.name, tasks)
-        return partial(store_flow, rows.tasks, rows.after, rows.edges)
+        return flow_rows(self.name, tasks)
 
     def _connection(self, connection: Any) -> Any:
         running: TaskContext | None = current_context(None) if connection is None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID, uuid4, uuid5
@@ -30,7 +30,7 @@ class ChildLogic(History):
     def run(self, options: StepOptions, call: Any, timeout_seconds: float | None) -> Logic[Any]:
         """Run a task as a child."""
         if not isinstance(call, BoundTask):
-            raise ConfigurationError(f"ctx.run takes task.bind(...), got {call!r}")
+            raise ConfigurationError(f"ctx.run takes task.bind(...) or a flow, got {call!r}")
         bound: BoundTask[Any] = call
         if bound.results:
             raise ConfigurationError("node.result is for tasks of a flow: flow.add(task.bind(node.result))")
@@ -152,21 +152,23 @@ class ChildLogic(History):
     def _ended_child(key: str, state: str, value: Any, error: Mapping[str, Any] | None, values: ValueType) -> Any:
         if state == "done":
             return values.read(value.get("result"))
-        raise _not_completed(key, error or {})
+        raise not_completed(key, error or {})
 
     def _group(
         self, key: str, state: str, value: Any, error: Mapping[str, Any] | None, task: Submitter[Any, Any]
     ) -> Group[Any]:
         if state != "done":
-            raise _not_completed(key, error or {})
+            raise not_completed(key, error or {})
+        values = ValueType(f"task {task.definition.name!r}", return_annotation(task.definition.function), None)
+        return self._ended_group(value, values.read)
+
+    def _ended_group(self, value: Mapping[str, Any], read: Callable[[Any], Any]) -> Group[Any]:
         assert self.database is not None
-        function = task.definition.function
-        values = ValueType(f"task {task.definition.name!r}", return_annotation(function), None)
         counts = {name: value[name] for name in ("total", "failed", "cancelled")}
-        return Group(value["group"], **counts, results=StoredResults.of(self.database, values.read))
+        return Group(value["group"], **counts, results=StoredResults.of(self.database, read))
 
 
-def _not_completed(key: str, error: Mapping[str, Any]) -> Exception:
+def not_completed(key: str, error: Mapping[str, Any]) -> Exception:
     """Why the children did not end as they should."""
     if error.get("type") == "WaitTimeout":
         return WaitTimeout(None, 0.0, "waiting", step=key)

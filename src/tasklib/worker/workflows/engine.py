@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.core.lifecycle import Ending
-from tasklib.worker.workflows.children import ChildLogic
 from tasklib.worker.workflows.effects import Park
+from tasklib.worker.workflows.flow_children import FlowLogic
 from tasklib.worker.workflows.steps import StepLogic
 from tasklib.worker.workflows.waits import WaitLogic
 
 
-class Engine(StepLogic, WaitLogic, ChildLogic):
+class Engine(StepLogic, WaitLogic, FlowLogic):
     """The state of one attempt at a workflow, with everything that its function may ask for."""
 
     def suspend(self, parked: Sequence[Park]) -> None:

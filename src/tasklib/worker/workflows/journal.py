@@ -47,7 +47,7 @@ REQUESTS: Final[Mapping[str, Callable[..., Operation[Any]]]] = {
     "note": lambda task, key, note: steps_.note_step(task.id, key, note),
     "open_wait": lambda task, step, events: events_.open_wait(task.id, task.version, step, events),
     "take": lambda task, key, events: events_.take_event(task.id, task.version, key, events),
-    "open_group": lambda task, step, group, rows: groups.open_group(task.id, task.version, step, group, rows),
+    "open_group": lambda task, **params: groups.open_group(task.id, task.version, **params),
     "add_members": lambda task, group, before, rows: groups.add_members(task.id, task.version, group, before, rows),
     "look_at_group": lambda task, group: groups.look_at_group(task.id, task.version, group),
     "seal_group": lambda task, group: groups.seal_group(task.id, task.version, group),

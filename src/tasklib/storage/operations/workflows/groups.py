@@ -40,14 +40,22 @@ def rows_of(new: Sequence[NewTask]) -> list[dict[str, Any]]:
 
 
 def open_group(
-    task_id: str, version: int, step: Mapping[str, Any], group: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+    task_id: str,
+    version: int,
+    step: Mapping[str, Any],
+    group: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    after: Sequence[Mapping[str, Any]] = (),
+    edges: Sequence[Mapping[str, Any]] = (),
 ) -> Operation[None]:
-    """Record the open step, and its group with the first children; done again it changes nothing."""
+    """Record the open step, and its group with the first children, or a flow; done again it changes nothing."""
     yield BEGIN
     yield from record_steps([{**step, "task_id": task_id, "version": version}])
     counted = {"total": len(rows), "sealed": group["sealed"], "max_failures": group["max_failures"]}
     named = {"id": group["id"], "task_id": task_id, "key": step["key"], "kind": step["kind"]}
     yield Statement("insert_group", named | counted)
+    if after:
+        yield Statement("insert_after_groups", {"groups": dumps(list(after)), "edges": dumps(list(edges))})
     if rows:
         yield Statement("insert_members", {"batch": dumps(list(rows)), "group_id": group["id"]})
 
@@ -220,6 +228,9 @@ def _tell(group: Row) -> Operation[None]:
             value["result"] = child["result"]
         else:
             error = {"type": "TaskFailed", "child": child}
+    elif group["kind"] == "flow":
+        failed_nodes = yield Statement("find_failed_member", {"id": group_id})
+        error = {"type": "TaskFailed", "child": _child(failed_nodes[0])} if failed_nodes else None
     elif _is_too_much(group):
         failed = group["failed"] + group["cancelled"]
         error = {"type": "TaskFailed", "message": f"{failed} of {group['total']} children failed"}

@@ -22,7 +22,7 @@ class StepInfo:
     key: str
     number: int
     kind: str
-    """`step`, `sleep`, `wait`, `ask`, `run`, `map` or `spend`."""
+    """`step`, `sleep`, `wait`, `ask`, `run`, `map`, `flow` or `spend`."""
     state: str
     """`open`, `done` or `failed`."""
     value: Any

@@ -293,7 +293,7 @@ CREATE TABLE {schema}.tasklib_steps (
     task_id    uuid        NOT NULL,
     key        text        COLLATE "C" NOT NULL CHECK (octet_length(key) <= 1000),
     number     integer     NOT NULL,
-    kind       text        COLLATE "C" NOT NULL CHECK (kind IN ('step', 'sleep', 'wait', 'ask', 'run', 'map', 'spend')),
+    kind       text        COLLATE "C" NOT NULL CHECK (kind IN ('step', 'sleep', 'wait', 'ask', 'run', 'map', 'flow', 'spend')),
     state      text        COLLATE "C" NOT NULL CHECK (state IN ('open', 'done', 'failed')),
     version    bigint      NOT NULL,
     digest     text        COLLATE "C",
@@ -358,7 +358,7 @@ CREATE TABLE {schema}.tasklib_groups (
     id           uuid        NOT NULL PRIMARY KEY,
     task_id      uuid        NOT NULL,
     key          text        COLLATE "C" NOT NULL,
-    kind         text        COLLATE "C" NOT NULL CHECK (kind IN ('run', 'map', 'after', 'undo', 'left')),
+    kind         text        COLLATE "C" NOT NULL CHECK (kind IN ('run', 'map', 'flow', 'after', 'undo', 'left')),
     run_if       text        COLLATE "C" CHECK (run_if IN ('success', 'failure', 'end')),
     total        bigint      NOT NULL DEFAULT 0,
     sealed       boolean     NOT NULL DEFAULT false,
@@ -707,7 +707,7 @@ COMMENT ON COLUMN {schema}.tasklib_hints.name IS 'the waiting task''s name; ''''
 COMMENT ON COLUMN {schema}.tasklib_hints.ready_at IS 'when the task is due';
 COMMENT ON TABLE {schema}.tasklib_steps IS 'What workflows have recorded: a step that is done is never run again.';
 COMMENT ON COLUMN {schema}.tasklib_steps.task_id IS 'the workflow';
-COMMENT ON COLUMN {schema}.tasklib_steps.kind IS 'what the function asked for: step, sleep, wait, ask, run, map or spend';
+COMMENT ON COLUMN {schema}.tasklib_steps.kind IS 'what the function asked for: step, sleep, wait, ask, run, map, flow or spend';
 COMMENT ON COLUMN {schema}.tasklib_steps.value IS 'what it returned, as the function gets it in every run';
 COMMENT ON COLUMN {schema}.tasklib_steps.ended_at IS 'when it was done, or failed for good';
 COMMENT ON COLUMN {schema}.tasklib_steps.key IS 'its name, with #2 for the second of that name, or with the key that the code gives';
@@ -721,7 +721,7 @@ COMMENT ON COLUMN {schema}.tasklib_steps.note IS 'what was odd about it when it 
 COMMENT ON COLUMN {schema}.tasklib_steps.ask IS 'of a question to a person: {question, schema}';
 COMMENT ON COLUMN {schema}.tasklib_steps.undo IS 'the task that undoes it, submitted if the workflow ends without success';
 COMMENT ON TABLE {schema}.tasklib_groups IS 'Children that a workflow waits for.';
-COMMENT ON COLUMN {schema}.tasklib_groups.kind IS 'run: one child; map: one for each input; after: what is before a task of a flow; undo: what undoes a workflow that has ended; left: children that nobody waits for any more';
+COMMENT ON COLUMN {schema}.tasklib_groups.kind IS 'run: one child; map: one for each input; flow: the tasks of a flow; after: what is before a task of a flow; undo: what undoes a workflow that has ended; left: children that nobody waits for any more';
 COMMENT ON COLUMN {schema}.tasklib_groups.ended IS 'members that have ended, as far as tallies are added up';
 COMMENT ON COLUMN {schema}.tasklib_groups.failed IS 'those of them that failed or were buried';
 COMMENT ON COLUMN {schema}.tasklib_groups.cancelled IS 'those of them that were cancelled';

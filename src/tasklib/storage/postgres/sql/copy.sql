@@ -96,7 +96,7 @@ WHERE e.task_id IS NULL AND e.name = ANY (ARRAY(SELECT jsonb_array_elements_text
 SELECT g.id, g.task_id, g.key, g.kind, g.run_if, g.total, g.sealed, g.max_failures, g.fired_at,
     g.ended + m.ended AS ended, g.failed + m.failed AS failed, g.cancelled + m.cancelled AS cancelled,
     g.stopped_at IS NOT NULL
-    OR g.kind IN ('run', 'map') AND EXISTS (
+    OR g.kind IN ('run', 'map', 'flow') AND EXISTS (
         SELECT FROM {schema}.tasklib_tallies AS o WHERE o.group_id IS NULL AND o.task_id = g.task_id
     ) AS stopped
 FROM {schema}.tasklib_groups AS g

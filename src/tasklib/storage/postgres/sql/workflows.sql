@@ -345,7 +345,7 @@ SELECT DISTINCT t.group_id AS id FROM {schema}.tasklib_tallies AS t WHERE t.grou
 WITH ended AS (DELETE FROM {schema}.tasklib_tallies AS t WHERE t.group_id IS NULL RETURNING t.task_id),
 groups AS (
     SELECT g.id FROM {schema}.tasklib_groups AS g
-    WHERE g.task_id IN (SELECT e.task_id FROM ended AS e) AND g.stopped_at IS NULL AND g.kind IN ('run', 'map')
+    WHERE g.task_id IN (SELECT e.task_id FROM ended AS e) AND g.stopped_at IS NULL AND g.kind IN ('run', 'map', 'flow')
         AND NOT EXISTS (SELECT FROM {schema}.tasks AS o WHERE o.id = g.task_id AND o.completed_at IS NULL)
     ORDER BY g.id
     FOR NO KEY UPDATE
@@ -367,6 +367,15 @@ FROM {schema}.tasks AS t
 WHERE t.group_id = :id::uuid AND t.seq > :after::bigint
 ORDER BY t.seq
 LIMIT :limit::integer;
+
+-- name: find_failed_member
+-- The first member of a group that did not succeed, other than by being skipped.
+SELECT t.id, t.seq, t.name, t.state, t.result::text AS result, t.error, t.kwargs::text AS kwargs, t.attempts, t.max_retries
+FROM {schema}.tasks AS t
+WHERE t.group_id = :id::uuid
+    AND (t.state IN ('failed', 'buried') OR t.state = 'cancelled' AND coalesce(t.error, '') NOT LIKE 'Skipped: %')
+ORDER BY t.seq
+LIMIT 1;
 
 -- name: clear_group
 -- Note that all members of a stopped group were cancelled; a group that nobody has any more is forgotten.

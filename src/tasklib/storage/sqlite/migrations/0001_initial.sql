@@ -277,7 +277,7 @@ CREATE TABLE tasklib_steps (
     -- its name, with #2 for the second of that name, or with the key that the code gives
     key        TEXT    NOT NULL CHECK (length(CAST(key AS BLOB)) <= 1000),
     number     INTEGER NOT NULL,  -- the order in which the function came to it first
-    kind       TEXT    NOT NULL CHECK (kind IN ('step', 'sleep', 'wait', 'ask', 'run', 'map', 'spend')),
+    kind       TEXT    NOT NULL CHECK (kind IN ('step', 'sleep', 'wait', 'ask', 'run', 'map', 'flow', 'spend')),
     state      TEXT    NOT NULL CHECK (state IN ('open', 'done', 'failed')),
     version    INTEGER NOT NULL,  -- the claim that wrote it
     digest     TEXT,  -- hash of the function and its arguments
@@ -335,7 +335,7 @@ CREATE TABLE tasklib_groups (
     id           TEXT    NOT NULL PRIMARY KEY,
     task_id      TEXT    NOT NULL,  -- the workflow
     key          TEXT    NOT NULL,  -- its step that waits
-    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'after', 'undo', 'left')),
+    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'flow', 'after', 'undo', 'left')),
     -- of what is before a task: how that must end for it to run
     run_if       TEXT    CHECK (run_if IS NULL OR run_if IN ('success', 'failure', 'end')),
     total        INTEGER NOT NULL DEFAULT 0,  -- children stored so far

@@ -93,7 +93,7 @@ SELECT g.id, g.task_id, g.key, g.kind, g.run_if, g.total, g.sealed, g.max_failur
     g.ended + coalesce(sum(m.ended), 0) AS ended, g.failed + coalesce(sum(m.failed), 0) AS failed,
     g.cancelled + coalesce(sum(m.cancelled), 0) AS cancelled,
     g.stopped_at IS NOT NULL
-    OR g.kind IN ('run', 'map') AND EXISTS (
+    OR g.kind IN ('run', 'map', 'flow') AND EXISTS (
         SELECT 1 FROM tasklib_tallies AS o WHERE o.group_id IS NULL AND o.task_id = g.task_id
     ) AS stopped
 FROM page AS g

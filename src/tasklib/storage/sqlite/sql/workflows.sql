@@ -294,7 +294,7 @@ SELECT DISTINCT t.group_id AS id FROM tasklib_tallies AS t WHERE t.group_id IS N
 -- name: stop_groups_of
 -- Stop the groups of workflows that have ended without success, and were not retried since.
 UPDATE tasklib_groups SET stopped_at = :now, sealed = 1
-WHERE stopped_at IS NULL AND kind IN ('run', 'map')
+WHERE stopped_at IS NULL AND kind IN ('run', 'map', 'flow')
     AND task_id IN (SELECT t.task_id FROM tasklib_tallies AS t WHERE t.group_id IS NULL)
     AND NOT EXISTS (SELECT 1 FROM tasks AS o WHERE o.id = tasklib_groups.task_id AND o.completed_at IS NULL);
 DELETE FROM tasklib_tallies WHERE group_id IS NULL;
@@ -310,6 +310,15 @@ FROM tasks AS t INDEXED BY tasks_group
 WHERE t.group_id = :id AND t.seq > :after
 ORDER BY t.seq
 LIMIT :limit;
+
+-- name: find_failed_member
+-- The first member of a group that did not succeed, other than by being skipped.
+SELECT t.id, t.seq, t.name, t.state, t.result, t.error, t.kwargs, t.attempts, t.max_retries
+FROM tasks AS t
+WHERE t.group_id = :id
+    AND (t.state IN ('failed', 'buried') OR t.state = 'cancelled' AND coalesce(t.error, '') NOT LIKE 'Skipped: %')
+ORDER BY t.seq
+LIMIT 1;
 
 -- name: clear_group
 -- Note that all members of a stopped group were cancelled; a group that nobody has any more is forgotten.
