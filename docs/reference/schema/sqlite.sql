@@ -377,15 +377,21 @@ CREATE TABLE tasks (
     ) VIRTUAL,
     -- generated: the unique key, while it is not terminal
     live_key TEXT GENERATED ALWAYS AS (CASE WHEN completed_at IS NULL THEN unique_key END) VIRTUAL,
+    -- Not IN: from three values on SQLite builds a table of them in memory, for every row.
     -- generated: the state, if failed, cancelled or buried
-    trouble  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'cancelled', 'buried') THEN state END) VIRTUAL,
+    trouble  TEXT GENERATED ALWAYS AS (
+        CASE WHEN state = 'failed' OR state = 'cancelled' OR state = 'buried' THEN state END
+    ) VIRTUAL,
     -- generated: the concurrency key, while it runs
     slot_key TEXT GENERATED ALWAYS AS (CASE WHEN state = 'running' THEN concurrency_key END) VIRTUAL,
     -- generated: when it failed for good or was buried
     dead_at  TEXT GENERATED ALWAYS AS (CASE WHEN state IN ('failed', 'buried') THEN completed_at END) VIRTUAL,
 
     CONSTRAINT tasks_name_given CHECK (name <> ''),
-    CONSTRAINT tasks_state_known CHECK (state IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'buried')),
+    CONSTRAINT tasks_state_known CHECK (
+        state = 'pending' OR state = 'running' OR state = 'completed' OR state = 'failed' OR state = 'cancelled'
+        OR state = 'buried'
+    ),
     CONSTRAINT tasks_ended_when_terminal CHECK (
         (completed_at IS NULL) = (state IN ('pending', 'running') OR next_retry_at IS NOT NULL)
     ),
@@ -423,11 +429,12 @@ CREATE TABLE tasks (
     ),
     CONSTRAINT tasks_priority_fits CHECK (priority BETWEEN -2147483648 AND 2147483647),
     -- Times that a calendar knows, in the one form that sorts; the fraction of a second may be missing.
-    CONSTRAINT tasks_scheduled_at_real CHECK (
+    -- Most tasks are due when they are made, and that moment is checked below.
+    CONSTRAINT tasks_scheduled_at_real CHECK (scheduled_at = created_at OR (
         strftime('%Y-%m-%d %H:%M:%S', substr(scheduled_at, 1, 19), '+0 days') IS substr(scheduled_at, 1, 19)
         AND scheduled_at BETWEEN '0001-01-02' AND '9999-12-31' AND length(scheduled_at) <= 26 AND scheduled_at NOT GLOB '*.'
         AND rtrim(substr(scheduled_at, 20), '0123456789') IN ('', '.')
-    ),
+    )),
     CONSTRAINT tasks_created_at_real CHECK (
         strftime('%Y-%m-%d %H:%M:%S', substr(created_at, 1, 19), '+0 days') IS substr(created_at, 1, 19)
         AND created_at BETWEEN '0001-01-02' AND '9999-12-31' AND length(created_at) <= 26 AND created_at NOT GLOB '*.'

@@ -32,7 +32,9 @@ def moment(value: datetime | str | float | None) -> datetime | None:
 
 def moment_text(value: datetime) -> str:
     """A time as the UTC text that both databases read: in JSON batches, and everywhere on SQLite."""
-    return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+    if value.tzinfo is not UTC:
+        value = value.astimezone(UTC)
+    return value.isoformat(" ", "microseconds")[:26]  # without "+00:00"
 
 
 def uuid(value: UUID | str) -> UUID:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from types import NoneType
 from typing import Any
 from uuid import UUID
 
@@ -43,12 +44,19 @@ def split(text: str) -> Sequence[str]:
     return [part for part in re.split(r";\s*(?:\n|$)", text) if part.strip()]
 
 
+@cache
+def commits_itself(name: str) -> bool:
+    """Whether it is one statement without an answer: outside a transaction SQLite commits it before it returns."""
+    sql = load_sql("sqlite")[name]
+    return sql.writes and len(parts(name)) == 1 and "RETURNING" not in sql.text
+
+
 def bind(params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters as SQLite keeps them: times and ids as text, and `now` from this machine's clock if not given.
 
     SQLite runs inside this process, so this clock is the database's.
     """
-    bound = {key: _value(value) for key, value in params.items()}
+    bound = {key: value if type(value) in _AS_THEY_ARE else _value(value) for key, value in params.items()}
     if bound.get("now") is None:
         bound["now"] = moment_text(datetime.now(UTC))
     return bound
@@ -114,6 +122,9 @@ def translate(error: Exception) -> Exception:
             translated = StorageError(f"SQLite refused the statement: {text}")
     translated.__cause__ = error
     return translated
+
+
+_AS_THEY_ARE = frozenset({str, int, float, NoneType})
 
 
 def _value(value: Any) -> Any:

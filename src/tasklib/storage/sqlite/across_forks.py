@@ -56,7 +56,7 @@ class Use:
     def begin(self) -> None:
         """Wait while the process forks."""
         if self._file is not None:
-            with _forks.changed:
+            with _forks.mutex:
                 while _forks.is_forking:
                     _forks.changed.wait()
                 _forks.uses[self] = (self._file, threading.get_ident())
@@ -64,7 +64,7 @@ class Use:
     def end(self) -> None:
         """Leave SQLite."""
         if self._file is not None:
-            with _forks.changed:
+            with _forks.mutex:
                 _forks.uses.pop(self, None)
                 if _forks.is_forking:
                     _forks.changed.notify_all()
@@ -105,7 +105,8 @@ class _Forks:
         self._start()
 
     def _start(self) -> None:
-        self.changed = threading.Condition()
+        self.mutex = threading.RLock()
+        self.changed = threading.Condition(self.mutex)
         self.uses: dict[Use, tuple[Path, int]] = {}
         self.is_forking = False
 

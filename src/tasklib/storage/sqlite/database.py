@@ -365,15 +365,9 @@ class SqliteDatabase:
                 return
         reader.close()
 
-    def committed(self, writer: sqlite3.Connection) -> None:
-        """After every commit, with the writer's lock still held: keep the write-ahead log short."""
-        if self.path is None:
-            return
-        try:
-            size = os.stat(f"{self.path}-wal").st_size
-        except OSError:
-            return
-        if size > CHECKPOINT_BYTES:
+    def committed(self, writer: sqlite3.Connection, log_bytes: int) -> None:
+        """After every commit that changed something, with the writer's lock still held: keep the log short."""
+        if log_bytes > CHECKPOINT_BYTES:
             with suppress(sqlite3.Error):  # what was committed stays so; the next commit tries again
                 writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Protocol
 
 from tasklib.errors import ContextError
-from tasklib.storage.dialects.sqlite import SqliteDialect, execute, translate
+from tasklib.storage.dialects.sqlite import commits_itself, execute, translate
 from tasklib.storage.sqlite.across_forks import Use
 from tasklib.storage.sqlite.file_identity import FileIdentity
 from tasklib.storage.sqlite.watcher import SqliteWatcher
 from tasklib.storage.sqlite.writer_lock import WriterLock
-from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Row, Statement
+from tasklib.storage.statement import BEGIN, COMMIT, ROLLBACK, Row, Statement, load_sql
 
 
 class Host(Protocol):
@@ -34,8 +34,8 @@ class Host(Protocol):
         """Return it for the next reader."""
         ...
 
-    def committed(self, writer: sqlite3.Connection) -> None:
-        """After every commit, with the writer's lock still held."""
+    def committed(self, writer: sqlite3.Connection, log_bytes: int) -> None:
+        """After every commit that changed something, with the writer's lock still held."""
         ...
 
 
@@ -80,7 +80,7 @@ class Session:
     def _run(self, statement: Statement) -> Sequence[Row]:
         if self._writing:
             return execute(self._writer, statement.name, statement.params)
-        if self._database.path is None or SqliteDialect().statements[statement.name].writes:
+        if self._database.path is None or load_sql("sqlite")[statement.name].writes:
             return self._alone(statement)
         return self._read(statement)
 
@@ -89,6 +89,16 @@ class Session:
             self._end("ROLLBACK")
 
     def _begin(self) -> None:
+        self._enter()
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self._leave()
+            raise
+        self._writing = True
+
+    def _enter(self) -> None:
+        """Take the writer's lock."""
         if self._is_lent_here:
             raise ContextError(
                 "this would wait for the very transaction it is called in: a transactional task has SQLite's only "
@@ -98,13 +108,15 @@ class Session:
         try:
             self._use.begin()
             self._database.file.check()
-            self._writer.execute("BEGIN IMMEDIATE")
         except BaseException:
-            self._use.end()
-            self._database.gate.release()
+            self._leave()
             raise
-        self._writing = True
         self._changes = self._writer.total_changes
+
+    def _leave(self) -> None:
+        self._writing = False
+        self._use.end()
+        self._database.gate.release()
 
     def _end(self, how: str) -> None:
         if self.is_inherited:
@@ -115,25 +127,32 @@ class Session:
                     "with os._exit() before it returns there"
                 )
             return
-        changed = self._writer.total_changes != self._changes
+        changed = False
         try:
             try:
                 if how == "COMMIT" or self._writer.in_transaction:  # SQLite rolls back by itself after some errors
                     self._writer.execute(how)
-                self._database.committed(self._writer)
+                changed = how == "COMMIT" and self._changed()
             except sqlite3.Error:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
                 raise
         finally:
-            self._writing = False
-            self._use.end()
-            self._database.gate.release()
-        if how == "COMMIT" and changed:
-            self._database.file.check("what was just written is in the old file")
+            self._leave()
+        if changed:
             self._database.watcher.notify()
 
+    def _changed(self) -> bool:
+        """After a commit, with the writer's lock still held: whether it stored anything, and that it is in the file."""
+        if self._writer.total_changes == self._changes:
+            return False
+        log_bytes = self._database.file.check("what was just written is in the old file")
+        self._database.committed(self._writer, log_bytes)
+        return True
+
     def _alone(self, statement: Statement) -> Sequence[Row]:
+        if commits_itself(statement.name):
+            return self._at_once(statement)
         self._begin()
         try:
             rows = execute(self._writer, statement.name, statement.params)
@@ -142,6 +161,17 @@ class Session:
             raise
         self._end("COMMIT")
         return rows
+
+    def _at_once(self, statement: Statement) -> Sequence[Row]:
+        self._enter()
+        try:
+            execute(self._writer, statement.name, statement.params)
+            changed = self._changed()
+        finally:
+            self._leave()
+        if changed:
+            self._database.watcher.notify()
+        return ()
 
     def _read(self, statement: Statement) -> Sequence[Row]:
         reader = self._database.reader()
