@@ -150,7 +150,7 @@ def test_a_wait_that_was_given_up_begins_anew_when_its_task_is_retried(queue: Fa
         assert finish(queue, task_id).state is TaskState.FAILED
     queue.retry(told)
     queue.process_batch()
-    assert "gives up, in 60 s" in str(queue.explain(told))
+    assert "gives up in 60 s" in str(queue.explain(told))
 
     queue.emit("late", "at last")
     assert finish(queue, told).result == {"value": "at last"}

@@ -671,6 +671,8 @@ CREATE INDEX tasklib_idempotency_age ON {schema}.tasklib_idempotency USING btree
 
 CREATE INDEX tasklib_stats_outcomes_at ON {schema}.tasklib_stats_outcomes USING btree (at);
 
+CREATE INDEX tasklib_steps_questions ON {schema}.tasklib_steps USING btree (started_at, task_id, key) WHERE ((kind = 'ask'::text) AND (state = 'open'::text));
+
 CREATE INDEX tasklib_tallies_group ON {schema}.tasklib_tallies USING btree (group_id);
 
 CREATE INDEX tasklib_waits_task ON {schema}.tasklib_waits USING btree (task_id);

@@ -244,6 +244,8 @@ CREATE TABLE tasklib_steps (
     )
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX tasklib_steps_questions ON tasklib_steps (started_at, task_id, key) WHERE kind = 'ask' AND state = 'open';
+
 CREATE TABLE tasklib_tallies (
     -- What has happened to children and to those who wait for them since it was last added up.
     group_id  TEXT,

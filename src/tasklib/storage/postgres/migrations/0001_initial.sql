@@ -316,6 +316,10 @@ CREATE TABLE {schema}.tasklib_steps (
     )
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
+-- Questions that wait for a person are listed without looking at whatever else waits.
+CREATE INDEX tasklib_steps_questions ON {schema}.tasklib_steps (started_at, task_id, key)
+    WHERE kind = 'ask' AND state = 'open';
+
 -- Which open steps wait for which events.
 CREATE TABLE {schema}.tasklib_waits (
     event   text COLLATE "C" NOT NULL,

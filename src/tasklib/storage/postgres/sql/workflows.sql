@@ -253,8 +253,8 @@ UPDATE {schema}.tasklib_events AS e SET delivered_at = coalesce(:now::timestampt
 -- name: list_questions
 -- Open questions to people, the oldest first.
 SELECT s.task_id, s.key, s.ask::text AS ask, s.started_at, s.until, t.name
-FROM {schema}.tasks AS t JOIN {schema}.tasklib_steps AS s ON s.task_id = t.id
-WHERE t.waits_for IS NOT NULL AND s.kind = 'ask' AND s.state = 'open'
+FROM {schema}.tasklib_steps AS s JOIN {schema}.tasks AS t ON t.id = s.task_id
+WHERE s.kind = 'ask' AND s.state = 'open' AND t.waits_for IS NOT NULL
 ORDER BY s.started_at, s.task_id, s.key
 LIMIT :limit::integer;
 

@@ -310,6 +310,9 @@ CREATE TABLE tasklib_steps (
         until IS NULL OR (strftime('%s', until) IS NOT NULL AND until GLOB '[0-9]???-??-?? ??:??:??*' AND until BETWEEN '0001-01-02' AND '9999-12-31')
     )
 ) STRICT, WITHOUT ROWID;
+-- Questions that wait for a person are listed without looking at whatever else waits.
+CREATE INDEX tasklib_steps_questions ON tasklib_steps (started_at, task_id, key) WHERE kind = 'ask' AND state = 'open';
+
 
 CREATE TABLE tasklib_waits (
     -- Which open steps wait for which events.

@@ -213,8 +213,8 @@ UPDATE tasklib_events SET delivered_at = :now WHERE id = :id;
 -- name: list_questions
 -- Open questions to people, the oldest first.
 SELECT s.task_id, s.key, s.ask, s.started_at, s.until, t.name
-FROM tasks AS t CROSS JOIN tasklib_steps AS s ON s.task_id = t.id
-WHERE t.waits_for IS NOT NULL AND s.kind = 'ask' AND s.state = 'open'
+FROM tasklib_steps AS s INDEXED BY tasklib_steps_questions CROSS JOIN tasks AS t ON t.id = s.task_id
+WHERE s.kind = 'ask' AND s.state = 'open' AND t.waits_for IS NOT NULL
 ORDER BY s.started_at, s.task_id, s.key
 LIMIT :limit;
 
