@@ -51,9 +51,9 @@ print(task_id.wait(), "psycopg" in sys.modules)
 def test_the_extras_are_these() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
-    assert " ".join(sorted(extras)) == "all dask django fast mcp metrics opentelemetry postgres ray serve"
+    assert " ".join(sorted(extras)) == "all dask django fast mcp metrics opentelemetry postgres pydantic-ai ray serve"
     (everything,) = extras["all"]
-    assert set(re.findall(r"\w+", everything.partition("[")[2])) == set(extras) - {"all"}
+    assert set(re.findall(r"[\w-]+", everything.partition("[")[2])) == set(extras) - {"all"}
 
 
 def test_the_public_names_are_these() -> None:
