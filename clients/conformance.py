@@ -11,6 +11,9 @@ The command starts one worker.  It finds in its environment `TASKLIB_URL`, `TASK
     later   asks to be tried again after `seconds`
     work    reports progress 0.5, takes `seconds`, returns {"worker": TASKLIB_WORKER_ID, "attempt": …}
     wait    never ends by itself, only when it is asked to
+    draw    a workflow: records a random number as the step `draw`, waits for the event `event` under the key `told`, and
+            returns [the number, what the event told]
+    fan     a workflow: runs `echo` for each of `payloads` as children under the key `all`, returns their results in order
 """
 
 from __future__ import annotations
@@ -247,6 +250,31 @@ def check_paused_worker(bench: Bench) -> None:
         expect((after["result"]["worker"], after["version"]), (second.name, version), "what is stored")
 
 
+def check_workflow(bench: Bench) -> None:
+    """A workflow waits without holding its task, and goes on elsewhere with what it has recorded."""
+    event = f"conformance:{next(bench.numbers)}"
+    with bench.worker() as first:
+        task_id = bench.submit("draw", {"event": event})
+        until(lambda: bench.task(task_id).get("waitsFor") == f"event {event}", "it waits for the event")
+        expect(bench.task(task_id)["status"], "pending", "its status")
+        bench.ended(bench.submit("echo", 1))  # its slot is free
+        first.process.kill()
+        first.process.wait()
+    (step, wait) = bench.service.ask("GET", f"/api/tasks/{task_id}/steps")["steps"]
+    expect((step["key"], step["state"], wait["kind"]), ("draw", "done", "wait"), "what is recorded")
+    bench.service.ask("POST", "/api/events", {"name": event, "payload": {"n": 1}})
+    with bench.worker():
+        done = bench.ended(task_id)
+    expect(done["result"], [step["value"], {"n": 1}], "the result")
+
+
+def check_children(bench: Bench) -> None:
+    """A workflow runs children, also many and none, and gets their results in order."""
+    with bench.worker():
+        for payloads in ([1, "two", {"three": 3}], [], list(range(1200))):
+            expect(bench.ended(bench.submit("fan", {"payloads": payloads}))["result"], payloads, "the results")
+
+
 def check_drain(bench: Bench) -> None:
     """SIGTERM: nothing more is claimed, what runs is finished, and nothing is left behind."""
     with bench.worker() as worker:
@@ -270,6 +298,8 @@ CHECKS: tuple[Check, ...] = (
     check_killed_worker,
     check_killed_service,
     check_paused_worker,
+    check_workflow,
+    check_children,
     check_drain,
 )
 

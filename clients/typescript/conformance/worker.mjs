@@ -29,6 +29,14 @@ const worker = new Worker({
       await rest(seconds);
       return { worker: process.env.TASKLIB_WORKER_ID, attempt: task.attempt };
     },
+    draw: async ({ event }, { workflow }) => {
+      const drawn = await workflow.step("draw", () => Math.random());
+      return [drawn, await workflow.wait("told", [event])];
+    },
+    fan: async ({ payloads }, { workflow }) => {
+      const children = await workflow.children("all", "echo", payloads);
+      return children.map(({ result }) => result);
+    },
     wait: (_, { signal }) => new Promise((_done, ended) => signal.addEventListener("abort", () => ended(signal.reason))),
   },
 });

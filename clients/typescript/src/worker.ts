@@ -1,6 +1,7 @@
 import { Client, ServiceError, backoff, isTemporary, rest, type ClientOptions } from "./client.js";
 import { NonRetryable, RetryLater } from "./errors.js";
 import type { components } from "./schema.js";
+import { StepFailed, Suspended, Workflow, isLost } from "./workflow.js";
 
 type Schemas = components["schemas"];
 
@@ -15,6 +16,8 @@ export interface Context {
   readonly signal: AbortSignal;
   /** Say how far the work is, from 0 to 1. */
   progress(fraction: number, message?: string): Promise<void>;
+  /** Steps that are remembered, waits that hold nothing, children: the handler runs from the top when it goes on. */
+  readonly workflow: Workflow;
 }
 
 /** Does the work; what it returns, as JSON, is the task's result. */
@@ -159,6 +162,7 @@ export class Worker {
     const context: Context = {
       task,
       signal: controller.signal,
+      workflow: new Workflow(this.#client, task, controller.signal),
       progress: async (progress, message) => {
         const body = { version: task.version, progress, ...(message === undefined ? {} : { message }) };
         await this.#client.send("POST", `/api/tasks/${task.id}/progress`, body).catch((e) => this.#log(`progress: ${e}`));
@@ -178,6 +182,7 @@ export class Worker {
       const result = await handler(task.payload, context);
       return stopped(context.signal) ?? ["complete", { result: result === undefined ? null : result }];
     } catch (error) {
+      if (error instanceof Suspended || isLost(error)) return ["lost", {}]; // it has ended already
       return stopped(context.signal) ?? failure(error);
     }
   }
@@ -317,6 +322,10 @@ function failure(error: unknown): Ending {
   const said: Record<string, unknown> = { error: text.slice(0, 50_000) || "unknown error" };
   if (error instanceof NonRetryable) said["retry"] = false;
   if (error instanceof RetryLater) said["delaySeconds"] = error.delaySeconds;
+  if (error instanceof StepFailed) {
+    said["step"] = error.key; // the next attempt runs it again
+    if (error.type === "WaitTimeout") said["retry"] = false;
+  }
   return ["fail", said];
 }
 

@@ -43,15 +43,15 @@ def conformance(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_it_works_on_tasks_cancels_and_drains(built: Path) -> None:
-    only = "--only=results,cancel,drain"
+    only = "--only=results,cancel,workflow,children,drain"
     done = conformance(only, str(node), str(CLIENT / "conformance" / "worker.mjs"), str(built))
-    assert (done.returncode, done.stdout.count("ok ")) == (0, 3), done.stdout
+    assert (done.returncode, done.stdout.count("ok ")) == (0, 5), done.stdout
 
 
 @pytest.mark.chaos
 def test_it_does_what_every_client_must(built: Path) -> None:
     done = conformance(str(node), str(CLIENT / "conformance" / "worker.mjs"), str(built))
-    assert (done.returncode, done.stdout.count("ok ")) == (0, 7), done.stdout
+    assert (done.returncode, done.stdout.count("ok ")) == (0, 9), done.stdout
 
 
 def test_a_client_that_does_nothing_does_not_pass() -> None:
