@@ -11,9 +11,10 @@ The command starts one worker.  It finds in its environment `TASKLIB_URL`, `TASK
     later   asks to be tried again after `seconds`
     work    reports progress 0.5, takes `seconds`, returns {"worker": TASKLIB_WORKER_ID, "attempt": …}
     wait    never ends by itself, only when it is asked to
-    draw    a workflow: records a random number as the step `draw`, waits for the event `event` under the key `told`, and
-            returns [the number, what the event told]
-    fan     a workflow: runs `echo` for each of `payloads` as children under the key `all`, returns their results in order
+    draw    a workflow: records a random number as the step `draw`, waits for the event `event` under the key `told`,
+            and returns [the number, what the event told]
+    fan     a workflow: runs `echo` for each of `payloads` as children under the key `all`, and returns their results
+            in order
 """
 
 from __future__ import annotations

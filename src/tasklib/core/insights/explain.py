@@ -88,6 +88,18 @@ class Children:
     ended: int
     failed: int
     cancelled: int
+    oldest: Before | None = None
+    """The first of those that have not ended."""
+    oldest_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A task that is before another in its flow."""
+
+    id: str
+    name: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +131,10 @@ class Evidence:
     """Those it waits for."""
     shortages: Sequence[Shortage] = ()
     """The budgets it waits for."""
+    before: Sequence[Before] = ()
+    """The tasks of its flow that are before it."""
+    question: str | None = None
+    """What it asks a person."""
 
 
 def explain(seen: Evidence) -> Explanation:
@@ -137,7 +153,7 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
     task, due = seen.task, seen.task.due_at
     if task.waits_for is not None:
         left = None if due is None else (due - seen.now).total_seconds()
-        yield _suspended(task, task.waits_for, left, seen.children, seen.shortages)
+        yield _suspended(task, task.waits_for, left, seen)
         if due is None or due > seen.now:
             return
     assert due is not None
@@ -161,9 +177,7 @@ def _waiting(seen: Evidence) -> Iterator[Reason]:
         yield from _queued(seen, able, ready=not bound and not own and not seen.pauses)
 
 
-def _suspended(
-    task: Task, waits_for: str, left: float | None, children: Children | None, shortages: Sequence[Shortage]
-) -> Reason:
+def _suspended(task: Task, waits_for: str, left: float | None, seen: Evidence) -> Reason:
     """A workflow that waits: for what, since when, and until when at most."""
     kind, _, name = waits_for.partition(" ")
     since = task.updated_at.isoformat(timespec="seconds")
@@ -179,18 +193,39 @@ def _suspended(
         kind, f"it waits for {waits_for} since {since}" + ("" if span is None else f", gives up in {span}")
     )
     evidence: dict[str, Any] = {"waits_for": waits_for, "since": task.updated_at, "seconds": left}
-    if kind == "children" and children is not None:
-        rest, lost = children.total - children.ended, children.failed + children.cancelled
-        text += f": {rest:,} of {children.total:,} left" + (f", {lost:,} failed" if lost else "")
-        evidence |= {"children": children.total, "ended": children.ended, "failed": lost}
+    if kind == "children" and seen.children is not None:
+        said, more = _children_left(seen.children)
+        text, evidence = f"{text}: {said}", evidence | more
+    if kind == "prerequisites" and seen.before:
+        others = ", ".join(f"{each.name} ({each.state})" for each in seen.before[:MAX_NAMES])
+        more_of_them = len(seen.before) - MAX_NAMES
+        text = f"it runs after {others}" + (f" and {more_of_them:,} more" if more_of_them > 0 else "")
+        evidence |= {"before": [{"id": each.id, "name": each.name, "state": each.state} for each in seen.before]}
+    if kind == "answer" and seen.question is not None:
+        gives_up = "" if span is None else f", gives up in {span}"
+        text = f"it asks {seen.question!r} since {since}{gives_up}"
+        remedy = f"answer it: tasklib answer {task.id} {name} JSON"
+        return Reason("waiting", text, evidence | {"question": seen.question, "key": name}, remedy)
     if kind == "budget":
-        text, seen = _short(name, shortages)
-        text, evidence = f"{text}; tries again" + ("" if span is None else f" in {span}"), evidence | seen
+        text, more = _short(name, seen.shortages)
+        text, evidence = f"{text}; tries again" + ("" if span is None else f" in {span}"), evidence | more
     if kind == "code":
         last = (task.error or "").strip().splitlines()[-1:]
         remedy = "start workers with code that fits, or resume it by hand: tasklib retry"
         return Reason("parked", text + (f" ({last[0]})" if last else ""), evidence | {"error": task.error}, remedy)
     return Reason("waiting", text, evidence, "wait, or cancel it")
+
+
+def _children_left(children: Children) -> tuple[str, dict[str, Any]]:
+    """How many children are left, how many failed, and which is the oldest that has not ended."""
+    rest, lost = children.total - children.ended, children.failed + children.cancelled
+    said = [f"{lost:,} failed"] if lost else []
+    evidence: dict[str, Any] = {"children": children.total, "ended": children.ended, "failed": lost}
+    if children.oldest is not None and children.oldest_since is not None:
+        oldest, since = children.oldest, children.oldest_since.isoformat(timespec="seconds")
+        said.append(f"the oldest is {oldest.name} {oldest.id}, {oldest.state}, since {since}")
+        evidence["oldest"] = oldest.id
+    return f"{rest:,} of {children.total:,} left" + (f" ({'; '.join(said)})" if said else ""), evidence
 
 
 def _short(name: str, shortages: Sequence[Shortage]) -> tuple[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from tasklib.core.codec import dumps
-from tasklib.core.insights.explain import MAX_AHEAD, Children, Evidence, KeySeen, LimitSeen, Shortage
+from tasklib.core.insights.explain import MAX_AHEAD, Before, Children, Evidence, KeySeen, LimitSeen, Shortage
 from tasklib.core.limits import Limit
 from tasklib.core.task import TaskState
 from tasklib.storage.operations.clock import read_clock
@@ -13,7 +13,7 @@ from tasklib.storage.operations.limits.keys import get_key_limit, list_slots
 from tasklib.storage.operations.limits.pauses import EVERYTHING, list_limits, list_pauses
 from tasklib.storage.operations.tasks import require_task
 from tasklib.storage.operations.workers import list_workers
-from tasklib.storage.rows import uuid
+from tasklib.storage.rows import json_value, moment, uuid
 from tasklib.storage.statement import Operation, Statement
 
 
@@ -41,11 +41,35 @@ def gather_evidence(task_id: UUID) -> Operation[Evidence]:
     if any(task.name in worker.limits for worker in workers):
         rows = yield Statement("count_held_of", {"name": task.name})
         running = {uuid(row["instance"]): row["running"] for row in rows}
-    waited = (yield Statement("count_children", {"id": str(task_id)})) if task.waits_for is not None else ()
-    children = Children(**waited[0]) if waited and waited[0]["total"] else None
+    waiting = "" if task.waits_for is None else task.waits_for
+    children = (yield from _children(task_id)) if waiting.startswith("children") else None
+    before = (yield from _before(task_id)) if waiting.startswith("prerequisites") else ()
+    question = (yield from _question(task_id, waiting.partition(" ")[2])) if waiting.startswith("answer") else None
     budgets = (yield Statement("find_shortage", {"id": str(task_id)})) if task.waits_for is not None else ()
     shortages = [Shortage(**row) for row in budgets]
-    return Evidence(task, clock, pauses, workers, limits, key, ahead, running, children, shortages)
+    return Evidence(task, clock, pauses, workers, limits, key, ahead, running, children, shortages, before, question)
+
+
+def _children(task_id: UUID) -> Operation[Children | None]:
+    counted = yield Statement("count_children", {"id": str(task_id)})
+    if not counted or not counted[0]["total"]:
+        return None
+    rows = yield Statement("find_oldest_child", {"id": str(task_id)})
+    oldest = Before(str(rows[0]["id"]), rows[0]["name"], rows[0]["state"]) if rows else None
+    since = moment(rows[0]["created_at"]) if rows else None
+    return Children(**counted[0], oldest=oldest, oldest_since=since)
+
+
+def _before(task_id: UUID) -> Operation[list[Before]]:
+    rows = yield Statement("list_before", {"id": str(task_id)})
+    found = {str(row["id"]): Before(str(row["id"]), row["name"], row["state"]) for row in rows}
+    return list(found.values())
+
+
+def _question(task_id: UUID, key: str) -> Operation[str | None]:
+    rows = yield Statement("get_record", {"id": str(task_id), "key": key})
+    ask = json_value(rows[0]["ask"]) if rows else None
+    return None if ask is None else str(ask["question"])
 
 
 def _key_of(key: str, name: str) -> Operation[KeySeen]:

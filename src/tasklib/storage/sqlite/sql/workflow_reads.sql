@@ -7,3 +7,11 @@ FROM tasklib_steps AS s WHERE s.task_id = :id AND s.key = :key;
 -- name: next_step_number
 -- The number of the next step of a task.
 SELECT coalesce(max(s.number), 0) + 1 AS number FROM tasklib_steps AS s WHERE s.task_id = :id;
+
+-- name: find_oldest_child
+-- The oldest child that a workflow still waits for.
+SELECT t.id, t.name, t.state, t.created_at
+FROM tasklib_groups AS g JOIN tasks AS t ON t.group_id = g.id
+WHERE g.task_id = :id AND g.fired_at IS NULL AND t.completed_at IS NULL
+ORDER BY t.seq
+LIMIT 1;
