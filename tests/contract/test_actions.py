@@ -30,7 +30,7 @@ MANY: dict[Action, Callable[..., Any]] = {
 }
 ANY_STATE = dumps([str(phase.state) for phase in Phase if phase not in (Phase.PENDING, Phase.RUNNING)])
 STATEMENTS: dict[Action, tuple[str, dict[str, Any]]] = {
-    Action.RETRY: ("retry_tasks", {"states": ANY_STATE}),
+    Action.RETRY: ("retry_tasks", {"states": ANY_STATE, "from_scratch": False}),
     Action.CANCEL: ("cancel_tasks", {}),
     Action.PRIORITIZE: ("set_priorities", {"priority": 9}),
     Action.DELETE: ("delete_tasks", {}),

@@ -150,6 +150,8 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "retry_tasks": Statement(
             "retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"]), "from_scratch": False}
         ),
+        "find_skipped": Statement("find_skipped", {"ids": dumps(waiting)}),
+        "wait_again": Statement("wait_again", {"ids": dumps(waiting)}),
         "look_at_undos": Statement("look_at_undos", {"id": waiting[0]}),
         "find_undone": Statement("find_undone", {"ids": dumps(waiting)}),
         "cancel_tasks": Statement("cancel_tasks", {"ids": dumps(waiting)}),

@@ -31,11 +31,12 @@ class ActsOnTasks(QueueBase):
     """Retry, cancel, prioritize, delete, one or many, and clean up."""
 
     @operation
-    def retry(self, task_id: Id, *, from_scratch: bool = False) -> Operation[Task]:
+    def retry(self, task_id: Id, *, from_step: str | None = None, from_scratch: bool = False) -> Operation[Task]:
         """Restart a failed, cancelled, buried or completed task, from zero attempts.
 
-        A workflow goes on at the step that failed; `from_scratch` forgets all that it has recorded.  One whose undos
-        were submitted runs again only from scratch, once the undo tasks have ended.
+        A workflow goes on at the step that failed; `from_step` forgets the step of that key and those after it,
+        `from_scratch` all that it has recorded.  One whose undos were submitted runs again only from scratch, once the
+        undo tasks have ended.  What was skipped in a flow waits again when what it follows is retried.
 
         Examples:
             >>> task_id = divide.submit(1, 0)
@@ -45,7 +46,10 @@ class ActsOnTasks(QueueBase):
             >>> task.state.value, task.attempts
             ('pending', 0)
         """
-        return (yield from actions.retry_task(require_id(task_id), from_scratch=from_scratch))
+        if from_step is not None and from_scratch:
+            raise ConfigurationError("retry takes from_step= or from_scratch=True, one of them")
+        asked = require_id(task_id)
+        return (yield from actions.retry_task(asked, from_step=from_step, from_scratch=from_scratch))
 
     aretry = retry.as_async
 

@@ -15,7 +15,7 @@ from tasklib.core.task import Task, TaskState
 from tasklib.errors import UniqueConflict
 from tasklib.storage.operations.reading.lists import filter_params
 from tasklib.storage.operations.tasks import get_task, require_task
-from tasklib.storage.operations.workflows.retrying import begin_anew, require_retryable, resume_tasks
+from tasklib.storage.operations.workflows.retrying import begin_anew, require_retryable, resume_from, resume_tasks
 from tasklib.storage.rows import uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
 
@@ -45,8 +45,8 @@ _COUNTED_BY: Final[Mapping[Action, str]] = {
 }
 
 
-def retry_task(task_id: UUID, *, from_scratch: bool = False) -> Operation[Task]:
-    """Restart the task from zero attempts: a workflow at its failed step, or from scratch."""
+def retry_task(task_id: UUID, *, from_step: str | None = None, from_scratch: bool = False) -> Operation[Task]:
+    """Restart the task from zero attempts: a workflow at its failed step, from one of its steps, or from scratch."""
     yield BEGIN
     memory = yield from recall()
     started = yield from _started_before(task_id, memory)
@@ -60,8 +60,12 @@ def retry_task(task_id: UUID, *, from_scratch: bool = False) -> Operation[Task]:
         if holder is not None:
             raise UniqueConflict(task.name, task.unique_key, holder)
     yield from require_retryable(task, from_scratch=from_scratch)
-    retry = begin_anew if from_scratch else resume_tasks
-    if not (yield from retry([str(task_id)], dumps([str(task.state)]))):
+    if from_step is not None:
+        changed = yield from resume_from(task, from_step)
+    else:
+        retry = begin_anew if from_scratch else resume_tasks
+        changed = yield from retry([str(task_id)], dumps([str(task.state)]))
+    if not changed:
         raise (yield from _refusal(task_id, Action.RETRY))
     yield Statement("wake_workers")
     answer = yield from require_task(task_id)

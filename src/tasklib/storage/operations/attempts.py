@@ -80,7 +80,7 @@ def _restart(endings: Sequence[Ending]) -> Operation[None]:
     restarted = yield Statement("restart_tasks", {"batch": f"[{batch}]"})
     ids = dumps(sorted(str(row["id"]) for row in restarted))
     yield Statement("forget_steps", {"ids": ids})
-    yield Statement("leave_groups", {"ids": ids})
+    yield Statement("leave_groups", {"ids": ids, "keys": None})
 
 
 def ended_as(ending: Ending) -> tuple[str, int, str, str | None]:

@@ -73,9 +73,69 @@ DELETE FROM {schema}.tasklib_steps AS s
 WHERE s.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid));
 
 -- name: return_messages
--- Let messages that tasks have taken come to them again.
+-- Let messages that tasks have taken come to them again; all of them, or those of the steps given.
 UPDATE {schema}.tasklib_events AS e SET taken_by = NULL
-WHERE e.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND e.taken_by IS NOT NULL;
+WHERE e.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND e.taken_by IS NOT NULL
+    AND (:keys::jsonb IS NULL OR e.taken_by = ANY (ARRAY(SELECT jsonb_array_elements_text(:keys::jsonb))));
+
+-- name: drop_steps
+-- Forget a step of a workflow and those that came after it; says which.
+WITH gone AS (
+    DELETE FROM {schema}.tasklib_steps AS s WHERE s.task_id = :id::uuid AND s.number >= :number::integer
+    RETURNING s.key, s.undo
+),
+waits AS (
+    DELETE FROM {schema}.tasklib_waits AS w WHERE w.task_id = :id::uuid AND w.key IN (SELECT g.key FROM gone AS g)
+)
+SELECT g.key, g.undo IS NOT NULL AS has_undo FROM gone AS g;
+
+-- name: find_skipped
+-- Which of these tasks were skipped in their flow, and what was skipped after any of them, however far.
+WITH RECURSIVE given AS (SELECT jsonb_array_elements_text(:ids::jsonb)::uuid AS id),
+skipped AS (
+    SELECT t.id FROM {schema}.tasks AS t WHERE t.id = ANY (ARRAY(SELECT i.id FROM given AS i)) AND {was_skipped}
+    UNION
+    SELECT t.id FROM given AS f CROSS JOIN LATERAL {skipped_after} AS t
+),
+following AS (
+    SELECT s.id FROM skipped AS s
+    UNION
+    SELECT t.id FROM following AS f CROSS JOIN LATERAL {skipped_after} AS t
+)
+SELECT f.id FROM following AS f;
+
+-- fragment: skipped_after
+-- Looked up one by one: no plan, however old the statistics, can then read the whole table.
+(
+        SELECT n.id
+        FROM (SELECT e.group_id FROM {schema}.tasklib_edges AS e WHERE e.task_id = f.id OFFSET 0) AS e
+        CROSS JOIN LATERAL (SELECT g.task_id FROM {schema}.tasklib_groups AS g WHERE g.id = e.group_id LIMIT 1) AS g
+        CROSS JOIN LATERAL (
+            SELECT t.id FROM {schema}.tasks AS t WHERE t.id = g.task_id AND {was_skipped} LIMIT 1
+        ) AS n
+    )
+
+-- fragment: was_skipped
+t.state = 'cancelled' AND t.error LIKE 'Skipped: %'
+
+-- name: wait_again
+-- Let skipped tasks wait again for what is before them; each is looked at by the next fold.
+WITH groups AS (
+    UPDATE {schema}.tasklib_groups AS g SET fired_at = NULL
+    WHERE g.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND g.kind = 'after'
+    RETURNING g.id
+),
+looked AS (INSERT INTO {schema}.tasklib_tallies (group_id) SELECT g.id FROM groups AS g)
+UPDATE {schema}.tasks AS t
+SET state = 'pending', completed_at = NULL, error = NULL, fingerprint = NULL, cancel_requested_at = NULL, finished_by = NULL,
+    waits_for = left('prerequisites ' || (
+        SELECT string_agg(DISTINCT p.name, ', ') FROM {schema}.tasklib_groups AS g
+        JOIN {schema}.tasklib_edges AS e ON e.group_id = g.id JOIN {schema}.tasks AS p ON p.id = e.task_id
+        WHERE g.task_id = t.id AND g.kind = 'after'
+    ), 200),
+    updated_at = coalesce(:now::timestamptz, now())
+WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND {was_skipped}
+RETURNING t.id, t.marks;
 
 -- name: look_at_undos
 -- Whether a workflow has undos, whether they were submitted, and whether some of those tasks live.
@@ -113,18 +173,20 @@ ORDER BY g.id
 FOR NO KEY UPDATE;
 
 -- name: leave_groups
--- Wait for no children of these workflows any more: groups that have ended are forgotten, what lives of others is to be
+-- Wait for no children of these workflows any more, or only not for those of the steps given: groups that have ended are forgotten, what lives of others is to be
 -- cancelled first.
 WITH gone AS (
     DELETE FROM {schema}.tasklib_groups AS g
     WHERE g.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND g.kind <> 'after'
         AND g.sealed AND g.ended >= g.total
+        AND (:keys::jsonb IS NULL OR g.key = ANY (ARRAY(SELECT jsonb_array_elements_text(:keys::jsonb))))
 )
 UPDATE {schema}.tasklib_groups AS g
 SET kind = 'left', sealed = true, fired_at = coalesce(g.fired_at, :now::timestamptz, now()),
     stopped_at = coalesce(g.stopped_at, :now::timestamptz, now()), cleared_at = NULL
 WHERE g.task_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND g.kind <> 'after'
-    AND NOT (g.sealed AND g.ended >= g.total);
+    AND NOT (g.sealed AND g.ended >= g.total)
+    AND (:keys::jsonb IS NULL OR g.key = ANY (ARRAY(SELECT jsonb_array_elements_text(:keys::jsonb))));
 
 -- name: lock_tasks
 -- Lock tasks in the order of their ids, so that what follows in the transaction sees what others have done to them.

@@ -59,9 +59,56 @@ DELETE FROM tasklib_waits WHERE task_id IN (SELECT i.value FROM json_each(:ids) 
 DELETE FROM tasklib_steps WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i);
 
 -- name: return_messages
--- Let messages that tasks have taken come to them again.
+-- Let messages that tasks have taken come to them again; all of them, or those of the steps given.
 UPDATE tasklib_events SET taken_by = NULL
-WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND taken_by IS NOT NULL;
+WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND taken_by IS NOT NULL
+    AND (:keys IS NULL OR taken_by IN (SELECT k.value FROM json_each(:keys) AS k));
+
+-- name: drop_steps
+-- Forget a step of a workflow and those that came after it; says which.
+DELETE FROM tasklib_waits
+WHERE task_id = :id AND key IN (SELECT s.key FROM tasklib_steps AS s WHERE s.task_id = :id AND s.number >= :number);
+DELETE FROM tasklib_steps WHERE task_id = :id AND number >= :number
+RETURNING key, undo IS NOT NULL AS has_undo;
+
+-- name: find_skipped
+-- Which of these tasks were skipped in their flow, and what was skipped after any of them, however far.
+WITH RECURSIVE following (id) AS (
+    SELECT t.id FROM json_each(:ids) AS i CROSS JOIN tasks AS t ON t.id = i.value WHERE {was_skipped}
+    UNION
+    SELECT t.id
+    FROM json_each(:ids) AS i CROSS JOIN tasklib_edges AS e ON e.task_id = i.value
+    CROSS JOIN tasklib_groups AS g ON g.id = e.group_id CROSS JOIN tasks AS t ON t.id = g.task_id
+    WHERE {was_skipped}
+    UNION
+    SELECT t.id
+    FROM following AS f CROSS JOIN tasklib_edges AS e ON e.task_id = f.id
+    CROSS JOIN tasklib_groups AS g ON g.id = e.group_id CROSS JOIN tasks AS t ON t.id = g.task_id
+    WHERE {was_skipped}
+)
+SELECT f.id FROM following AS f;
+
+-- fragment: was_skipped
+t.state = 'cancelled' AND t.error LIKE 'Skipped: %'
+
+-- name: wait_again
+-- Let skipped tasks wait again for what is before them; each is looked at by the next fold.
+INSERT INTO tasklib_tallies (group_id)
+SELECT g.id FROM tasklib_groups AS g WHERE g.task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND g.kind = 'after';
+UPDATE tasklib_groups SET fired_at = NULL
+WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND kind = 'after';
+UPDATE tasks AS t
+SET state = 'pending', completed_at = NULL, error = NULL, fingerprint = NULL, cancel_requested_at = NULL, finished_by = NULL,
+    waits_for = substr('prerequisites ' || (
+        SELECT group_concat(n.name, ', ') FROM (
+            SELECT DISTINCT p.name FROM tasklib_groups AS g CROSS JOIN tasklib_edges AS e ON e.group_id = g.id
+            CROSS JOIN tasks AS p ON p.id = e.task_id
+            WHERE g.task_id = t.id AND g.kind = 'after'
+        ) AS n
+    ), 1, 200),
+    updated_at = :now
+WHERE t.id IN (SELECT i.value FROM json_each(:ids) AS i) AND {was_skipped}
+RETURNING id, marks;
 
 -- name: look_at_undos
 -- Whether a workflow has undos, whether they were submitted, and whether some of those tasks live.
@@ -91,13 +138,15 @@ RETURNING tasks.id;
 SELECT g.id FROM tasklib_groups AS g WHERE false AND g.task_id IN (SELECT i.value FROM json_each(:ids) AS i);
 
 -- name: leave_groups
--- Wait for no children of these workflows any more: groups that have ended are forgotten, what lives of others is to be
+-- Wait for no children of these workflows any more, or only not for those of the steps given: groups that have ended are forgotten, what lives of others is to be
 -- cancelled first.
 DELETE FROM tasklib_groups
-WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND kind <> 'after' AND sealed AND ended >= total;
+WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND kind <> 'after' AND sealed AND ended >= total
+    AND (:keys IS NULL OR key IN (SELECT k.value FROM json_each(:keys) AS k));
 UPDATE tasklib_groups
 SET kind = 'left', sealed = 1, fired_at = coalesce(fired_at, :now), stopped_at = coalesce(stopped_at, :now), cleared_at = NULL
-WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND kind <> 'after';
+WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND kind <> 'after'
+    AND (:keys IS NULL OR key IN (SELECT k.value FROM json_each(:keys) AS k));
 
 -- name: lock_tasks
 -- Differs by necessity: whoever writes has the whole file, and sees everything that was done before.
