@@ -59,6 +59,8 @@ FOR_OTHER_PARTS: Final = frozenset(
         "keep_line",
         "join",
         "transaction_of",
+        "as_children",
+        "require_tasks",
         "ask_to_end",
         "instrumentation_dependencies",
         "setup_once",

@@ -6,11 +6,32 @@ import hashlib
 import re
 import subprocess
 from pathlib import Path
+from typing import Final
 
 from tools import requirements
 from tools.problems import ROOT
 
 FOLDER = ROOT / ".versions"
+INTEGRATIONS: Final = (
+    "aiosqlite",
+    "alembic",
+    "asyncpg",
+    "fastapi",
+    "flask",
+    "litestar",
+    "loguru",
+    "mcp",
+    "opentelemetry-api",
+    "opentelemetry-instrumentation",
+    "opentelemetry-sdk",
+    "prometheus-client",
+    "psycopg",
+    "sentry-sdk",
+    "sqlalchemy",
+    "starlette",
+    "structlog",
+)
+"""Libraries of others that users bring, or get by an extra; Django has an environment for each of its versions."""
 FLOOR = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?>=([0-9][\w.]*)")
 
 
@@ -25,9 +46,44 @@ def lowest(python: Path) -> Path:
     constraints = FOLDER / "lowest.txt"
     # The tools stay as they are; everything else is left to the libraries, whose neighbours must be as old as they.
     tools = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("pytest")]
-    lowered = [f"{name}=={floor}" for name, floor in floors().items()]
+    lowered = [f"{name}=={floor}" for name, floor in (floors() | integration_floors()).items()]
     constraints.write_text("\n".join([*tools, *lowered]) + "\n")
     return _make(python, "lowest", constraints)
+
+
+def newest(python: Path) -> Path:
+    """The interpreter of an environment in which each library has the newest version that can be had."""
+    FOLDER.mkdir(exist_ok=True)
+    constraints = FOLDER / "newest.txt"
+    constraints.write_text("".join(f"{name}>={floor}\n" for name, floor in integration_floors().items()))
+    return _make(python, "newest", constraints)
+
+
+def with_requirements(python: Path, *, label: str, wanted: tuple[str, ...]) -> Path:
+    """The interpreter of an environment with tasklib, its driver for PostgreSQL, and these; nothing to test with."""
+    folder = FOLDER / label
+    mark, interpreter = folder / ".installed", folder / "bin" / "python"
+    parts = (str(python), *wanted, (ROOT / "pyproject.toml").read_text())
+    if _is_made(mark, hashed := _hash(*parts)):
+        return interpreter
+    pip = _empty(python, folder)
+    subprocess.run([*pip, "hatchling", "editables"], cwd=ROOT, check=True)
+    subprocess.run([*pip, "--no-build-isolation", "--editable", ".[postgres]", *wanted], cwd=ROOT, check=True)
+    mark.write_text(hashed)
+    return interpreter
+
+
+def installed(interpreter: Path) -> dict[str, str]:
+    """The versions of the libraries of others in an environment."""
+    ask = f"import importlib.metadata as m; print(*(m.version(name) for name in {INTEGRATIONS!r}))"
+    told = subprocess.run([interpreter, "-c", ask], capture_output=True, text=True, check=True).stdout
+    return dict(zip(INTEGRATIONS, told.split(), strict=True))
+
+
+def integration_floors() -> dict[str, str]:
+    """The lowest supported version of each of those that an extra does not bring, by name."""
+    lines = [match for line in requirements.group("test") if (match := FLOOR.match(line))]
+    return {match[1]: match[2] for match in lines if match[1] in INTEGRATIONS and match[1] not in floors()}
 
 
 def cluster(python: Path) -> Path:
@@ -47,16 +103,27 @@ def _make(python: Path, label: str, constraints: Path, extras: str = "") -> Path
     folder = FOLDER / label
     mark, interpreter = folder / ".installed", folder / "bin" / "python"
     parts = (python, (ROOT / "pyproject.toml").read_text(), constraints.read_text(), extras)
-    wanted = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
-    if mark.exists() and mark.read_text() == wanted:
+    if _is_made(mark, hashed := _hash(*map(str, parts))):
         return interpreter
-    print(f"Setting up {folder.relative_to(ROOT)} …", flush=True)
-    subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
-    pip = [str(interpreter), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-    pip += ["--constraint", str(constraints)]
+    pip = [*_empty(python, folder), "--constraint", str(constraints)]
     subprocess.run([*pip, "hatchling", "editables"], cwd=ROOT, check=True)
     project = f"{requirements.TESTED.removesuffix(']')},{extras}]" if extras else requirements.TESTED
     tested = [project, *requirements.group("test")]
     subprocess.run([*pip, "--no-build-isolation", "--editable", *tested], cwd=ROOT, check=True)
-    mark.write_text(wanted)
+    mark.write_text(hashed)
     return interpreter
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _is_made(mark: Path, hashed: str) -> bool:
+    return mark.exists() and mark.read_text() == hashed
+
+
+def _empty(python: Path, folder: Path) -> list[str]:
+    """Make an empty environment; the beginning of a command that installs into it."""
+    print(f"Setting up {folder.relative_to(ROOT)} …", flush=True)
+    subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
+    return [str(folder / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
