@@ -100,6 +100,25 @@ FOR NO KEY UPDATE;
 -- The newest insertion, where a bulk action that starts now shall end.
 SELECT coalesce(max(t.seq), 0) AS seq FROM {schema}.tasks AS t;
 
+-- fragment: is_needed
+-- A child whose workflow lives, and a task of a flow whose result another still waits for, are kept by every clean-up.
+-- Looked up one by one, so that no plan reads the whole table.
+(t.marks IS NOT NULL AND (
+        EXISTS (
+            SELECT FROM (SELECT g.task_id FROM {schema}.tasklib_groups AS g
+                WHERE g.id = t.group_id AND g.kind <> 'left' LIMIT 1) AS g
+            CROSS JOIN LATERAL (
+                SELECT o.id FROM {schema}.tasks AS o WHERE o.id = g.task_id AND o.completed_at IS NULL LIMIT 1
+            ) AS o
+        )
+        OR t.marks & 32 > 0 AND EXISTS (
+            SELECT FROM (SELECT e.group_id FROM {schema}.tasklib_edges AS e WHERE e.task_id = t.id OFFSET 0) AS e
+            CROSS JOIN LATERAL (
+                SELECT g.id FROM {schema}.tasklib_groups AS g WHERE g.id = e.group_id AND g.fired_at IS NULL LIMIT 1
+            ) AS g
+        )
+    ))
+
 -- name: cleanup_tasks
 -- Remove a bounded number of finished tasks that ended before a moment, passing over those in use.
 WITH old AS MATERIALIZED (
@@ -108,7 +127,7 @@ WITH old AS MATERIALIZED (
     WHERE t.completed_at < :older_than::timestamptz
         AND t.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb)))
         AND (:name::text IS NULL OR t.name = :name::text)
-        AND t.seq > :after::bigint AND t.seq <= :until::bigint
+        AND t.seq > :after::bigint AND t.seq <= :until::bigint AND NOT {is_needed}
     ORDER BY t.seq
     LIMIT :limit::integer
     FOR UPDATE SKIP LOCKED

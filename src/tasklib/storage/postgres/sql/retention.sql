@@ -27,7 +27,7 @@ old AS MATERIALIZED (
         (SELECT coalesce(r.seconds, 'Infinity') FROM rule AS r WHERE r.state = t.state AND r.name = t.name LIMIT 1),
         (SELECT coalesce(r.seconds, 'Infinity') FROM rule AS r WHERE r.state = t.state AND r.name IS NULL LIMIT 1),
         'Infinity'
-    )
+    ) AND NOT {is_needed}
     FOR UPDATE OF t SKIP LOCKED
 ),
 gone AS (DELETE FROM {schema}.tasks AS t WHERE t.ctid = ANY (ARRAY(SELECT o.tid FROM old AS o)) RETURNING t.seq)

@@ -81,6 +81,19 @@ ORDER BY t.id;
 -- The newest insertion, where a bulk action that starts now shall end.
 SELECT coalesce(max(t.seq), 0) AS seq FROM tasks AS t;
 
+-- fragment: is_needed
+-- A child whose workflow lives, and a task of a flow whose result another still waits for, are kept by every clean-up.
+(t.marks IS NOT NULL AND (
+        EXISTS (
+            SELECT 1 FROM tasklib_groups AS g CROSS JOIN tasks AS o ON o.id = g.task_id
+            WHERE g.id = t.group_id AND g.kind <> 'left' AND o.completed_at IS NULL
+        )
+        OR t.marks & 32 > 0 AND EXISTS (
+            SELECT 1 FROM tasklib_edges AS e CROSS JOIN tasklib_groups AS g ON g.id = e.group_id
+            WHERE e.task_id = t.id AND g.fired_at IS NULL
+        )
+    ))
+
 -- name: cleanup_tasks
 -- Remove a bounded number of finished tasks that ended before a moment.
 DELETE FROM temp.tasklib_picked;
@@ -89,6 +102,7 @@ SELECT t.seq, t.seq
 FROM tasks AS t
 WHERE t.completed_at < :older_than AND t.state IN (SELECT s.value FROM json_each(:states) AS s)
     AND (:name IS NULL OR t.name = :name) AND t.seq > :after AND t.seq <= :until
+    AND NOT {is_needed}
 ORDER BY t.seq
 LIMIT :limit;
 DELETE FROM tasks WHERE seq IN (SELECT +p.seq FROM temp.tasklib_picked AS p);

@@ -23,18 +23,18 @@ SELECT count(*), max(p.seq), coalesce(
         > strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', -:shortest)), 1
 )
 FROM temp.tasklib_picked AS p;
-DELETE FROM tasks
+DELETE FROM tasks AS t
 WHERE seq IN (SELECT +p.seq FROM temp.tasklib_picked AS p) AND (julianday(:now) - julianday(completed_at)) * 86400.0 > coalesce(
     (
         SELECT coalesce(r.value ->> 'seconds', 1e300) FROM json_each(:rules) AS r
-        WHERE r.value ->> 'state' = tasks.state AND r.value ->> 'name' = tasks.name LIMIT 1
+        WHERE r.value ->> 'state' = t.state AND r.value ->> 'name' = t.name LIMIT 1
     ),
     (
         SELECT coalesce(r.value ->> 'seconds', 1e300) FROM json_each(:rules) AS r
-        WHERE r.value ->> 'state' = tasks.state AND r.value ->> 'name' IS NULL LIMIT 1
+        WHERE r.value ->> 'state' = t.state AND r.value ->> 'name' IS NULL LIMIT 1
     ),
     1e300
-);
+) AND NOT {is_needed};
 SELECT s.looked, s.last, s.fresh, (
     SELECT count(*) FROM temp.tasklib_picked AS p WHERE NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.seq = p.seq)
 ) AS deleted
