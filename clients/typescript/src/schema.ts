@@ -800,6 +800,9 @@ export interface paths {
         /**
          * Retry Task
          * @description Retry a failed, cancelled or buried task, from zero attempts; with `force` a completed one too.
+         *
+         *     A workflow goes on at the step that failed; `fromStep` forgets that step and those after it,
+         *     `fromScratch` everything that it has recorded.
          */
         post: operations["retry_task_api_tasks__task_id__retry_post"];
         delete?: never;
@@ -7236,6 +7239,8 @@ export interface operations {
         parameters: {
             query?: {
                 force?: boolean;
+                fromScratch?: boolean;
+                fromStep?: string | null;
             };
             header?: never;
             path: {

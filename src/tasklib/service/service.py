@@ -5,10 +5,11 @@ The command line uses the blocking form of each method; the async one begins wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -80,11 +81,22 @@ class QueueService(TaskPages):
 
     @operation
     def act(
-        self, action: Action, task_id: Id, *, priority: int | None = None, audit: AuditEntry | None = None
+        self,
+        action: Action,
+        task_id: Id,
+        *,
+        priority: int | None = None,
+        from_step: str | None = None,
+        from_scratch: bool = False,
+        audit: AuditEntry | None = None,
     ) -> Operation[Task]:
-        """Act on one task; the task afterwards, or a deleted one as it was."""
+        """Act on one task; the task afterwards, or a deleted one as it was.
+
+        A retry with `from_step` forgets that step of a workflow and those after it, with `from_scratch` all.
+        """
         yield from self.queue.secret_places.learn()
-        work = _act_on_one(action, require_id(task_id), priority)
+        retry = partial(actions.retry_task, from_step=from_step, from_scratch=from_scratch)
+        work = _act_on_one(action, require_id(task_id), priority, retry)
         return self.redactor.task((yield from self.audited(work, audit)))
 
     aact = act.as_async
@@ -200,10 +212,12 @@ def as_data(value: Any) -> Any:
     return value
 
 
-def _act_on_one(action: Action, task_id: UUID, priority: int | None) -> Operation[Task]:
+def _act_on_one(
+    action: Action, task_id: UUID, priority: int | None, retry: Callable[[UUID], Operation[Task]]
+) -> Operation[Task]:
     match action:
         case Action.RETRY:
-            return (yield from actions.retry_task(task_id))
+            return (yield from retry(task_id))
         case Action.CANCEL:
             return (yield from actions.cancel_task(task_id))
         case Action.PRIORITIZE:

@@ -38,3 +38,27 @@ def test_a_workflow_on_the_command_line(tasklib: CommandLine, queue: TaskQueue) 
     assert tasklib.run("emit", "number", "--withdraw", "--to", task_id).code == 2
     assert tasklib.ok("emit", "number", "--withdraw") == "Withdrawn.\n"
     assert tasklib.run("emit", "number", "{nonsense").code == 2
+
+
+def test_a_retry_resumes_or_begins_from_scratch(tasklib: CommandLine, queue: TaskQueue) -> None:
+    ran: list[str] = []
+
+    def note(what: str) -> str:
+        ran.append(what)
+        return what
+
+    def fails() -> None:
+        raise ValueError("unlucky")
+
+    @queue.task(context=True, max_retries=0)
+    def workflow(ctx: TaskContext) -> None:
+        ctx.step(note, "first")
+        ctx.step(fails)
+
+    task_id = str(workflow.submit())
+    queue.process_batch()
+    for options, count in (((), 1), (("--from-scratch",), 2), (("--from-step", "note"), 3)):
+        assert "Started again" in tasklib.ok("retry", task_id, *options)
+        queue.process_batch()
+        assert ran.count("first") == count
+    assert "go with ids" in tasklib.fails(2, "retry", "--all-matching", "--from-scratch")

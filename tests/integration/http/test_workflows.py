@@ -136,3 +136,26 @@ def test_an_answer_that_does_not_fit_is_named(queue: Face, http: Client, waiting
     refused = http.post(f"/api/tasks/{waiting}/answers/sure", {"value": "maybe"}).json()
     assert refused["detail"].startswith("the value of the answer cannot be taken: the answer must be of type boolean")
     assert refused["field"] == "value"
+
+
+def test_a_retry_resumes_or_begins_from_scratch(queue: Face, http: Client) -> None:
+    ran: list[int] = []
+
+    def note() -> int:
+        ran.append(1)
+        return 1
+
+    def fails() -> None:
+        raise ValueError("unlucky")
+
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        await ctx.step(note)
+        await ctx.step(fails)
+
+    task_id = workflow.submit()
+    queue.process_batch()
+    for query, count in (("", 1), ("?fromScratch=true", 2), ("?fromStep=note", 3)):
+        assert http.post(f"/api/tasks/{task_id}/retry{query}").status_code == 200
+        queue.process_batch()
+        assert len(ran) == count

@@ -24,17 +24,27 @@ app = Commands("Tasks")
 
 
 @app.add()
-def retry(cli: Cli, selection: Selection) -> None:
+def retry(
+    cli: Cli,
+    selection: Selection,
+    from_step: Annotated[str | None, option("KEY", "Forget this step of a workflow and those after it.")] = None,
+    from_scratch: Annotated[bool, option(None, "Forget what a workflow has recorded; for tasks given by id.")] = False,
+) -> None:
     """Retry tasks, from zero attempts.
 
+    A workflow goes on at the step that failed.
     With --all-matching and no --state: those that failed for good, wait for their retry, or were buried.
 
     Examples:
         tasklib retry 0199f1e2-7c3a-7000-8000-000000000000
+        tasklib retry 0199f1e2-7c3a-7000-8000-000000000000 --from-step charge
         tasklib retry --all-matching --state failed --name send_email --dry-run
         tasklib retry --all-matching --search "connection refused" --yes
     """
-    _act(cli, Action.RETRY, selection)
+    if (from_scratch or from_step) and not selection.ids:
+        wrong = "--from-step and --from-scratch go with ids: what workflows have recorded is not forgotten in bulk"
+        raise CommandFailed(wrong, Exit.USAGE)
+    _act(cli, Action.RETRY, selection, from_step=from_step, from_scratch=from_scratch)
 
 
 @app.add()
@@ -131,10 +141,10 @@ def cleanup(
     cli.out.answer(data, lambda: cli.out.line(f"{verb} {counted(count)}."))
 
 
-def _act(cli: Cli, action: Action, selection: Selection) -> None:
+def _act(cli: Cli, action: Action, selection: Selection, **how: Any) -> None:
     _check(selection, action, action)
     if selection.ids:
-        _act_on_each(cli, action, selection.ids)
+        _act_on_each(cli, action, selection.ids, **how)
         return
     act = partial(cli.service.act_on_matching, action)
     question, doing = f"{action.capitalize()} {{}}?", f"{DOING[action]} tasks"
@@ -164,13 +174,13 @@ def _check(selection: Selection, command: str, verb: str) -> None:
         raise CommandFailed(wrong, Exit.USAGE)
 
 
-def _act_on_each(cli: Cli, action: Action, ids: list[str]) -> None:
+def _act_on_each(cli: Cli, action: Action, ids: list[str], **how: Any) -> None:
     """One after the other: what cannot be done is reported, and does not stop the rest."""
     done: list[Task] = []
     refused: list[dict[str, str]] = []
     for task_id in ids:
         try:
-            done.append(cli.service.act(action, cli.service.find_id(task_id)))
+            done.append(cli.service.act(action, cli.service.find_id(task_id), **how))
         except StorageError:
             raise
         except TaskLibError as error:

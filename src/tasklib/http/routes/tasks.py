@@ -134,14 +134,26 @@ async def delete_task(task_id: str, request: Request, service: Service) -> None:
 
 
 @router.post("/{task_id}/retry", **needs(Permission.OPERATE, 400, 404, 409))
-async def retry_task(task_id: str, request: Request, service: Service, force: bool = False) -> Retried:
-    """Retry a failed, cancelled or buried task, from zero attempts; with `force` a completed one too."""
+async def retry_task(
+    task_id: str,
+    request: Request,
+    service: Service,
+    force: bool = False,
+    from_step: Annotated[str | None, Query(alias="fromStep", min_length=1, max_length=500)] = None,
+    from_scratch: Annotated[bool, Query(alias="fromScratch")] = False,
+) -> Retried:
+    """Retry a failed, cancelled or buried task, from zero attempts; with `force` a completed one too.
+
+    A workflow goes on at the step that failed; `fromStep` forgets that step and those after it,
+    `fromScratch` everything that it has recorded.
+    """
     task = await service.aget(task_id)
     if task.state is TaskState.COMPLETED and not force:
         raise InvalidTransition(
             task.id, task.state, "retry", "failed, cancelled or buried (or completed, with ?force=true)"
         )
-    task = await service.aact(Action.RETRY, task_id, audit=audit_of(request))
+    audit = audit_of(request, fromStep=from_step, fromScratch=from_scratch or None)
+    task = await service.aact(Action.RETRY, task_id, from_step=from_step, from_scratch=from_scratch, audit=audit)
     return Retried.of(task)
 
 
