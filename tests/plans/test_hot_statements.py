@@ -253,6 +253,7 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "take_limits": Statement("take_limits", {"names": dumps(names(2))}),
         "spend_tokens": Statement("spend_tokens", {"seqs": dumps([1, 2, 3])}),
         "find_hints": Statement("find_hints", {"names": dumps(names(2))}),
+        "look_around": lambda: claims.look_around(instance, names(2)),
     }
 
 

@@ -3,8 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 
 from tasklib.core.time.timing import Timing
+
+
+class Calls:
+    """Calls to those who deliver events and count children: by whoever causes work for them, or finds some."""
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._looked = -inf
+        self.children_ended = asyncio.Event()
+        """Set when a child of a workflow has ended, or a workflow with children."""
+        self.events_told = asyncio.Event()
+        """Set when there are events that nobody has delivered."""
+
+    def looked(self, *, events: bool, groups: bool) -> None:
+        """Somebody has looked for all: until the next look is overdue they need not look for themselves."""
+        self._looked = self._timing.monotonic()
+        if events:
+            self.events_told.set()
+        if groups:
+            self.children_ended.set()
+
+    @property
+    def seconds_since_look(self) -> float:
+        """How long ago somebody looked for all."""
+        return self._timing.monotonic() - self._looked
 
 
 class WorkerControl:
@@ -22,8 +48,7 @@ class WorkerControl:
         """Set when an attempt has ended, or is not waited for any longer."""
         self.has_claimed = asyncio.Event()
         """Set when tasks are claimed, cleared when none is held any more."""
-        self.children_ended = asyncio.Event()
-        """Set when a child of a workflow has ended here, or a workflow with children."""
+        self.calls = Calls(timing)
         self._woken = asyncio.Event()
 
     def stop(self) -> None:
@@ -53,7 +78,8 @@ class WorkerControl:
         self.nothing_to_claim = False
         self._woken.clear()
 
-    async def sleep(self, seconds: float) -> None:
-        """Sleep until woken, at most this long."""
-        await self.timing.wait(self._woken, seconds)
+    async def sleep(self, seconds: float) -> bool:
+        """Sleep until woken, at most this long; whether it was woken."""
+        woken = await self.timing.wait(self._woken, seconds)
         self._woken.clear()
+        return woken

@@ -90,7 +90,6 @@ class Worker:
         self._wakeups = Wakeups(self._database, self)
         self._claimer: Claimer | None = None
         self._scheduler: Scheduler | None = None
-        self._events: EventDelivery | None = None
         self._registered_names: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self.started = asyncio.Event()
@@ -135,8 +134,8 @@ class Worker:
         """The database announces that there may be work, or another schedule."""
         if self._scheduler is not None and event in ("schedules", "changed"):
             self._scheduler.changed(surely=event == "schedules")
-        if self._events is not None and event == "event":
-            self._events.announced()
+        if event == "event":
+            self._control.calls.events_told.set()
             return
         if self._claimer is not None:
             self._claimer.notified(event)
@@ -251,9 +250,9 @@ class Worker:
             self._scheduler = Scheduler(queue)
             rules = parse_retention(queue.config.retention)
             retention = [RetentionService(queue, rules)] if rules else []
-            self._events = EventDelivery(queue)
-            upkeep = (MetricsService(queue, self._runner.metrics), self._scheduler, self._events)
-            instance.start(*upkeep, GroupFold(queue, self._control.children_ended), *retention)
+            calls = self._control.calls
+            upkeep = (MetricsService(queue, self._runner.metrics), self._scheduler, *retention)
+            instance.start(*upkeep, EventDelivery(queue, calls), GroupFold(queue, calls))
         else:  # for one batch only
             instance.start()
         try:
@@ -293,10 +292,10 @@ class Worker:
         """Claim and run until nothing is due that has not run here already."""
         held, finisher = self._runner.held, self._runner.finisher
         seen: set[str] = set()
-        self._control.children_ended.set()
+        self._control.calls.children_ended.set()
         while limit is None or len(seen) < limit:
-            if self._control.children_ended.is_set():
-                self._control.children_ended.clear()
+            if self._control.calls.children_ended.is_set():
+                self._control.calls.children_ended.clear()
                 while await self._database.arun(fold_groups):
                     pass
             claimed = await claimer.claim(BATCH if limit is None else min(BATCH, limit - len(seen)))

@@ -9,6 +9,7 @@ from typing import Final
 from tasklib.queue import TaskQueue
 from tasklib.service.base import ServicePart
 from tasklib.service.statistics import Statistics
+from tasklib.worker.control import Calls
 from tasklib.worker.recording.metrics import Metrics
 from tasklib.worker.upkeep.events import EventDelivery
 from tasklib.worker.upkeep.groups import GroupFold
@@ -30,7 +31,7 @@ class Upkeep(ServicePart):
         self._next = 0.0
         self._watching: asyncio.AbstractEventLoop | None = None
         self._services: Sequence[Periodic] = ()
-        self._ended = asyncio.Event()
+        self._calls = Calls(queue.timing)
 
     def watch(self) -> None:
         """Take over from the dead from now on, in the background: that takes regular looks, and requests come as they
@@ -38,14 +39,14 @@ class Upkeep(ServicePart):
         loop = asyncio.get_running_loop()
         if self._watching is not loop:
             self._watching = loop
-            self._ended = asyncio.Event()
-            self._services = (Recovery(self.queue), GroupFold(self.queue, self._ended), EventDelivery(self.queue))
+            calls = self._calls = Calls(self.queue.timing)
+            self._services = (Recovery(self.queue), GroupFold(self.queue, calls), EventDelivery(self.queue, calls))
             for service in self._services:
                 service.start()
 
     def child_ended(self) -> None:
         """Tell the workflow that waits for it, if that is so, soon."""
-        self._ended.set()
+        self._calls.children_ended.set()
 
     async def care(self) -> None:
         """Do the rest, if it was not done a moment ago."""

@@ -86,6 +86,25 @@ class Claimed:
     """Where this claim left off in each name and priority it saw due, if these were few."""
 
 
+class Seen(NamedTuple):
+    """What a look around has found."""
+
+    may_claim: bool
+    """A claim may take something, or must not be put off: the instance may be declared dead."""
+    next_due_in: float | None
+    """Seconds until the next waiting task of these names becomes due."""
+    events: bool
+    """There are events that nobody has delivered."""
+    groups: bool
+    """There are children whose end nobody has counted, or who are to be cancelled."""
+
+
+def look_around(instance: UUID, names: Sequence[str]) -> Operation[Seen]:
+    """Whether there is anything to do for an idle worker of these names: one statement that only reads."""
+    (row,) = yield Statement("look_around", {"instance": str(instance), "names": dumps(list(names))})
+    return Seen(bool(row["may_claim"]), row["next_due_in"], bool(row["events"]), bool(row["groups"]))
+
+
 def claim_tasks(claim: Claim) -> Operation[Claimed]:
     """Lease due tasks, best first; the answer says what the next claim should look for."""
     if claim.plain and not claim.caps:

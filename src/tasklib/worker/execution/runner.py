@@ -226,7 +226,7 @@ class Runner:
             self._end_log.committed(task)
             call_end_hooks(self._end_hooks, [task.id])
             if task.marks:
-                self._control.children_ended.set()
+                self._control.calls.children_ended.set()
         else:
             self.finisher.add_all([(task, ended)], lines)
             self._end_log.ended(task, ended)

@@ -210,14 +210,38 @@ class Claimer:
         is_over = self._may_be_forgotten or self._timing.monotonic() > self._notify_until - poll
         if is_over and await self._ask_for_notifications():
             return
-        waits = [self._selection.limits.next_in]
-        if self._notify_until:
-            waits += [poll, claimed.next_due_in]
-        else:
-            waits += [max(poll, self._instance.recovery.fleet / FLEET_LOOKS * random.uniform(0.8, 1.2))]
         self._note_nothing_left(claimed)
-        await self._control.sleep(max(0.0, min(wait for wait in waits if wait is not None)))
+        if self._notify_until:
+            await self._until_due(claimed, poll)
+        else:
+            pause = max(poll, self._instance.recovery.fleet / FLEET_LOOKS * random.uniform(0.8, 1.2))
+            await self._control.sleep(_soonest(pause, self._selection.limits.next_in))
         self._control.nothing_to_claim = False
+
+    async def _until_due(self, claimed: Claimed, poll: float) -> None:
+        """Sleep until woken, or a claim may take something; a poll only looks around, and a worker that has nothing to
+        do sends little else."""
+        next_due_in = claimed.next_due_in
+        may_look = claimed.plain and not claimed.tasks and not self._selection.caps()
+        while True:
+            wait = _soonest(poll, next_due_in, self._selection.limits.next_in)
+            woken = await self._control.sleep(wait)
+            # A notification of PostgreSQL is of a task; SQLite's watcher tells of every change, also of our heartbeats.
+            if not may_look or wait < poll or (woken and self._database.dialect == "postgres"):
+                return
+            if self._control.is_stopping or not self._instance.fence.may_claim:
+                return
+            seen = await self._look_around()
+            if seen.may_claim or self._timing.monotonic() > self._notify_until - poll:
+                return
+            next_due_in = seen.next_due_in
+
+    async def _look_around(self) -> claims.Seen:
+        """Look for work of any kind; who is needed for some is called."""
+        names = self._selection.names()
+        seen = await self._database.arun(lambda: claims.look_around(self._instance.id, names))
+        self._control.calls.looked(events=seen.events, groups=seen.groups)
+        return seen
 
     def _note_nothing_left(self, claimed: Claimed) -> None:
         """Everything due is held here, and a notification comes for more: until then only time brings something."""
@@ -255,3 +279,7 @@ class Claimer:
             self._finisher.add(None, Ending.release(task_id, version))
         await self._finisher.flush()
         self._may_have_strays = False
+
+
+def _soonest(*waits: float | None) -> float:
+    return max(0.0, min(wait for wait in waits if wait is not None))

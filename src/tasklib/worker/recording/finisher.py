@@ -148,7 +148,7 @@ class Finisher:
                 [ended.task_id for _, ended in batch if ended.task_id not in refused and _is_final(ended)],
             )
         if any(task is not None and task.marks for task, _ in batch):
-            self._control.children_ended.set()
+            self._control.calls.children_ended.set()
 
     async def _send(self, batch: Ends, *, again: bool) -> set[str]:
         """Write the batch; returns the ids of those that were no longer ours."""

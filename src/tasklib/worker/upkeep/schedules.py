@@ -71,6 +71,8 @@ class Scheduler(Periodic):
             await self.database.arun(lambda: schedules.declare_schedules(self._plans, self._known_tasks, declared_at))
             self._declared = True
         self._looked = self.timing.monotonic()
-        if made := await self.database.arun(lambda: schedules.fire_schedules(self._queue.scheduled_task)):
-            log.info("schedules made %d tasks", made)
         self._next_look = await self.database.arun(lambda: schedules.next_tick())
+        if self._next_look is not None and self._next_look <= 0:
+            if made := await self.database.arun(lambda: schedules.fire_schedules(self._queue.scheduled_task)):
+                log.info("schedules made %d tasks", made)
+            self._next_look = await self.database.arun(lambda: schedules.next_tick())

@@ -10,8 +10,15 @@ from abc import ABC, abstractmethod
 from tasklib.core.calls.own_tasks import own_task
 from tasklib.errors import TaskLibError
 from tasklib.queue import TaskQueue
+from tasklib.worker.control import Calls
 
 log = logging.getLogger("tasklib.worker")
+
+
+OVERDUE = 1.2
+"""The part of an interval after which somebody else's look is missed: no later than an own step may be."""
+SHORTEST_SECONDS = 0.001
+"""Less is not worth a wait."""
 
 
 class Periodic(ABC):
@@ -57,3 +64,26 @@ class Periodic(ABC):
                     trace = not isinstance(error, TaskLibError)
                     log.warning("%s failed, trying until it works: %s", type(self).__name__, error, exc_info=trace)
                 self._failing = True
+
+
+class OnCall(Periodic):
+    """Steps when it is called, and looks for itself only while nobody looks for it: an idle claimer does."""
+
+    def __init__(self, queue: TaskQueue, calls: Calls, call: asyncio.Event) -> None:
+        super().__init__(queue, queue.config.poll_interval_seconds)
+        self._calls = calls
+        self._call = call
+
+    async def rest(self) -> None:
+        """Return when it is called, or nobody has looked for an interval."""
+        await self.called()
+        self._call.clear()
+
+    async def called(self) -> bool:
+        """The same, and whether it was called."""
+        if await self.timing.wait(self._call, self.pause()):
+            return True
+        while (left := OVERDUE * self.interval - self._calls.seconds_since_look) > SHORTEST_SECONDS:
+            if await self.timing.wait(self._call, left):
+                return True
+        return False

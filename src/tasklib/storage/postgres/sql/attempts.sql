@@ -152,6 +152,23 @@ SELECT
     {next_due_in} AS next_due_in,
     (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
 
+-- name: look_around
+-- Whether a claim of these names may take something, and whether events or groups wait for somebody.  Only reads, so that
+-- an idle worker costs little; a pause, a limit or a concurrency key leaves the decision to the claim.
+WITH RECURSIVE
+clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+known AS (SELECT n.name COLLATE "C" AS name FROM jsonb_array_elements_text(:names::jsonb) AS n (name)),
+{waiting_pairs}
+SELECT
+    EXISTS (SELECT FROM pair AS p CROSS JOIN clock AS c WHERE p.due_at <= c.now)
+        OR EXISTS (SELECT FROM {schema}.tasklib_controls AS c WHERE {is_switched})
+        OR EXISTS (SELECT FROM {schema}.tasklib_hints) OR NOT {is_registered} AS may_claim,
+    {next_due_in} AS next_due_in,
+    EXISTS (SELECT FROM {schema}.tasklib_events AS e WHERE e.delivered_at IS NULL) AS events,
+    EXISTS (SELECT FROM {schema}.tasklib_tallies) OR EXISTS (
+        SELECT FROM {schema}.tasklib_groups AS g WHERE g.stopped_at IS NOT NULL AND g.cleared_at IS NULL
+    ) AS groups;
+
 -- fragment: control
 -- Whether anything but priority and time decides: a pause, a limit or a concurrency key.
 control AS MATERIALIZED (

@@ -120,6 +120,30 @@ SELECT
     (SELECT (julianday(min(h.due_at)) - julianday(:now)) * 86400.0 FROM head AS h WHERE h.due_at > :now) AS next_due_in,
     :now AS now;
 
+-- name: look_around
+-- Whether a claim of these names may take something, and whether events or groups wait for somebody.  Only reads, so that
+-- an idle worker costs little; a pause, a limit or a concurrency key leaves the decision to the claim.
+WITH RECURSIVE
+known AS MATERIALIZED (SELECT n.value AS name FROM json_each(:names) AS n),
+{waiting_pairs},
+head AS MATERIALIZED (
+    SELECT (
+        SELECT t.due_at FROM tasks AS t INDEXED BY tasks_claim
+        WHERE t.name = p.name AND t.priority = p.priority AND t.due_at IS NOT NULL AND t.concurrency_key IS NULL
+        ORDER BY t.due_at LIMIT 1
+    ) AS due_at
+    FROM pair AS p WHERE p.priority IS NOT NULL
+)
+SELECT
+    EXISTS (SELECT 1 FROM head AS h WHERE h.due_at <= :now)
+        OR EXISTS (SELECT 1 FROM tasklib_controls AS c WHERE c.paused_at IS NOT NULL OR {is_limited})
+        OR EXISTS (SELECT 1 FROM tasklib_hints)
+        OR NOT EXISTS (SELECT 1 FROM tasklib_claims AS i WHERE i.instance = :instance) AS may_claim,
+    (SELECT (julianday(min(h.due_at)) - julianday(:now)) * 86400.0 FROM head AS h WHERE h.due_at > :now) AS next_due_in,
+    EXISTS (SELECT 1 FROM tasklib_events AS e WHERE e.delivered_at IS NULL) AS events,
+    EXISTS (SELECT 1 FROM tasklib_tallies)
+        OR EXISTS (SELECT 1 FROM tasklib_groups AS g WHERE g.stopped_at IS NOT NULL AND g.cleared_at IS NULL) AS groups;
+
 -- fragment: waiting_pairs
 -- The (name, priority) pairs of `known` names that wait, found by skipping through the claim index.
 pair (name, priority) AS (

@@ -1,0 +1,75 @@
+"""An idle worker: what it sends in five minutes, counted on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tasklib import Config, TaskQueue
+from tasklib.core.time.virtual_time import VirtualTiming
+from tasklib.storage.operations.workflows import events
+from tests.fixtures.virtual import on_virtual_time
+
+MINUTES = 300.0
+
+
+@pytest.fixture
+def queue(timing: VirtualTiming) -> Iterator[TaskQueue]:
+    with TaskQueue(Config("sqlite:///:memory:"), clock=timing.clock, timing=timing) as made:
+        made.task(name="job")(lambda: None)
+        yield made
+
+
+@pytest.fixture
+def sent(queue: TaskQueue, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each operation was run."""
+    counted: Counter[str] = Counter()
+    run = queue.database.arun
+
+    def arun(make: Callable[[], Any], **how: Any) -> Any:
+        def made() -> Any:
+            operation = make()
+            counted[operation.__name__] += 1
+            return operation
+
+        return run(made, **how)
+
+    monkeypatch.setattr(queue.database, "arun", arun)
+    return counted
+
+
+async def idle(queue: TaskQueue, seconds: float) -> None:
+    worker = asyncio.ensure_future(queue.arun(4))
+    await asyncio.sleep(seconds)
+    worker.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await worker
+
+
+@on_virtual_time
+async def test_nobody_looks_for_events_and_children_while_the_claimer_looks_for_all(
+    timing: VirtualTiming, queue: TaskQueue, sent: Counter[str]
+):
+    await idle(queue, MINUTES)
+
+    assert sent["look_around"] + sent["claim_tasks"] == pytest.approx(MINUTES, rel=0.3)
+    assert sent["claim_tasks"] < MINUTES / 10
+    assert sent["fold_groups"] + sent["deliver_new"] < MINUTES / 50
+    assert sent["keep_statistics"] <= MINUTES / 29
+
+
+@on_virtual_time
+async def test_an_event_that_nobody_announced_is_delivered_within_a_poll_interval(
+    timing: VirtualTiming, queue: TaskQueue, sent: Counter[str]
+):
+    worker = asyncio.ensure_future(idle(queue, 60))
+    await asyncio.sleep(30)
+    queue.database.run(lambda: events.tell("paid", "{}", None, None))
+    before = sent["deliver_new"]
+    await asyncio.sleep(1.3)
+    assert sent["deliver_new"] > before
+    await worker
