@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import psycopg
 
-from bench.environment import ROOT, command, variables
+from bench.environment import command, folder, variables
 from bench.peer import Peer
 from bench.place import Places
 from bench.programs import Workers, produce
@@ -94,7 +94,7 @@ def _vacuum(address: str) -> None:
 def _busy(peer: Peer, address: str) -> Iterator[None]:
     """Another process that does what others do with the same database, from when it says so to the end."""
     process = subprocess.Popen(
-        [*command(peer), "busy", address], cwd=ROOT, env=variables(peer), stdout=subprocess.PIPE, text=True
+        [*command(peer), "busy", address], cwd=folder(peer), env=variables(peer), stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None

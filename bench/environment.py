@@ -47,9 +47,14 @@ def command(peer: Peer) -> list[str]:
     return [sys.executable if own else str(HOME / "python/bin/python"), "-m", f"bench.peers.{peer.program}"]
 
 
+def folder(peer: Peer) -> str:
+    """Where the peer's programs are started; Python looks for modules there first."""
+    return peer.source or str(ROOT)
+
+
 def variables(peer: Peer) -> dict[str, str]:
     """The environment of the peer's programs."""
-    modules = f"{peer.source}{os.pathsep}{ROOT}" if peer.source else str(ROOT)
+    modules = f"{peer.source}/src{os.pathsep}{peer.source}" if peer.source else str(ROOT)
     return os.environ | {"BENCH_NODE": str(HOME / "node"), "PYTHONPATH": modules}
 
 

@@ -27,7 +27,7 @@ class Peer:
     suffix: str = ""
     """What is added to its address."""
     source: str = ""
-    """Where its package is imported from; empty for the one that is installed."""
+    """The tree whose package and programs are run; empty for this one."""
 
 
 TASKLIB_UNFINISHED = "SELECT count(*) FROM tasks WHERE completed_at IS NULL"

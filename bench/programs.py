@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import psutil
 
-from bench.environment import ROOT, command, variables
+from bench.environment import command, folder, variables
 from bench.peer import Peer
 
 
@@ -20,7 +20,7 @@ def produce(peer: Peer, what: str, address: str, count: int = 0) -> dict[str, An
     """Run a producer to its end; what it told last."""
     done = subprocess.run(
         [*command(peer), what, address, str(count)],
-        cwd=ROOT,
+        cwd=folder(peer),
         env=variables(peer),
         capture_output=True,
         text=True,
@@ -50,7 +50,7 @@ class Workers:
         for _ in range(self.count):
             process = subprocess.Popen(
                 [*command(self.peer), what, self.address],
-                cwd=ROOT,
+                cwd=folder(self.peer),
                 env=variables(self.peer) | {"BENCH_TICK_SECONDS": str(self.tick_seconds)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -56,17 +56,18 @@ def run(options: argparse.Namespace) -> bool:
 
 
 def unpack(commit: str) -> Path:
-    """The sources of a commit, under `.bench/commits/`."""
+    """The tree of a commit, its package and its bench, under `.bench/commits/`."""
     asked = ["git", "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"]
     found = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
     if found.returncode:
         raise SystemExit(f"git knows no commit {commit!r} here")
     folder = HOME / "commits" / found.stdout.strip()
     if not folder.exists():
-        packed = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, check=True, capture_output=True).stdout
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        asked = ["git", "archive", commit, "src", "bench"]
+        packed = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True)
+        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
             archive.extractall(folder, filter="data")
-    return folder / "src"
+    return folder
 
 
 def interval(ratios: list[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:

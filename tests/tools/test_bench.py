@@ -53,6 +53,7 @@ def test_worse_is_what_noise_cannot_explain(figure: str, between: tuple[float, f
 
 def test_the_sources_of_a_commit_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "HOME", tmp_path)
-    assert (unpack("HEAD") / "tasklib" / "__init__.py").exists()
+    assert (unpack("HEAD") / "src" / "tasklib" / "__init__.py").exists()
+    assert (unpack("HEAD") / "bench" / "peers" / "tasklib.py").exists()
     with pytest.raises(SystemExit, match="knows no commit"):
         unpack("no-such-commit")
