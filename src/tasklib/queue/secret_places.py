@@ -31,9 +31,14 @@ class SecretPlaces:
         known = secrets_of(self._registry.get(name))
         return tuple(dict.fromkeys((*known, *self._reported.get(name, ()))))
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether what live workers report was read a moment ago."""
+        return self._asked is not None and time.monotonic() - self._asked < CACHE_SECONDS
+
     def learn(self) -> Operation[None]:
         """Read what live workers report, unless that was done a moment ago."""
-        if self._asked is not None and time.monotonic() - self._asked < CACHE_SECONDS:
+        if self.is_fresh:
             return
         reported = yield from workers.reported_secrets()
         self._asked = time.monotonic()

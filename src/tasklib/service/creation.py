@@ -127,7 +127,9 @@ class Creation(ServicePart):
 
     async def create(self, submission: Submission, sender: Sender, audit: AuditEntry) -> Stored:
         """Store one task and its entry in the audit log, or neither."""
-        await self.database.arun(self.queue.secret_places.learn)
+        # Even an operation that sends nothing takes a connection, and on SQLite a thread.
+        if not self.queue.secret_places.is_fresh:
+            await self.database.arun(self.queue.secret_places.learn)
         new = self._new(submission, sender)
         if not self.queue.senders:
             return await self._create(new, sender, audit)
