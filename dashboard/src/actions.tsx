@@ -5,7 +5,7 @@ import { type Action, api, type BulkFilter, Problem, take, type Task } from "./a
 import { absolute, plural, shortId, verb } from "./format";
 import { restart, tick } from "./live";
 import { href } from "./router";
-import { attempt, say } from "./toasts";
+import { attempt, say, sayUndoable } from "./toasts";
 import type { Shown } from "./ui/basic";
 import { confirm, type Counted } from "./ui/dialog";
 
@@ -38,7 +38,9 @@ export function act(action: Action, task: Pick<Task, "id" | "type" | "priority">
     await send(action, task.id, shown, form);
     changed();
     const asked = action === "cancel" && shown === "processing";
-    say(asked ? `${name} was asked to stop.` : `${name} was ${DONE[action]}.`);
+    const takeBack = action === "cancel" && !asked && shown !== "delayed";
+    if (takeBack) sayUndoable(`${name} was cancelled.`, () => send("retry", task.id, "cancelled").then(changed));
+    else say(asked ? `${name} was asked to stop.` : `${name} was ${DONE[action]}.`);
     after?.();
   };
   if (action === "retry" && shown !== "completed") void attempt(work);
@@ -185,13 +187,15 @@ export function cleanUp(olderThan: Date, statuses: ("completed" | "failed" | "ca
 
 export async function pause(type: string | null, reason?: string): Promise<void> {
   const body = { ...(type ? { type } : {}), ...(reason ? { reason } : {}) };
-  await attempt(() => take(api.POST("/api/tasks/pause", { body })), `${type ?? "Everything"} is paused; running tasks finish.`);
+  const done = await attempt(() => take(api.POST("/api/tasks/pause", { body })));
+  if (done) sayUndoable(`${type ?? "Everything"} is paused; running tasks finish.`, () => resume(type));
   changed();
   restart();
 }
 
 export async function resume(type: string | null): Promise<void> {
-  await attempt(() => take(api.POST("/api/tasks/resume", { body: type ? { type } : {} })), `${type ?? "Everything"} is resumed.`);
+  const done = await attempt(() => take(api.POST("/api/tasks/resume", { body: type ? { type } : {} })));
+  if (done) sayUndoable(`${type ?? "Everything"} is resumed.`, () => pause(type));
   changed();
   restart();
 }

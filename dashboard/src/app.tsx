@@ -19,7 +19,8 @@ import { TaskPage } from "./pages/task";
 import { TasksPage } from "./pages/tasks";
 
 const OverviewPage = lazily("Overview", async () => (await import("./pages/overview")).OverviewPage);
-const ErrorsPage = lazily("Errors", async () => (await import("./pages/errors")).ErrorsPage);
+const ErrorsPage = lazily("Errors", async () => (await import("./pages/errors/errors")).ErrorsPage);
+const ErrorPage = lazily<{ id: string }>("Error", async () => (await import("./pages/errors/group")).ErrorPage);
 const WorkersPage = lazily("Workers", async () => (await import("./pages/workers")).WorkersPage);
 const SchedulesPage = lazily("Schedules", async () => (await import("./pages/schedules")).SchedulesPage);
 const TypesPage = lazily("Types", async () => (await import("./pages/types")).TypesPage);
@@ -56,7 +57,7 @@ export function App() {
   const at = path.value;
   useEffect(() => setMenu(false), [at]);
   useEffect(() => {
-    const place = PLACES.find((each) => each.to === at)?.name ?? "Task";
+    const place = PLACES.find((each) => each.to === at)?.name ?? (at.startsWith("/errors/") ? "Error" : "Task");
     document.title = `${place} · tasklib`;
   }, [at]);
   return (
@@ -107,6 +108,8 @@ function page(at: string): ComponentChildren {
   if (place) return place.page();
   const task = /^\/tasks\/([^/]+)$/.exec(at)?.[1];
   if (task) return <TaskPage key={task} id={task} />;
+  const error = /^\/errors\/([^/]+)$/.exec(at)?.[1];
+  if (error) return <ErrorPage key={error} id={error} />;
   return (
     <>
       <PageHead title="Not found" />

@@ -4,10 +4,10 @@ import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Loading, PageHead } from "./ui/basic";
 
-export function lazily(title: string, load: () => Promise<ComponentType>): ComponentType {
-  let loaded: ComponentType | null = null;
-  return function Lazy() {
-    const [Page, setPage] = useState<ComponentType | null>(() => loaded);
+export function lazily<P extends object = object>(title: string, load: () => Promise<ComponentType<P>>): ComponentType<P> {
+  let loaded: ComponentType<P> | null = null;
+  return function Lazy(props: P) {
+    const [Page, setPage] = useState<ComponentType<P> | null>(() => loaded);
     const [failed, setFailed] = useState(false);
     useEffect(() => {
       if (loaded) return;
@@ -17,7 +17,7 @@ export function lazily(title: string, load: () => Promise<ComponentType>): Compo
       );
     }, []);
     // After a new version was deployed the old files are gone: the page as it is now has the new ones.
-    if (Page) return <Page />;
+    if (Page) return <Page {...props} />;
     return (
       <>
         <PageHead title={title} />

@@ -8,15 +8,24 @@ interface Toast {
   text: string;
   bad: boolean;
   link?: { text: string; to: string };
+  undo?: () => Promise<unknown>;
 }
 
 const toasts = signal<Toast[]>([]);
 let last = 0;
 
 export function say(text: string, link?: Toast["link"], bad = false): void {
-  const toast: Toast = { id: ++last, text, bad, ...(link ? { link } : {}) };
+  show({ id: ++last, text, bad, ...(link ? { link } : {}) }, bad ? 12_000 : 6000);
+}
+
+/** Say what was done, with a button that takes it back. */
+export function sayUndoable(text: string, undo: () => Promise<unknown>): void {
+  show({ id: ++last, text, bad: false, undo }, 10_000);
+}
+
+function show(toast: Toast, milliseconds: number): void {
   toasts.value = [...toasts.value.slice(-2), toast];
-  setTimeout(() => dismiss(toast.id), bad ? 12_000 : 6000);
+  setTimeout(() => dismiss(toast.id), milliseconds);
 }
 
 /** Do something and say how it ended; true if it went well. */
@@ -42,6 +51,11 @@ export function Toasts() {
         <div key={toast.id} class={toast.bad ? "toast bad" : "toast"}>
           <span>{toast.text}</span>
           {toast.link && <a href={toast.link.to}>{toast.link.text}</a>}
+          {toast.undo && (
+            <button class="plain" onClick={() => (dismiss(toast.id), void attempt(toast.undo!))}>
+              Undo
+            </button>
+          )}
           <button class="plain" onClick={() => dismiss(toast.id)} aria-label="Dismiss">
             ×
           </button>

@@ -129,3 +129,46 @@ def test_a_question_is_answered_with_fields_of_its_type(page: Page, site: Site, 
     expect(page.get_by_text("No open questions.")).to_be_visible()
     done = site.queue.wait(asking, timeout=60)
     assert done.result == {"value": "courier: 2"}
+
+
+def test_an_objective_is_set_measured_and_taken_back(page: Page, site: Site, done: list[str]) -> None:
+    page.goto(f"{site.url}/latency?type=email.send&range=1h&within=0.00001&target=99")
+    page.get_by_role("button", name="Set as objective of email.send").click()
+    row = page.get_by_role("region", name="Objectives").get_by_role("row").filter(has_text="email.send")
+    expect(row).to_contain_text("99 % start within <1 ms")
+    expect(page).to_have_url(f"{site.url}/latency?type=email.send&range=1h")
+    assert look_at(page, "objectives") == []
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.get_by_role("button", name="Remove objective").click()
+    expect(row).to_have_count(0)
+    page.get_by_role("button", name="Undo").last.click()
+    expect(row).to_have_count(1)
+    page.get_by_role("button", name="Remove objective").click()
+    expect(row).to_have_count(0)
+
+
+def test_an_error_has_a_page_and_is_muted_and_resolved(page: Page, site: Site, done: list[str]) -> None:
+    page.goto(f"{site.url}/errors")
+    card = page.locator("li.group").filter(has_text="payment.charge")
+    expect(card.locator(".badge")).to_have_text("New")
+    card.get_by_role("button", name="Mute").click()
+    expect(card).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(card).to_have_count(1)
+    card.get_by_role("button", name="Resolve").click()
+    page.get_by_role("button", name="Resolved 1").click()
+    expect(card.locator(".badge")).to_have_text("Resolved")
+
+    again = site.queue.enqueue("payment.charge", {"order": 77}).id
+    site.queue.wait(again, timeout=60)
+    page.get_by_role("button", name=re.compile("^Open")).click()
+    expect(card.locator(".badge")).to_have_text("Came again")
+    card.get_by_role("link", name=re.compile("Abort")).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Came again")
+    expect(page.get_by_label("Traceback")).to_contain_text("card declined")
+    expect(page.locator("tr[data-row]")).to_have_count(3)
+    assert look_at(page, "error") == []
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.get_by_role("button", name="Mute").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Muted")
+    site.queue.delete(again)

@@ -104,6 +104,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/errors/{group_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Error
+         * @description One group of errors.
+         */
+        get: operations["get_error_api_errors__group_id__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/errors/{group_id}/redrive": {
         parameters: {
             query?: never;
@@ -118,6 +138,26 @@ export interface paths {
          * @description Retry every task of the group, from zero attempts; with `dryRun` only count them.
          */
         post: operations["redrive_api_errors__group_id__redrive_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/errors/{group_id}/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark Error
+         * @description Mute a group, resolve it until it comes again, or open it.
+         */
+        post: operations["mark_error_api_errors__group_id__status_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -306,6 +346,30 @@ export interface paths {
         get: operations["get_types_work_api_metrics_types_get"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/objectives": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Objectives
+         * @description Every objective with its error budget over the last seconds.
+         */
+        get: operations["list_objectives_api_objectives_get"];
+        put?: never;
+        /**
+         * Set Objective
+         * @description Set or remove the objective of a type; *Now* and `GET /api/findings` say when it is at risk.
+         */
+        post: operations["set_objective_api_objectives_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2152,10 +2216,23 @@ export interface components {
              */
             lastSeen: string;
             /**
+             * Markedat
+             * @description When it was muted or resolved.
+             */
+            markedAt: string | null;
+            /** Markedby */
+            markedBy: string | null;
+            /**
              * Message
              * @description What its error said.
              */
             message: string;
+            /**
+             * Status
+             * @description `reopened`: it was resolved, and came again.
+             * @enum {string}
+             */
+            status: "open" | "muted" | "resolved" | "reopened";
             /** Type */
             type: string;
         };
@@ -2234,7 +2311,7 @@ export interface components {
              * @description `resume` a type, `redrive` an error group; the others say where to look.
              * @enum {string}
              */
-            action: "resume" | "redrive" | "tasks" | "task" | "workers" | "schedules" | "limits" | "questions";
+            action: "resume" | "redrive" | "tasks" | "task" | "workers" | "schedules" | "limits" | "questions" | "latency" | "errors";
             /** Label */
             label: string;
             /**
@@ -2565,6 +2642,18 @@ export interface components {
             text: string;
         };
         /**
+         * MarkInput
+         * @description What is decided about a group.
+         */
+        MarkInput: {
+            /**
+             * Status
+             * @description `muted`: findings do not report it; `resolved`: until it comes again; `open`: neither.
+             * @enum {string}
+             */
+            status: "open" | "muted" | "resolved";
+        };
+        /**
          * NodeInput
          * @description A task of a flow.
          */
@@ -2623,6 +2712,93 @@ export interface components {
             } | null;
             /** Timeoutseconds */
             timeoutSeconds?: number | null;
+        };
+        /**
+         * ObjectiveInfo
+         * @description An objective, and how it stands.
+         */
+        ObjectiveInfo: {
+            /**
+             * Atrisk
+             * @description Whether less than a quarter of the budget is left.
+             */
+            atRisk: boolean;
+            /**
+             * Budget
+             * @description Percent of the error budget that are left: 100 if none missed it, below 0 if overspent.
+             */
+            budget: number | null;
+            /**
+             * Count
+             * @description How many attempts there were.
+             */
+            count: number;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "wait" | "run";
+            /** Setat */
+            setAt: string | null;
+            /** Setby */
+            setBy: string | null;
+            /** Target */
+            target: number;
+            /** Type */
+            type: string | null;
+            /**
+             * Within
+             * @description The percentage within the objective; null if there were none.
+             */
+            within: number | null;
+            /** Withinseconds */
+            withinSeconds: number;
+        };
+        /**
+         * ObjectiveInfos
+         * @description Objectives, by type.
+         */
+        ObjectiveInfos: {
+            /** Objectives */
+            objectives: components["schemas"]["ObjectiveInfo"][];
+        };
+        /**
+         * ObjectiveInput
+         * @description An objective; it replaces the one of its type and kind, and null removes that.
+         */
+        ObjectiveInput: {
+            /**
+             * Kind
+             * @description From due to started, or from started to ended.
+             * @default wait
+             * @enum {string}
+             */
+            kind?: "wait" | "run";
+            /**
+             * Target
+             * @description Percent of the attempts that should be within them.
+             * @default 99.5
+             */
+            target?: number;
+            /**
+             * Type
+             * @description Null for all types together.
+             */
+            type?: string | null;
+            /**
+             * Withinseconds
+             * @description Null removes the objective.
+             * @example 5
+             */
+            withinSeconds: number | null;
+        };
+        /**
+         * ObjectiveSet
+         * @description Whether the objective holds from now on.
+         */
+        ObjectiveSet: {
+            /** Holds */
+            holds: boolean;
         };
         /**
          * OldestWaiting
@@ -4412,6 +4588,64 @@ export interface operations {
             };
         };
     };
+    get_error_api_errors__group_id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorInfo"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     redrive_api_errors__group_id__redrive_post: {
         parameters: {
             query?: never;
@@ -4434,6 +4668,77 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Redriven"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    mark_error_api_errors__group_id__status_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MarkInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorInfo"];
                 };
             };
             /** @description Bad Request */
@@ -5068,6 +5373,125 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_objectives_api_objectives_get: {
+        parameters: {
+            query?: {
+                /** @description How far back. */
+                seconds?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ObjectiveInfos"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_objective_api_objectives_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ObjectiveInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ObjectiveSet"];
+                };
             };
             /** @description Bad Request */
             400: {

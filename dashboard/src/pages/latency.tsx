@@ -5,10 +5,13 @@ import type { components } from "../api/schema";
 import { absolute, count, localTime, mark, plural, span } from "../format";
 import { stats } from "../live";
 import { go, href, query, setQuery } from "../router";
-import { useResource } from "../resource";
-import { Empty, Fact, PageHead, Panel } from "../ui/basic";
+import { type Resource, useResource } from "../resource";
+import { can } from "../session";
+import { attempt, sayUndoable } from "../toasts";
+import { Ago, Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
 import { Listed } from "../ui/listed";
 import { Segments } from "../ui/segments";
+import { Table } from "../ui/table";
 import { RANGES, READING } from "./charts";
 import "../styles/overview.css";
 
@@ -24,8 +27,10 @@ export function LatencyPage() {
   const seconds = RANGES[range]![1];
   const kind = at.get("kind") === "run" ? "run" : "wait";
   const type = at.get("type") ?? "";
-  const within = positive(at.get("within")) ?? 5;
-  const target = positive(at.get("target")) ?? 99.5;
+  const stored = useResource("objectives", (signal) => take(api.GET("/api/objectives", { params: { query: { seconds } }, signal })), { live: true, every: READING });
+  const holds = stored.data?.objectives.find((each) => (each.type ?? "") === type && each.kind === kind) ?? null;
+  const within = positive(at.get("within")) ?? holds?.withinSeconds ?? 5;
+  const target = positive(at.get("target")) ?? holds?.target ?? 99.5;
   const step = STEPS.find((each) => each * COLUMNS >= seconds) ?? 43_200;
   const asked = { seconds, step, kind: kind as "wait" | "run", within, target: Math.min(target, 99.999), ...(type ? { type } : {}) };
   const found = useResource(
@@ -41,6 +46,7 @@ export function LatencyPage() {
         <Segments name="kind" label="What is shown" chosen={kind} options={[["wait", "Queue wait"], ["run", "Run time"]]} />
         <TypeChoice type={type} />
         <Objective within={within} target={target} verb={kind === "wait" ? "start" : "end"} />
+        <Keep type={type} kind={kind} within={within} target={target} holds={holds} done={stored.refresh} />
       </div>
       <Panel title={kind === "wait" ? "Queue wait" : "Run time"} aside={found.data && `${plural(found.data.count, "attempt")}`}>
         <Listed source={found} some={Boolean(found.data?.count)} empty={<Empty title="No task finished in this time." />}>
@@ -52,7 +58,83 @@ export function LatencyPage() {
           )}
         </Listed>
       </Panel>
+      <Objectives source={stored} />
     </>
+  );
+}
+
+type Held = components["schemas"]["ObjectiveInfo"];
+
+interface KeepProps {
+  type: string;
+  kind: "wait" | "run";
+  within: number;
+  target: number;
+  holds: Held | null;
+  done: () => void;
+}
+
+/** Make what is shown the objective of the type, which findings watch; or give it up. */
+function Keep({ type, kind, within, target, holds, done }: KeepProps) {
+  if (!can("operate")) return null;
+  const what = type || "all types together";
+  const put = (withinSeconds: number | null, percent: number) => async () => {
+    await take(api.POST("/api/objectives", { body: { type: type || null, kind, withinSeconds, target: percent } }));
+    setQuery({ within: null, target: null }, true);
+    done();
+  };
+  const before = holds ? put(holds.withinSeconds, holds.target) : put(null, 99.5);
+  const act = (work: () => Promise<void>, text: string) =>
+    void attempt(async () => {
+      await work();
+      sayUndoable(text, before);
+    });
+  const same = holds?.withinSeconds === within && holds.target === target;
+  return (
+    <>
+      {!same && (
+        <Button kind="small" onClick={() => act(put(within, target), `The objective of ${what} is set.`)}>
+          Set as objective of {what}
+        </Button>
+      )}
+      {holds && (
+        <Button kind="small" onClick={() => act(put(null, target), `The objective of ${what} is removed.`)}>
+          Remove objective
+        </Button>
+      )}
+    </>
+  );
+}
+
+/** Every objective that is set, with what is left of its budget over the time that is shown. */
+function Objectives({ source }: { source: Resource<{ objectives: Held[] }> }) {
+  const all = source.data?.objectives ?? [];
+  if (!all.length) return null;
+  const columns = ["Type", "Objective", { name: "Attempts", number: true }, { name: "Within", number: true }, { name: "Error budget left", number: true }, "Set"];
+  return (
+    <Panel title="Objectives">
+      <Table label="Objectives" columns={columns}>
+        {all.map((each) => (
+          <tr key={`${each.type} ${each.kind}`}>
+            <td class="which">
+              <a href={href("/latency", { type: each.type ?? undefined, kind: each.kind })}>{each.type ?? "All types"}</a>
+            </td>
+            <td>
+              {each.target} % {each.kind === "wait" ? "start" : "end"} within {span(each.withinSeconds)}
+            </td>
+            <td class="number">{count(each.count)}</td>
+            <td class="number">{each.within === null ? "–" : `${each.within} %`}</td>
+            <td class="number">
+              <span class={each.atRisk ? "late" : undefined}>{each.budget === null ? "–" : `${each.budget} %`}</span>
+            </td>
+            <td>
+              <Ago at={each.setAt} />
+              {each.setBy && ` by ${each.setBy}`}
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </Panel>
   );
 }
 

@@ -11,7 +11,7 @@ import { can } from "../session";
 import { Ago, Button, Panel } from "../ui/basic";
 import { LimitDialog } from "../ui/controls";
 import { Listed } from "../ui/listed";
-import { RedriveDialog } from "./redrive";
+import { RedriveDialog } from "./errors/redrive";
 
 export type Finding = components["schemas"]["FindingInfo"];
 type Action = Finding["actions"][0];
@@ -99,6 +99,10 @@ function Act({ action, ask, done }: { action: Action; ask: () => void; done: () 
       return <a href={href("/tasks", { type: target ?? undefined, status: ["pending", "retrying"] })}>{label}</a>;
     case "task":
       return <a href={href(`/tasks/${target}`)}>{label}</a>;
+    case "errors":
+      return <a href={href(`/errors/${target}`)}>{label}</a>;
+    case "latency":
+      return <a href={href("/latency", { type: target ?? undefined })}>{label}</a>;
     default:
       return <a href={href(`/${action.action}`)}>{label}</a>;
   }

@@ -246,6 +246,14 @@ CREATE TABLE {schema}.tasklib_edges (
     number integer NOT NULL
 );
 
+CREATE TABLE {schema}.tasklib_error_marks (
+    group_id text NOT NULL COLLATE pg_catalog."C",
+    mark text NOT NULL COLLATE pg_catalog."C",
+    set_at timestamp with time zone DEFAULT now() NOT NULL,
+    set_by text,
+    CONSTRAINT tasklib_error_marks_mark_check CHECK ((mark = ANY (ARRAY['muted'::text, 'resolved'::text])))
+);
+
 CREATE TABLE {schema}.tasklib_events (
     id bigint NOT NULL,
     name text NOT NULL COLLATE pg_catalog."C",
@@ -325,6 +333,18 @@ CREATE TABLE {schema}.tasklib_key_limits (
     key text NOT NULL COLLATE pg_catalog."C",
     max_running integer NOT NULL,
     CONSTRAINT tasklib_key_limits_max_running_check CHECK ((max_running >= 0))
+);
+
+CREATE TABLE {schema}.tasklib_objectives (
+    name text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL COLLATE pg_catalog."C",
+    within_seconds double precision NOT NULL,
+    target double precision NOT NULL,
+    set_at timestamp with time zone DEFAULT now() NOT NULL,
+    set_by text,
+    CONSTRAINT tasklib_objectives_kind_check CHECK ((kind = ANY (ARRAY['wait'::text, 'run'::text]))),
+    CONSTRAINT tasklib_objectives_target_check CHECK (((target > (0)::double precision) AND (target < (100)::double precision))),
+    CONSTRAINT tasklib_objectives_within_seconds_check CHECK ((within_seconds > (0)::double precision))
 );
 
 CREATE TABLE {schema}.tasklib_schedules (
@@ -598,6 +618,9 @@ ALTER TABLE ONLY {schema}.tasklib_controls
 ALTER TABLE ONLY {schema}.tasklib_edges
     ADD CONSTRAINT tasklib_edges_pkey PRIMARY KEY (task_id, group_id, number);
 
+ALTER TABLE ONLY {schema}.tasklib_error_marks
+    ADD CONSTRAINT tasklib_error_marks_pkey PRIMARY KEY (group_id);
+
 ALTER TABLE ONLY {schema}.tasklib_events
     ADD CONSTRAINT tasklib_events_pkey PRIMARY KEY (id);
 
@@ -612,6 +635,9 @@ ALTER TABLE ONLY {schema}.tasklib_idle
 
 ALTER TABLE ONLY {schema}.tasklib_key_limits
     ADD CONSTRAINT tasklib_key_limits_pkey PRIMARY KEY (name, key);
+
+ALTER TABLE ONLY {schema}.tasklib_objectives
+    ADD CONSTRAINT tasklib_objectives_pkey PRIMARY KEY (name, kind);
 
 ALTER TABLE ONLY {schema}.tasklib_schedules
     ADD CONSTRAINT tasklib_schedules_pkey PRIMARY KEY (name);

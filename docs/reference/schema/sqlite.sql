@@ -70,6 +70,14 @@ CREATE TABLE tasklib_edges (
 
 CREATE INDEX tasklib_edges_group ON tasklib_edges (group_id);
 
+CREATE TABLE tasklib_error_marks (
+    -- What people decided about groups of errors.
+    group_id TEXT NOT NULL PRIMARY KEY,  -- the id of the group, a hash of the task name and the fingerprint
+    mark     TEXT NOT NULL CHECK (mark IN ('muted', 'resolved')),  -- muted: not reported; resolved: not expected after set_at
+    set_at   TEXT NOT NULL,
+    set_by   TEXT
+) WITHOUT ROWID;
+
 CREATE TABLE tasklib_events (
     -- Events: INSERT INTO tasklib_events (name, payload) tells whoever waits for it, now or later.
     id           INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
@@ -144,6 +152,17 @@ CREATE TABLE tasklib_key_limits (
     max_running INTEGER NOT NULL CHECK (max_running >= 0),  -- 0 is unlimited
     PRIMARY KEY (name, key)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tasklib_objectives (
+    -- How many tasks should start, or end, within a time.
+    name           TEXT NOT NULL,  -- the task name; '' for all names together
+    kind           TEXT NOT NULL CHECK (kind IN ('wait', 'run')),  -- wait: from due to started; run: from started to ended
+    within_seconds REAL NOT NULL CHECK (within_seconds > 0),
+    target         REAL NOT NULL CHECK (target > 0 AND target < 100),  -- percent of the attempts
+    set_at         TEXT NOT NULL,
+    set_by         TEXT,
+    PRIMARY KEY (name, kind)
+) WITHOUT ROWID;
 
 CREATE TABLE tasklib_schedules (
     -- Schedules: each makes a task at every tick.

@@ -33,7 +33,17 @@ from tasklib.http.routes import (
     workers,
     workflows,
 )
-from tasklib.http.routes.monitoring import error_groups, findings, health, lanes, latency, metrics, scale, series
+from tasklib.http.routes.monitoring import (
+    error_groups,
+    findings,
+    health,
+    lanes,
+    latency,
+    metrics,
+    objectives,
+    scale,
+    series,
+)
 from tasklib.http.security.auth import Auth, Permission, needs
 from tasklib.http.security.local import LOOPBACK_HOSTS, foreign_hosts
 from tasklib.queue import TaskQueue
@@ -57,6 +67,7 @@ ROUTERS: Final = (
     series.router,
     latency.router,
     lanes.router,
+    objectives.router,
     audit.router,
     session.router,
     tokens.router,

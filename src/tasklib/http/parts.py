@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from fastapi import Depends, FastAPI, Request, Response
 from pydantic import BaseModel
 
-from tasklib.http.live.cache import ErrorCache, GapCache, IdCache, StatsCache
+from tasklib.http.live.cache import ErrorCache, GapCache, IdCache, StandingsCache, StatsCache
 from tasklib.http.live.live_stats import LiveStats
 from tasklib.http.security.auth import Auth, Identify, identifier
 from tasklib.http.security.refusals import Refusals
@@ -53,6 +53,7 @@ class Parts:
     gaps: GapCache
     ids: IdCache
     failures: ErrorCache
+    standings: StandingsCache
     live_stats: LiveStats
     stopping: threading.Event
     """Set when the server stops: it ends event streams and waiting claims."""
@@ -77,6 +78,7 @@ class Parts:
             gaps=GapCache(service),
             ids=IdCache(service),
             failures=ErrorCache(service.error_groups),
+            standings=StandingsCache(service.objectives),
             live_stats=LiveStats(service.statistics, counts, stopping),
             stopping=stopping,
             agents=agents or AgentsMay(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tasklib.core.insights.error_marks import ErrorMark, Mark, Status, status_of
 from tasklib.core.queue_info import ErrorGroup
 from tasklib.core.texts.error_text import summary
 from tasklib.queue.sync_async import as_operation, operation
@@ -14,7 +15,7 @@ from tasklib.storage.operations import errors, tasks
 from tasklib.storage.operations.errors import HOURS, MOST_GROUPS, count_errors_by_hour
 from tasklib.storage.statement import Operation
 
-__all__ = ["HOURS", "MOST_GROUPS", "ErrorGroups"]
+__all__ = ["HOURS", "MOST_GROUPS", "ErrorGroups", "ErrorMark", "Mark", "Status", "status_of"]
 
 
 class ErrorGroups(ServicePart):
@@ -72,3 +73,20 @@ class ErrorGroups(ServicePart):
         return (yield from self.audited(work, audit, lambda changed: {"changed": changed}))
 
     aredrive = redrive.as_async
+
+    @operation
+    def marks(self) -> Operation[Mapping[str, ErrorMark]]:
+        """What people decided about groups, by the id of the group."""
+        return (yield from errors.list_error_marks())
+
+    amarks = marks.as_async
+
+    @operation
+    def mark(
+        self, group_id: str, mark: Mark | None, *, by: str | None = None, audit: AuditEntry | None = None
+    ) -> Operation[bool]:
+        """Mute or resolve a group, or open it again with None; False if nothing was changed."""
+        work = errors.mark_error(group_id, mark, by)
+        return (yield from self.audited(work, audit, lambda done: {} if done else None))
+
+    amark = mark.as_async

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -11,7 +11,8 @@ from tasklib.core.insights.findings import MOST_OF_A_KIND, NEW, Finding, Situati
 from tasklib.core.queue_info import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
 from tasklib.queue.sync_async import as_operation, operation
 from tasklib.service.base import ServicePart
-from tasklib.service.error_groups import ErrorGroups
+from tasklib.service.error_groups import ErrorGroups, ErrorMark, status_of
+from tasklib.service.insights.objectives import Standing, read_standings
 from tasklib.storage.operations import errors, schedules, statistics, tasks, workers
 from tasklib.storage.operations.access.audit import StoredEntry, list_audit
 from tasklib.storage.operations.limits import pauses
@@ -38,6 +39,7 @@ TOLD: Final = {
     "put_schedule": "changed the schedule",
     "remove_schedule": "deleted the schedule",
     "create_schedule": "made the schedule",
+    "set_objective": "set the objective of",
 }
 """Which changes over HTTP explain a change in a chart, in words."""
 
@@ -59,17 +61,21 @@ class Findings(ServicePart):
 
     @operation
     def now(
-        self, stats: QueueStats | None = None, failures: Sequence[ErrorGroup] | None = None
+        self,
+        stats: QueueStats | None = None,
+        failures: Sequence[ErrorGroup] | None = None,
+        standings: Sequence[Standing] | None = None,
     ) -> Operation[tuple[Finding, ...]]:
-        """Everything that is wrong, the most urgent first; counts and groups of errors may be given, if known."""
+        """Everything that is wrong, the most urgent first; counts, errors and objectives may be given, if known."""
         stats = stats or (yield from statistics.count_tasks_by_state())
         clock = datetime.fromtimestamp((yield from statistics.read_time()), UTC)
         known = yield from workers.list_workers()
         ended = yield from list_ended_workers(seconds=HOUR_SECONDS)
         if failures is None:
             failures = yield from errors.list_errors(None, MOST_GROUPS)
-        new = sorted((each for each in failures if clock - each.first_seen <= NEW), key=lambda each: -each.count)
-        groups = yield from as_operation(ErrorGroups(self.queue).shown)(new[:MOST_OF_A_KIND])
+        marks = yield from errors.list_error_marks()
+        told = sorted((each for each in failures if _is_told(each, marks, clock)), key=lambda each: -each.count)
+        groups = yield from as_operation(ErrorGroups(self.queue).shown)(told[:MOST_OF_A_KIND])
         releases: dict[str, str] = {}
         for group in groups:
             task = yield from tasks.get_task(group.example)
@@ -86,8 +92,10 @@ class Findings(ServicePart):
                 ended=ended,
                 errors=groups,
                 schedules=(yield from schedules.list_schedules()),
+                standings=(yield from read_standings()) if standings is None else standings,
                 questions=[each["asked_at"] or clock for each in (yield from list_questions(MOST_QUESTIONS))],
                 releases=releases,
+                marks=marks,
             )
         )
 
@@ -105,6 +113,12 @@ class Findings(ServicePart):
         return tuple(sorted(found, key=lambda each: each.at, reverse=True)[:MOST_CHANGES])
 
     achanges = changes.as_async
+
+
+def _is_told(group: ErrorGroup, marks: Mapping[str, ErrorMark], clock: datetime) -> bool:
+    """Whether it is new, or came again after it was resolved."""
+    status = status_of(group.last_seen, marks.get(group.id))
+    return status == "reopened" or (status == "open" and clock - group.first_seen <= NEW)
 
 
 def _release_of(worker_id: str | None, known: Sequence[WorkerInfo], ended: Sequence[EndedWorker]) -> str | None:

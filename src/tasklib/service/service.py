@@ -29,6 +29,7 @@ from tasklib.service.audit import AuditEntry, AuditLog
 from tasklib.service.error_groups import ErrorGroups
 from tasklib.service.findings import Findings
 from tasklib.service.insights.lanes import Lanes
+from tasklib.service.insights.objectives import Objectives
 from tasklib.service.pages import TaskPages, required
 from tasklib.service.schedules import Schedules
 from tasklib.service.statistics import Statistics
@@ -57,6 +58,7 @@ class QueueService(TaskPages):
         self.flows = Flows(queue)
         self.lanes = Lanes(queue)
         self.replays = Replays(queue)
+        self.objectives = Objectives(queue)
         self.schedules = Schedules(queue)
         self.statistics = Statistics(queue)
         self.tokens = Tokens(queue)

@@ -59,10 +59,13 @@ CHANGES: list[tuple[str, str, Any, str]] = [
     ("POST", "/api/tasks/{asking}/answers/sure", {"value": True}, "answer"),
     ("POST", "/api/flows", {"name": "nightly", "nodes": [{"ref": "a", "type": "job"}]}, "create_flow"),
     ("POST", "/api/budgets/{budget}/spend", {"cost": 1}, "spend"),
+    ("POST", "/api/objectives", {"type": "job", "withinSeconds": 5}, "set_objective"),
+    ("POST", "/api/objectives", {"type": "job", "withinSeconds": None}, "set_objective"),
+    ("POST", "/api/errors/{group}/status", {"status": "muted"}, "mark_error"),
 ]
 STORED = (
     *("tasks", "tasklib_controls", "tasklib_key_limits", "tasklib_schedules", "tasklib_tokens"),
-    *("tasklib_events", "tasklib_steps", "tasklib_budgets"),
+    *("tasklib_events", "tasklib_steps", "tasklib_budgets", "tasklib_objectives", "tasklib_error_marks"),
 )
 
 

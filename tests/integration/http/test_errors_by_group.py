@@ -69,3 +69,29 @@ def test_groups_of_many_failures_are_remembered_until_some_start_anew(
     assert http.get("/api/errors?type=other").json()["groups"] == []
     assert http.post(f"/api/errors/{group['id']}/redrive").json()["changed"] == 4
     assert http.get("/api/errors").json()["groups"] == []
+
+
+def test_a_group_is_muted_resolved_and_open_again_when_it_comes_again(queue: Face, http: Client) -> None:
+    fail(queue, 2)
+    (group,) = http.get("/api/errors").json()["groups"]
+    assert (group["status"], group["markedAt"]) == ("open", None)
+    codes = [each["code"] for each in http.get("/api/findings").json()["findings"]]
+    assert "new_error" in codes
+
+    muted = http.post(f"/api/errors/{group['id']}/status", {"status": "muted"}).json()
+    assert muted["status"] == "muted"
+    assert muted["markedAt"] is not None
+    codes = [each["code"] for each in http.get("/api/findings").json()["findings"]]
+    assert "new_error" not in codes, "nobody is told of what is muted"
+
+    assert http.post(f"/api/errors/{group['id']}/status", {"status": "resolved"}).json()["status"] == "resolved"
+    assert http.get(f"/api/errors/{group['id']}").json()["status"] == "resolved"
+    queue.advance(1)
+    fail(queue, 1)
+    assert http.get(f"/api/errors/{group['id']}").json()["status"] == "reopened"
+    again = [each for each in http.get("/api/findings").json()["findings"] if each["code"] == "error_again"]
+    assert [each["count"] for each in again] == [3]
+    assert http.post(f"/api/errors/{group['id']}/status", {"status": "open"}).json()["status"] == "open"
+    assert http.get("/api/errors/unknown").status_code == 404
+    assert http.post("/api/errors/unknown/status", {"status": "muted"}).status_code == 404
+    assert http.post(f"/api/errors/{group['id']}/status", {"status": "wrong"}).status_code == 400

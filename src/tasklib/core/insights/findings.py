@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Literal
 
+from tasklib.core.insights.error_marks import ErrorMark, Status, status_of
+from tasklib.core.insights.objectives import Standing
 from tasklib.core.limits import Pause
 from tasklib.core.queue_info import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
 from tasklib.core.schedule import Schedule
@@ -36,7 +38,9 @@ class Severity(StrEnum):
 class Remedy:
     """Something that can be done about a finding."""
 
-    action: Literal["resume", "redrive", "tasks", "task", "workers", "schedules", "limits", "questions"]
+    action: Literal[
+        "resume", "redrive", "tasks", "task", "workers", "schedules", "limits", "questions", "latency", "errors"
+    ]
     """`resume` a type, `redrive` an error group; the others are where to look."""
     label: str
     target: str | None = None
@@ -69,6 +73,10 @@ class Situation:
     ended: Sequence[EndedWorker] = ()
     errors: Sequence[ErrorGroup] = ()
     schedules: Sequence[Schedule] = ()
+    marks: Mapping[str, ErrorMark] = field(default_factory=dict[str, ErrorMark])
+    """What people decided about groups of errors, by the id of the group."""
+    standings: Sequence[Standing] = ()
+    """How objectives stand over the last day."""
     questions: Sequence[datetime] = ()
     """When each open question to a person was asked, the oldest first."""
     releases: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -82,9 +90,11 @@ def find(seen: Situation) -> tuple[Finding, ...]:
         *_unhandled(seen),
         *_full(seen),
         *_new_errors(seen),
+        *_returned_errors(seen),
         *_lost_workers(seen),
         *_stuck(seen),
         *_missed_schedules(seen),
+        *_objectives_at_risk(seen),
         *_open_questions(seen),
     ]
     order = list(Severity)
@@ -153,13 +163,32 @@ def _full(seen: Situation) -> Iterator[Finding]:
 
 
 def _new_errors(seen: Situation) -> Iterator[Finding]:
-    new = [group for group in seen.errors if seen.now - group.first_seen <= NEW]
+    new = [each for each in seen.errors if seen.now - each.first_seen <= NEW and _status(seen, each) == "open"]
     for group in sorted(new, key=lambda each: -each.count)[:MOST_OF_A_KIND]:
         kind = (group.fingerprint or "").partition(" in ")[0] or "An error"
         release = seen.releases.get(group.id)
         text = f"{kind} in {group.name} is new{f' in release {release}' if release else ''}: {group.message}"
-        remedies = (Remedy("redrive", "Run again …", group.id), Remedy("task", "Latest task", str(group.example)))
+        remedies = (
+            Remedy("redrive", "Run again …", group.id),
+            Remedy("errors", "Error", group.id),
+            Remedy("task", "Latest task", str(group.example)),
+        )
         yield Finding("new_error", Severity.WARNING, text, group.first_seen, group.count, group.name, remedies)
+
+
+def _returned_errors(seen: Situation) -> Iterator[Finding]:
+    """Errors that were resolved, and came again."""
+    for group in [each for each in seen.errors if _status(seen, each) == "reopened"][:MOST_OF_A_KIND]:
+        mark = seen.marks[group.id]
+        kind = (group.fingerprint or "").partition(" in ")[0] or "An error"
+        by = f" by {mark.set_by}" if mark.set_by else ""
+        text = f"{kind} in {group.name} came again after it was resolved{by}: {group.message}"
+        remedies = (Remedy("errors", "Error", group.id), Remedy("task", "Latest task", str(group.example)))
+        yield Finding("error_again", Severity.WARNING, text, group.last_seen, group.count, group.name, remedies)
+
+
+def _status(seen: Situation, group: ErrorGroup) -> Status:
+    return status_of(group.last_seen, seen.marks.get(group.id))
 
 
 def _lost_workers(seen: Situation) -> Iterator[Finding]:
@@ -193,6 +222,20 @@ def _missed_schedules(seen: Situation) -> Iterator[Finding]:
             text = f"Schedule {schedule.name} missed its run; no worker that runs schedules is alive"
             missed = schedule.next_run_at
             yield Finding("schedule_missed", Severity.WARNING, text, missed, 0, schedule.plan.task, remedies)
+
+
+def _objectives_at_risk(seen: Situation) -> Iterator[Finding]:
+    risky = sorted((each for each in seen.standings if each.at_risk), key=lambda each: each.budget or 0.0)
+    for each in risky[:MOST_OF_A_KIND]:
+        objective, budget = each.objective, each.budget or 0.0
+        name = objective.name or "All types together"
+        missed = budget < 0
+        left = "misses its objective" if missed else f"has {budget:g} % of its error budget left"
+        text = f"{name} {left}: {objective}, and {each.within:g} % did in the last day"
+        late = round(each.count * (100 - (each.within or 0.0)) / 100)
+        remedies = (Remedy("latency", "Latency", objective.name), Remedy("tasks", "Waiting tasks", objective.name))
+        severity = Severity.WARNING if missed else Severity.INFO
+        yield Finding("objective_at_risk", severity, text, None, late, objective.name, remedies)
 
 
 def _open_questions(seen: Situation) -> Iterator[Finding]:

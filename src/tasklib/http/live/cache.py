@@ -15,6 +15,7 @@ from uuid import UUID
 from tasklib.core.queue_info import ErrorGroup, QueueStats, TaskFilter
 from tasklib.errors import TaskLibError
 from tasklib.service.error_groups import MOST_GROUPS, ErrorGroups
+from tasklib.service.insights.objectives import Objectives, Standing
 from tasklib.service.pages import Gap, TaskPages
 from tasklib.service.statistics import Statistics, takes_a_while
 
@@ -27,6 +28,7 @@ PAUSE_SECONDS: Final = 1.5
 INTEREST_SECONDS: Final = 600.0
 """Reading continues for this long after the last request, so that the next one need not wait."""
 
+STANDINGS_SECONDS: Final = 30.0
 LONGEST_PAGE: Final = 101
 MANY_NAMES: Final = 1000
 MANY_IDS: Final = 1000
@@ -183,6 +185,26 @@ class IdCache:
             if len(self._found) > MANY_IDS:
                 self._found.popitem(last=False)
         return replace(which, search=None, ids=ids) if ids else which
+
+
+class StandingsCache:
+    """How objectives stand: over a day it changes slowly, and reading it takes a statement for each."""
+
+    def __init__(self, objectives: Objectives) -> None:
+        self._objectives = objectives
+        self._read_at = -1e9
+        self._standings: tuple[Standing, ...] = ()
+
+    async def get(self) -> tuple[Standing, ...]:
+        """The standings over the last day, at most half a minute old."""
+        if time.monotonic() - self._read_at > STANDINGS_SECONDS:
+            self._standings = await self._objectives.astandings()
+            self._read_at = time.monotonic()
+        return self._standings
+
+    def forget(self) -> None:
+        """Read again: one was set."""
+        self._read_at = -1e9
 
 
 class ErrorCache:

@@ -27,6 +27,7 @@ PAGES: Final = (
     "/tasks",
     "/tasks/{task_id}",
     "/errors",
+    "/errors/{group_id}",
     "/workers",
     "/schedules",
     "/questions",

@@ -6,16 +6,19 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from tasklib.core.codec import dumps
+from tasklib.core.insights.error_marks import ErrorMark, Mark
 from tasklib.core.queue_info import ErrorGroup, TaskFilter
 from tasklib.core.task import TaskState
 from tasklib.core.texts.error_text import summary
 from tasklib.storage.operations.actions import in_steps, without_taken_keys
 from tasklib.storage.operations.workflows.retrying import reopen_workflows
 from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid
-from tasklib.storage.statement import Operation, Row, Statement
+from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
 HOURS = 24
 """Failures are counted for each of so many hours."""
+
+MOST_MARKS = 5000
 
 MOST_GROUPS = 1000
 """Groups that are searched for one by its id."""
@@ -77,3 +80,25 @@ def count_errors_by_hour() -> Operation[Mapping[str, list[int]]]:
         counts = found.setdefault(group_id(row["name"], row["fingerprint"]), [0] * HOURS)
         counts[HOURS - 1 - min(row["hour"], HOURS - 1)] += row["count"]
     return found
+
+
+def mark_error(group: str, mark: Mark | None, by: str | None) -> Operation[bool]:
+    """Record a decision about a group, or forget it; False if there was none to forget."""
+    if mark is not None:
+        yield Statement("mark_error", {"id": group, "mark": mark, "by": by})
+        return True
+    yield BEGIN
+    return bool((yield Statement("unmark_error", {"id": group})))
+
+
+def list_error_marks() -> Operation[dict[str, ErrorMark]]:
+    """Decisions about groups of errors by the id of the group, the latest thousands."""
+    return {
+        row["group_id"]: ErrorMark(
+            row["group_id"],
+            "muted" if row["mark"] == "muted" else "resolved",
+            required_moment(row["set_at"]),
+            row["set_by"],
+        )
+        for row in (yield Statement("list_error_marks", {"limit": MOST_MARKS}))
+    }

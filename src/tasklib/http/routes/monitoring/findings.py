@@ -20,9 +20,9 @@ router = APIRouter(prefix="/api", tags=["findings"], route_class=AuditedRoute)
 class FindingAction(Answer):
     """Something that can be done about a finding."""
 
-    action: Literal["resume", "redrive", "tasks", "task", "workers", "schedules", "limits", "questions"] = Field(
-        description="`resume` a type, `redrive` an error group; the others say where to look."
-    )
+    action: Literal[
+        "resume", "redrive", "tasks", "task", "workers", "schedules", "limits", "questions", "latency", "errors"
+    ] = Field(description="`resume` a type, `redrive` an error group; the others say where to look.")
     label: str
     target: str | None = Field(description="The type, group, task or schedule that is meant; null for all.")
 
@@ -69,7 +69,8 @@ class ChangesQuery(Input):
 async def list_findings(request: Request, service: Service, counts: Counts) -> FindingInfos:
     """What is wrong now: pauses, unhandled types, slots held by one type, new errors, lost workers, missed runs."""
     groups, _ = await parts_of(request).failures.get(None, MOST_GROUPS)
-    found = await service.findings.anow(await counts.stats(live=True), groups)
+    standings = await parts_of(request).standings.get()
+    found = await service.findings.anow(await counts.stats(live=True), groups, standings)
     return FindingInfos(findings=[FindingInfo.of(each) for each in found])
 
 

@@ -15,6 +15,7 @@ from tasklib.http.parts import Service
 from tasklib.http.routes.monitoring.series import SeriesQuery
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.security.auth import Permission, needs
+from tasklib.service.insights.objectives import Objective, standing
 
 router = APIRouter(prefix="/api/metrics", tags=["metrics"], route_class=AuditedRoute)
 
@@ -58,7 +59,7 @@ async def get_latency(query: Annotated[LatencyQuery, Query()], service: Service)
     whole = sum((histogram for _, histogram in found.points), Counter[int]())
     first = min(whole, default=1) // PER_DOUBLING
     rows = range(first, max(whole, default=1) // PER_DOUBLING + 1)
-    share = _percent(share_within(whole, query.within))
+    stands = standing(Objective(query.type, query.kind, query.within, query.target), whole)
     return Latency(
         step_seconds=found.step,
         type=query.type,
@@ -72,9 +73,9 @@ async def get_latency(query: Annotated[LatencyQuery, Query()], service: Service)
             )
             for at, histogram in found.points
         ],
-        count=sum(whole.values()),
-        within=share,
-        budget=None if share is None else round(100 - (100 - share) / (100 - query.target) * 100, 1),
+        count=stands.count,
+        within=stands.within,
+        budget=stands.budget,
     )
 
 

@@ -396,6 +396,23 @@ CREATE TABLE {schema}.tasklib_budgets (
     refilled_at timestamptz      NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_cost_delay = 0);
 
+CREATE TABLE {schema}.tasklib_objectives (
+    name           text             COLLATE "C" NOT NULL,
+    kind           text             COLLATE "C" NOT NULL CHECK (kind IN ('wait', 'run')),
+    within_seconds double precision NOT NULL CHECK (within_seconds > 0),
+    target         double precision NOT NULL CHECK (target > 0 AND target < 100),
+    set_at         timestamptz      NOT NULL DEFAULT now(),
+    set_by         text,
+    PRIMARY KEY (name, kind)
+);
+
+CREATE TABLE {schema}.tasklib_error_marks (
+    group_id text        COLLATE "C" NOT NULL PRIMARY KEY,
+    mark     text        COLLATE "C" NOT NULL CHECK (mark IN ('muted', 'resolved')),
+    set_at   timestamptz NOT NULL DEFAULT now(),
+    set_by   text
+);
+
 -- What has happened to members and owners of groups since it was last added up.  Rows are only inserted, so that ends of
 -- members wait for nobody; who adds them up deletes them.
 CREATE TABLE {schema}.tasklib_tallies (
@@ -743,6 +760,13 @@ COMMENT ON COLUMN {schema}.tasklib_budgets.rate IS 'tokens that come in a second
 COMMENT ON COLUMN {schema}.tasklib_budgets.burst IS 'tokens that it holds at most';
 COMMENT ON COLUMN {schema}.tasklib_budgets.tokens IS 'tokens that were left at refilled_at';
 COMMENT ON COLUMN {schema}.tasklib_budgets.refilled_at IS 'when tokens were last counted';
+COMMENT ON TABLE {schema}.tasklib_objectives IS 'How many tasks should start, or end, within a time.';
+COMMENT ON COLUMN {schema}.tasklib_objectives.name IS 'the task name; '''' for all names together';
+COMMENT ON COLUMN {schema}.tasklib_objectives.kind IS 'wait: from due to started; run: from started to ended';
+COMMENT ON COLUMN {schema}.tasklib_objectives.target IS 'percent of the attempts';
+COMMENT ON TABLE {schema}.tasklib_error_marks IS 'What people decided about groups of errors.';
+COMMENT ON COLUMN {schema}.tasklib_error_marks.group_id IS 'the id of the group, a hash of the task name and the fingerprint';
+COMMENT ON COLUMN {schema}.tasklib_error_marks.mark IS 'muted: not reported; resolved: not expected after set_at';
 COMMENT ON TABLE {schema}.tasklib_edges IS 'Which tasks are before others in flows.';
 COMMENT ON COLUMN {schema}.tasklib_edges.task_id IS 'the task that comes first';
 COMMENT ON COLUMN {schema}.tasklib_edges.group_id IS 'what the later task waits for';

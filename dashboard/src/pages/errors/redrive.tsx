@@ -1,12 +1,12 @@
 /** Running a whole group of failures again, after how many that are was counted. */
 
-import { changed } from "../actions";
-import { api, take } from "../api/client";
-import { plural, verb } from "../format";
-import { useResource } from "../resource";
-import { say } from "../toasts";
-import { FormDialog } from "../ui/dialog";
-import { Unread } from "../ui/listed";
+import { changed } from "../../actions";
+import { api, take } from "../../api/client";
+import { plural, verb } from "../../format";
+import { useResource } from "../../resource";
+import { say } from "../../toasts";
+import { FormDialog } from "../../ui/dialog";
+import { Unread } from "../../ui/listed";
 
 interface Chosen {
   id: string;

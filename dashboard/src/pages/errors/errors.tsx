@@ -1,17 +1,19 @@
 /** Errors: failures that are alike stand together, with what they have in common and a way to run them again. */
 
 import { useState } from "preact/hooks";
-import { api, type ErrorGroup, take } from "../api/client";
-import { plural, short } from "../format";
-import { href, query, setQuery } from "../router";
-import { useResource } from "../resource";
-import { can } from "../session";
-import { Ago, Button, Empty, PageHead } from "../ui/basic";
-import { News, useCalm } from "../ui/calm";
-import { Listed } from "../ui/listed";
-import { Spark } from "../ui/spark";
+import { api, type ErrorGroup, take } from "../../api/client";
+import { plural, short } from "../../format";
+import { href, query, setQuery } from "../../router";
+import { useResource } from "../../resource";
+import { can } from "../../session";
+import { Ago, Button, Empty, PageHead } from "../../ui/basic";
+import { News, useCalm } from "../../ui/calm";
+import { Listed } from "../../ui/listed";
+import { Segments } from "../../ui/segments";
+import { Spark } from "../../ui/spark";
+import { exceptionOf, MarkButtons, StatusMark } from "./marks";
 import { RedriveDialog } from "./redrive";
-import "../styles/errors.css";
+import "../../styles/errors.css";
 
 const READING = 5000;
 
@@ -20,10 +22,12 @@ export function ErrorsPage() {
   const [chosen, setChosen] = useState<ErrorGroup | null>(null);
   const wanted = (query.value.get("search") ?? "").toLowerCase();
   const order = query.value.get("sort") ?? "";
-  const all = errors.data?.groups ?? [];
-  const newest = sorted(all.filter((group) => textOf(group).includes(wanted)), order);
-  const calm = useCalm(`errors ${wanted} ${order}`, newest, (group) => group.id);
-  const groups = calm.shown;
+  const status = STATUSES.some(([key]) => key === query.value.get("status")) ? query.value.get("status")! : "open";
+  const everything = errors.data?.groups ?? [];
+  const all = everything.filter((group) => shownAs(group) === status);
+  // What is muted or resolved leaves the list at once, also while its order stands still.
+  const calm = useCalm(`errors ${wanted} ${order} ${status}`, sorted(everything.filter((group) => textOf(group).includes(wanted)), order), (group) => group.id);
+  const groups = calm.shown.filter((group) => shownAs(group) === status);
   const sum = groups.reduce((total, group) => total + group.count, 0);
   return (
     <>
@@ -35,7 +39,7 @@ export function ErrorsPage() {
           </span>
         )}
       </PageHead>
-      {all.length > 1 && <Narrow search={query.value.get("search") ?? ""} order={order} />}
+      {everything.length > 0 && <Narrow search={query.value.get("search") ?? ""} order={order} status={status} groups={everything} />}
       <Listed
         framed
         source={errors}
@@ -43,6 +47,8 @@ export function ErrorsPage() {
         empty={
           all.length ? (
             <Empty title="No group matches this search." />
+          ) : everything.length ? (
+            <Empty title={`No group of errors is ${status}.`} />
           ) : (
             <Empty title="Nothing has failed for good.">
               <p>Tasks that failed for good are grouped here by exception and function.</p>
@@ -55,7 +61,7 @@ export function ErrorsPage() {
             <News calm={calm} most={1000} />
             <ul>
               {groups.map((group) => (
-                <GroupCard key={group.id} group={group} redrive={() => setChosen(group)} />
+                <GroupCard key={group.id} group={group} redrive={() => setChosen(group)} done={errors.refresh} />
               ))}
             </ul>
           </>,
@@ -87,10 +93,27 @@ function sorted(groups: ErrorGroup[], order: string): ErrorGroup[] {
   return groups;
 }
 
-function Narrow({ search, order }: { search: string; order: string }) {
+const STATUSES: [string, string][] = [
+  ["open", "Open"],
+  ["muted", "Muted"],
+  ["resolved", "Resolved"],
+];
+/** What came again after it was resolved is open. */
+const shownAs = (group: ErrorGroup): string => (group.status === "reopened" ? "open" : group.status);
+
+interface NarrowProps {
+  search: string;
+  order: string;
+  status: string;
+  groups: ErrorGroup[];
+}
+
+function Narrow({ search, order, status, groups }: NarrowProps) {
+  const options = STATUSES.map(([key, name]): [string, string] => [key, `${name} ${groups.filter((group) => shownAs(group) === key).length}`]);
   return (
     <search class="filters">
       <div class="range-bar">
+        <Segments name="status" label="Which groups" chosen={status} options={options} />
         <label class="field">
           <span class="unseen">Search in errors</span>
           <input type="search" data-search placeholder="Search errors   /" value={search} onInput={(event) => setQuery({ search: event.currentTarget.value || null }, true)} />
@@ -110,27 +133,20 @@ function Narrow({ search, order }: { search: string; order: string }) {
   );
 }
 
-const exceptionOf = (group: ErrorGroup): string => group.fingerprint?.split(" in ")[0] || "Unknown error";
-
-function GroupCard({ group, redrive }: { group: ErrorGroup; redrive: () => void }) {
+function GroupCard({ group, redrive, done }: { group: ErrorGroup; redrive: () => void; done: () => void }) {
   const exception = exceptionOf(group);
   const place = group.fingerprint?.split(" in ")[1];
-  const tasks = {
-    type: group.type,
-    status: ["failed", "buried"],
-    ...(group.fingerprint ? { fingerprint: group.fingerprint } : {}),
-  };
   return (
     <li class="panel group" data-row>
       <div class="group-count" title={plural(group.count, "task")}>
         {short(group.count)}
       </div>
       <div class="group-what">
-        <a class="row-link" href={href("/tasks", tasks)}>
+        <a class="row-link" href={href(`/errors/${group.id}`)}>
           {exception}
         </a>{" "}
         in <a href={href("/tasks", { type: group.type })}>{group.type}</a>
-        {place && <code class="id"> {place}</code>}
+        {place && <code class="id"> {place}</code>} <StatusMark group={group} />
         <div class="preview bad">{group.message}</div>
         <div class="hint">
           last <Ago at={group.lastSeen} /> · first <Ago at={group.firstSeen} /> ·{" "}
@@ -142,9 +158,12 @@ function GroupCard({ group, redrive }: { group: ErrorGroup; redrive: () => void 
         <figcaption class="hint">24 h</figcaption>
       </figure>
       {can("operate") && (
-        <Button kind="small" onClick={redrive} label={`Run again: ${exception} in ${group.type}`}>
-          Run again …
-        </Button>
+        <div class="group-acts">
+          <Button kind="small" onClick={redrive} label={`Run again: ${exception} in ${group.type}`}>
+            Run again …
+          </Button>
+          <MarkButtons group={group} done={done} />
+        </div>
       )}
     </li>
   );

@@ -1,0 +1,57 @@
+"""Objectives: how many tasks should start, or end, within a time, and how much may still go wrong.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from tasklib.core.insights.histogram import share_within
+
+Kind = Literal["wait", "run"]
+AT_RISK: Final = 25.0
+"""Percent of the error budget: with less left an objective is at risk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """`target` percent of the attempts of a name take at most so many seconds."""
+
+    name: str | None
+    """None: attempts of every name together."""
+    kind: Kind
+    """`wait`: from due to started; `run`: from started to ended."""
+    within_seconds: float
+    target: float
+    set_at: datetime | None = None
+    set_by: str | None = None
+
+    def __str__(self) -> str:
+        verb = "start" if self.kind == "wait" else "end"
+        return f"{self.target:g} % {verb} within {self.within_seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How an objective stands over a time."""
+
+    objective: Objective
+    count: int
+    within: float | None
+    """The percentage within the objective; None if there were no attempts."""
+    budget: float | None
+    """Percent of the error budget that are left: 100 if none missed it, below 0 if overspent."""
+
+    @property
+    def at_risk(self) -> bool:
+        """Whether little of the budget is left, or none."""
+        return self.budget is not None and self.budget < AT_RISK
+
+
+def standing(objective: Objective, durations: Mapping[int, int]) -> Standing:
+    """How attempts with these durations stand against an objective."""
+    share = share_within(durations, objective.within_seconds)
+    within = None if share is None else round(share * 100, 3)
+    budget = None if within is None else round(100 - (100 - within) / (100 - objective.target) * 100, 1)
+    return Standing(objective, sum(durations.values()), within, budget)

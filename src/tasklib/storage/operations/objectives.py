@@ -1,0 +1,47 @@
+"""Objectives of task names, stored so that everybody is told the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tasklib.core.insights.objectives import Objective
+from tasklib.storage.operations.limits.pauses import EVERYTHING
+from tasklib.storage.rows import required_moment
+from tasklib.storage.statement import BEGIN, Operation, Statement
+
+MOST: Final = 1000
+
+
+def set_objective(objective: Objective) -> Operation[None]:
+    """Store an objective; it replaces the one of its name and kind."""
+    yield Statement(
+        "set_objective",
+        {
+            "name": objective.name or EVERYTHING,
+            "kind": objective.kind,
+            "within": objective.within_seconds,
+            "target": objective.target,
+            "by": objective.set_by,
+        },
+    )
+
+
+def remove_objective(name: str | None, kind: str) -> Operation[bool]:
+    """Remove an objective; False if there is none."""
+    yield BEGIN
+    return bool((yield Statement("remove_objective", {"name": name or EVERYTHING, "kind": kind})))
+
+
+def list_objectives() -> Operation[list[Objective]]:
+    """All objectives, by name."""
+    return [
+        Objective(
+            name=row["name"] or None,
+            kind="run" if row["kind"] == "run" else "wait",
+            within_seconds=row["within_seconds"],
+            target=row["target"],
+            set_at=required_moment(row["set_at"]),
+            set_by=row["set_by"],
+        )
+        for row in (yield Statement("list_objectives", {"limit": MOST}))
+    ]
