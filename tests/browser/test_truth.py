@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import httpx
@@ -154,3 +155,35 @@ def test_now_says_what_is_broken_and_what_to_press(page: Page, site: Site, queue
     expect(now.locator(".changes")).to_contain_text("resumed email.send")
     now.get_by_role("link", name="Waiting tasks").click()
     expect(page.locator("tr[data-row]")).to_have_count(1)
+
+
+POLLS = 6
+BUDGET = 20_000
+"""Bytes that a list may cost in a second while nothing changes."""
+PAUSE_SECONDS = 0.8
+"""From one reading of the list to the next, at least."""
+
+
+def test_a_list_costs_little_while_nothing_changes(page: Page, site: Site, queue: TaskQueue) -> None:
+    for n in range(60):
+        queue.enqueue(f"type.{n % 30}", {"n": n, "text": "x" * 500}, delay_seconds=3600)
+    sent: list[float] = []
+    lists = 0
+
+    def began(event: dict[str, Any]) -> None:
+        nonlocal lists
+        lists += "/api/tasks?" in event["request"]["url"]
+
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    session.on("Network.loadingFinished", lambda event: sent.append(event["encodedDataLength"]))
+    session.on("Network.dataReceived", lambda event: sent.append(event["encodedDataLength"]))
+    session.on("Network.requestWillBeSent", began)
+    page.goto(f"{site.url}/tasks")
+    expect(page.locator("tr[data-row]")).to_have_count(50)
+    first = sum(sent)
+    assert first > 50 * 500, "the list itself is large"
+    sent.clear()
+    lists = 0
+    eventually(lambda: page.evaluate("1") and lists >= POLLS)
+    assert sum(sent) <= POLLS * PAUSE_SECONDS * BUDGET

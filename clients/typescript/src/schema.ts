@@ -4491,6 +4491,13 @@ export interface operations {
                     "application/json": components["schemas"]["Control"];
                 };
             };
+            /** @description Nothing changed since the ETag given by If-None-Match. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Bad Request */
             400: {
                 headers: {
@@ -8986,6 +8993,13 @@ export interface operations {
                     "application/json": components["schemas"]["Types"];
                 };
             };
+            /** @description Nothing changed since the ETag given by If-None-Match. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description Bad Request */
             400: {
                 headers: {
@@ -9044,6 +9058,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Workers"];
                 };
+            };
+            /** @description Nothing changed since the ETag given by If-None-Match. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Bad Request */
             400: {

@@ -15,12 +15,16 @@ from tasklib.errors import TaskLibError
 from tasklib.http.live.cache import StatsCache
 from tasklib.http.schemas.fields import Answer
 from tasklib.http.schemas.tasks import Stats
+from tasklib.service.insights.notices import Notices
 from tasklib.service.statistics import Statistics
 
 logger = logging.getLogger("tasklib.http")
 
 INTERVAL_SECONDS: Final = 0.5
-"""Half of the second in which a page shows what has changed: the other half is for reading and drawing it."""
+"""Half of the second in which a page shows what has changed: the other half is for reading and drawing it.  Only
+submissions are noticed on PostgreSQL, because a notice costs the commit that sends it."""
+GAP_SECONDS: Final = 0.2
+"""So long at least from reading to reading, however many notices come."""
 BEAT_SECONDS: Final = 5.0
 """After this long without news a beat is sent, and the caller's permission is checked again: a reader that hears
 nothing for more than twice as long has lost the service."""
@@ -76,9 +80,11 @@ class Listener:
 
 
 class LiveStats:
-    """Reads the counts twice a second while a stream is open, and sends them to all streams when they change."""
+    """Reads the counts while a stream is open, when the database notifies and twice a second anyway, and sends them to
+    all streams when they change."""
 
     def __init__(self, statistics: Statistics, counts: StatsCache, stopping: threading.Event) -> None:
+        self._notices = Notices(statistics.queue)
         self._statistics = statistics
         self._counts = counts
         self._stopping = stopping
@@ -130,6 +136,7 @@ class LiveStats:
         if not self._listeners and self._reader is not None:
             self._reader.cancel()
             self._reader = None
+            self._notices.close()
 
     def check_tokens(self) -> None:
         """Make every stream check now whether its token is still valid."""
@@ -147,9 +154,10 @@ class LiveStats:
     async def _watch(self) -> None:
         last = ""
         while not self._stopping.is_set():
-            await asyncio.sleep(INTERVAL_SECONDS)
+            await asyncio.sleep(GAP_SECONDS)
             self._asked_at = time.monotonic()
             try:
+                await self._notice()
                 now = await self._read()
             except TaskLibError as error:
                 self._note_trouble(error)
@@ -162,7 +170,18 @@ class LiveStats:
                 last = now
                 self._send(News("snapshot", now))
         self._reader = None
+        self._notices.close()
         self._send(None)
+
+    async def _notice(self) -> None:
+        """Return when something may have changed, or when it is time to look anyway."""
+        seconds = INTERVAL_SECONDS - GAP_SECONDS
+        try:
+            await self._notices.open()
+            await self._notices.wait(seconds)
+        except TaskLibError:
+            # A role that may only read cannot ask for notices; whether the database answers at all, reading tells.
+            await asyncio.sleep(seconds)
 
     def _note_trouble(self, error: Exception | str) -> None:
         if not self._trouble:

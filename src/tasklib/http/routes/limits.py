@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tasklib.core.codec import number
 from tasklib.http.admission.audit import AuditedRoute, audit_of
-from tasklib.http.parts import Service
+from tasklib.http.parts import NOT_MODIFIED, Service, conditional
 from tasklib.http.schemas.bounds import Part
 from tasklib.http.schemas.fields import Answer, Input, Key, Name, Text, Whole, check_number
 from tasklib.http.security.auth import Permission, needs, principal_of
@@ -170,17 +170,18 @@ async def set_key_limit(body: KeyLimitInput, request: Request, service: Service)
     return KeyLimits(key_limits=await _key_limits(service.queue, Part()))
 
 
-@router.get("/control", **needs(Permission.READ, 400))
-async def get_control(query: Annotated[Part, Query()], service: Service) -> Control:
+@router.get("/control", response_model=Control, **needs(Permission.READ, 400, also=NOT_MODIFIED))
+async def get_control(query: Annotated[Part, Query()], request: Request, service: Service) -> Response:
     """Pauses, by whom and why, and limits; up to 1000 of each, `offset` gives the next page."""
     queue = service.queue
     pauses, limits = await queue.apauses(), await queue.alimits()
-    return Control(
+    control = Control(
         paused=any(each.name is None for each in pauses),
         pauses=[PauseInfo.of(each) for each in query.of(pauses)],
         limits=[LimitInfo.of(each) for each in query.of(limits)],
         key_limits=await _key_limits(queue, query),
     )
+    return conditional(request, control)
 
 
 async def _key_limits(queue: TaskQueue, part: Part) -> list[KeyLimitInfo]:

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Annotated, Final, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BeforeValidator, Field
 
 from tasklib.http.admission.audit import AuditedRoute
-from tasklib.http.parts import Counts, Service
+from tasklib.http.parts import NOT_MODIFIED, Counts, Service, conditional
 from tasklib.http.schemas.bounds import MOST_ROWS, Part
 from tasklib.http.schemas.fields import Answer, TypeName
 from tasklib.http.security.auth import Permission, needs
@@ -90,20 +90,21 @@ class Workers(Answer):
     ended: list[EndedWorker] = Field(description="Those that ended in the last 24 hours, the latest first; up to 100.")
 
 
-@router.get("/types", **needs(Permission.READ, 400))
-async def list_types(query: Annotated[Part, Query()], service: Service, counts: Counts) -> Types:
+@router.get("/types", response_model=Types, **needs(Permission.READ, 400, also=NOT_MODIFIED))
+async def list_types(query: Annotated[Part, Query()], request: Request, service: Service, counts: Counts) -> Response:
     """Every type that a stored task has or that a worker defines, up to 1000 at once."""
     found = await service.statistics.atypes(await counts.stats(live=True))
-    return Types(types=[TypeInfo.of(each) for each in query.of(found)], total=len(found))
+    return conditional(request, Types(types=[TypeInfo.of(each) for each in query.of(found)], total=len(found)))
 
 
-@router.get("/workers", **needs(Permission.READ, 400))
-async def list_workers(query: Annotated[Part, Query()], service: Service) -> Workers:
+@router.get("/workers", response_model=Workers, **needs(Permission.READ, 400, also=NOT_MODIFIED))
+async def list_workers(query: Annotated[Part, Query()], request: Request, service: Service) -> Response:
     """Every worker instance known, up to 1000 at once; of the types of each the first 1000."""
     found = await service.queue.aworkers()
     ended = await service.statistics.aended_workers(seconds=DAY_SECONDS, limit=MOST_ENDED)
-    return Workers(
+    shown = Workers(
         workers=[Worker.of(each) for each in query.of(found)],
         total=len(found),
         ended=[EndedWorker.of(each) for each in ended],
     )
+    return conditional(request, shown)
