@@ -27,6 +27,7 @@ const TypesPage = lazily("Types", async () => (await import("./pages/types")).Ty
 const LatencyPage = lazily("Latency", async () => (await import("./pages/latency")).LatencyPage);
 const QuestionsPage = lazily("Questions", async () => (await import("./pages/questions")).QuestionsPage);
 const LanesPage = lazily("Lanes", async () => (await import("./pages/lanes/lanes")).LanesPage);
+const ReportPage = lazily("Report", async () => (await import("./pages/report")).ReportPage);
 const SettingsPage = lazily("Settings", async () => (await import("./pages/settings")).SettingsPage);
 
 interface Place {
@@ -48,6 +49,7 @@ const PLACES: Place[] = [
   { to: "/types", name: "Types", page: () => <TypesPage /> },
   { to: "/latency", name: "Latency", page: () => <LatencyPage /> },
   { to: "/lanes", name: "Lanes", page: () => <LanesPage /> },
+  { to: "/report", name: "Report", page: () => <ReportPage /> },
   { to: "/settings", name: "Settings", page: () => <SettingsPage /> },
 ];
 

@@ -27,8 +27,11 @@ STEADY = 0.1
 AXE = dashboard.SOURCES / "node_modules" / "axe-core" / "axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 View = tuple[str, Literal["light", "dark"]]
-WIDTHS = {"desktop": 1280, "phone": 360}
-EVERY_VIEW: tuple[View, ...] = (("desktop", "light"), ("desktop", "dark"), ("phone", "light"))
+WIDTHS = {"desktop": 1280, "phone": 390, "wide": 1920}
+EVERY_VIEW: tuple[View, ...] = (
+    *(("desktop", "light"), ("desktop", "dark"), ("wide", "light"), ("wide", "dark")),
+    *(("phone", "light"), ("phone", "dark")),
+)
 TWO_VIEWS: tuple[View, ...] = (("desktop", "light"), ("phone", "dark"))
 PAGES = {
     "overview": ("/", "Last failures"),
@@ -44,6 +47,8 @@ PAGES = {
     "latency": ("/latency?range=1h&within=60", "Error budget left"),
     "lanes": ("/lanes", "Drag over a stretch of time"),
     "lanes-keys": ("/lanes?by=key", "1 attempt"),
+    "report": ("/report?seconds=3600", "By type"),
+    "questions": ("/questions", "No open questions."),
     "settings": ("/settings", "Audit log"),
 }
 
@@ -55,6 +60,8 @@ EMPTY = {
     "/schedules": "No schedules yet.",
     "/types": "No types yet.",
     "/lanes": "Nothing ran in this time.",
+    "/report": "No task finished in this time.",
+    "/questions": "No open questions.",
     "/settings": "No worker is alive, so nothing is removed automatically.",
     "/tasks/01890a5d-ac96-774b-bcce-b302099a8057": "No task has this id.",
 }

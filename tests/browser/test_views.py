@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -172,3 +173,46 @@ def test_an_error_has_a_page_and_is_muted_and_resolved(page: Page, site: Site, d
     page.get_by_role("button", name="Mute").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Muted")
     site.queue.delete(again)
+
+
+def test_a_report_says_what_was_done_and_prints(page: Page, site: Site, done: list[str]) -> None:
+    eventually(lambda: http_types(site).get("email.send", 0) >= 6)
+    page.goto(f"{site.url}/report?seconds=3600")
+    row = page.get_by_role("region", name="By type").get_by_role("row").filter(has_text="email.send")
+    expect(row.locator(".number").first).to_have_text("6")
+    failing = page.get_by_role("region", name="By type").get_by_role("row").filter(has_text="payment.charge")
+    expect(failing).to_contain_text("100.0 %")
+    page.get_by_label("From").fill("2020-01-01T00:00")
+    page.get_by_label("to", exact=True).fill("2020-01-02T00:00")
+    expect(page).to_have_url(re.compile("from=2020-01-01T00%3A00&to=2020-01-02"))
+    expect(page.get_by_text("No task finished in this time.")).to_be_visible()
+    go(page, "/report?seconds=3600")
+    expect(row).to_be_visible()
+    page.emulate_media(media="print")
+    expect(page.get_by_role("navigation", name="Pages of the dashboard")).to_be_hidden()
+    expect(page.get_by_role("button", name="Print")).to_be_hidden()
+    expect(row).to_be_visible()
+
+
+def http_types(site: Site) -> dict[str, int]:
+    """How many tasks of each type the workers have counted as completed."""
+    found = httpx.get(f"{site.url}/api/metrics/types?seconds=3600", timeout=60).json()["types"]
+    return {each["type"]: each["ended"]["completed"] for each in found}
+
+
+def test_a_view_is_kept_in_the_browser_and_found_again(page: Page, site: Site, done: list[str]) -> None:
+    page.goto(f"{site.url}/tasks?type=payment.charge&status=failed")
+    page.get_by_role("button", name="Save view").click()
+    page.get_by_label("Name").fill("Declined cards")
+    page.get_by_role("button", name="Save", exact=True).click()
+    go(page, "/tasks")
+    page.reload()
+    view = page.get_by_role("group", name="Saved views").get_by_role("button", name="Declined cards", exact=True)
+    view.click()
+    expect(page).to_have_url(f"{site.url}/tasks?type=payment.charge&status=failed")
+    expect(page.locator("tr[data-row]")).to_have_count(2)
+    assert violations(page) == []
+    page.get_by_role("button", name="Remove the view Declined cards").click()
+    expect(view).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(view).to_have_count(1)

@@ -4171,6 +4171,8 @@ export interface components {
          * @description Attempts of each type, by name; the 1000 with the most attempts.
          */
         TypesWork: {
+            /** @description All types together; its `type` is empty. */
+            all: components["schemas"]["TypeWork"];
             /** Seconds */
             seconds: number;
             /** Types */
@@ -5181,6 +5183,8 @@ export interface operations {
                 /** @description Percent that should be within them. */
                 target?: number;
                 type?: string | null;
+                /** @description The end of the time; now if left out. */
+                until?: string | null;
                 /** @description Seconds of the objective. */
                 within?: number;
             };
@@ -5292,6 +5296,8 @@ export interface operations {
                 /** @description Seconds in a point, whole minutes; 60 to 240 points if left out. */
                 step?: number | null;
                 type?: string | null;
+                /** @description The end of the time; now if left out. */
+                until?: string | null;
             };
             header?: never;
             path?: never;
@@ -5358,6 +5364,8 @@ export interface operations {
             query?: {
                 /** @description How far back. */
                 seconds?: number;
+                /** @description The end of the time; now if left out. */
+                until?: string | null;
             };
             header?: never;
             path?: never;

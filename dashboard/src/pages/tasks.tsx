@@ -13,6 +13,7 @@ import { Controls } from "../ui/controls";
 import { News, useCalm } from "../ui/calm";
 import { Listed } from "../ui/listed";
 import { openSubmit } from "../ui/submit";
+import { Views } from "../ui/views";
 import { Filters } from "./filters";
 import { countFrom, criteria, type Filter, filterOf, isEmpty, listQuery } from "./filter";
 import { type Listed as ListedTask, TaskTable } from "./task_table";
@@ -55,6 +56,7 @@ export function TasksPage() {
         )}
       </PageHead>
       <Filters filter={filter} />
+      <Views />
       {can("operate") && (
         <BulkBar
           filter={filter}

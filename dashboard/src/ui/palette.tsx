@@ -8,6 +8,7 @@ import { go, href } from "../router";
 import { can } from "../session";
 import { Dialog } from "./dialog";
 import { openSubmit } from "./submit";
+import { open as openView, views } from "./views";
 
 export const paletteShown = signal(false);
 
@@ -29,6 +30,7 @@ const PAGES: [string, string][] = [
   ["Types", "/types"],
   ["Latency", "/latency"],
   ["Lanes", "/lanes"],
+  ["Report", "/report"],
   ["Settings", "/settings"],
 ];
 const MOST = 12;
@@ -47,7 +49,8 @@ function choices(text: string): Choice[] {
   const types = Object.keys(stats.value?.byType ?? {}).map(
     (name): Choice => ({ text: name, hint: "type", run: () => go(href("/tasks", { type: name })) }),
   );
-  const found = [...PAGES.map(page), ...acts, ...types].filter((each) => each.text.toLowerCase().includes(wanted));
+  const kept = views.value.map((view): Choice => ({ text: view.name, hint: "view", run: () => openView(view) }));
+  const found = [...PAGES.map(page), ...kept, ...acts, ...types].filter((each) => each.text.toLowerCase().includes(wanted));
   const searched: Choice[] = wanted
     ? [{ text: `Search tasks for “${text.trim()}”`, hint: ID.test(wanted) ? "id" : "search", run: () => go(href("/tasks", { search: text.trim() })) }]
     : [];

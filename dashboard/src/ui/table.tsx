@@ -15,13 +15,15 @@ interface Props {
   /** The last column holds buttons. */
   acts?: boolean;
   framed?: boolean;
+  /** Its numbers mean nothing without the names of their columns: it scrolls on a phone as well. */
+  whole?: boolean;
   children: ComponentChildren;
 }
 
-export function Table({ label, columns, acts, framed, children }: Props) {
+export function Table({ label, columns, acts, framed, whole, children }: Props) {
   return (
     <div class="scroller" tabIndex={0} role="region" aria-label={label}>
-      <table class={framed ? "rows stacked framed" : "rows stacked"}>
+      <table class={`rows ${whole ? "" : "stacked"} ${framed ? "framed" : ""}`}>
         <thead>
           <tr>
             {columns.map((column) => (typeof column === "string" ? <Head key={column} name={column} /> : <Head key={column.name} {...column} />))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from tasklib.core.insights.histogram import Histogram
@@ -110,42 +110,60 @@ class Statistics(ServicePart):
     atypes = types.as_async
 
     @operation
-    def series(self, *, seconds: int, step: int, name: str | None = None) -> Operation[Series]:
-        """Attempts and queue depth of the last seconds, step by step, without gaps."""
-        clock = yield from statistics.read_time()
-        until = clock // step * step + step
-        since = until - max(1, -(-seconds // step)) * step
-        done = yield from statistics.read_work(since=since, until=until, step=step, name=name)
-        deep = yield from statistics.read_depths(since=since, until=until, step=step, name=name)
+    def series(
+        self, *, seconds: int, step: int, name: str | None = None, until: datetime | None = None
+    ) -> Operation[Series]:
+        """Attempts and queue depth of the seconds before a moment, or the last, step by step, without gaps."""
+        clock = yield from _end(until)
+        end = clock // step * step + step
+        since = end - max(1, -(-seconds // step)) * step
+        done = yield from statistics.read_work(since=since, until=end, step=step, name=name)
+        deep = yield from statistics.read_depths(since=since, until=end, step=step, name=name)
         work, depths = {each.at: each for each in done}, {each.at: each for each in deep}
-        points = [(at, work.get(at), depths.get(at)) for at in range(since, until, step)]
+        points = [(at, work.get(at), depths.get(at)) for at in range(since, end, step)]
         return Series(step, tuple(points))
 
     aseries = series.as_async
 
     @operation
     def latency(
-        self, *, seconds: int, step: int, kind: Literal["waits", "runs"], name: str | None = None
+        self,
+        *,
+        seconds: int,
+        step: int,
+        kind: Literal["waits", "runs"],
+        name: str | None = None,
+        until: datetime | None = None,
     ) -> Operation[Latency]:
-        """How long tasks waited or ran in the last seconds, as a histogram for each step."""
-        clock = yield from statistics.read_time()
-        until = clock // step * step + step
-        since = until - max(1, -(-seconds // step)) * step
-        found = yield from statistics.read_latency(since=since, until=until, step=step, kind=kind, name=name)
-        return Latency(step, tuple((at, found.get(at, Counter())) for at in range(since, until, step)))
+        """How long tasks waited or ran in the seconds before a moment, or the last, as a histogram for each step."""
+        clock = yield from _end(until)
+        end = clock // step * step + step
+        since = end - max(1, -(-seconds // step)) * step
+        found = yield from statistics.read_latency(since=since, until=end, step=step, kind=kind, name=name)
+        return Latency(step, tuple((at, found.get(at, Counter())) for at in range(since, end, step)))
 
     alatency = latency.as_async
 
     @operation
-    def work_by_type(self, *, seconds: int) -> Operation[tuple[Work, ...]]:
-        """Attempts of each type in the last seconds, by name."""
-        clock = yield from statistics.read_time()
-        since = (clock - seconds) // 60 * 60
+    def work_by_type(self, *, seconds: int, until: datetime | None = None) -> Operation[tuple[Work, ...]]:
+        """Attempts of each type in the seconds before a moment, or the last, by name."""
+        clock = yield from _end(until)
+        since, end = (clock - seconds) // 60 * 60, clock + 60 if until is None else clock
         # One step for the whole time: every moment is below it.
-        found = yield from statistics.read_work(since=since, until=clock + 60, step=_WHOLE, by_name=True)
+        found = yield from statistics.read_work(since=since, until=end, step=_WHOLE, by_name=True)
         return tuple(sorted(found, key=lambda each: each.name))
 
     awork_by_type = work_by_type.as_async
+
+    @operation
+    def work(self, *, seconds: int, until: datetime | None = None) -> Operation[Work | None]:
+        """Attempts of all types together in the seconds before a moment, or the last; None if there were none."""
+        clock = yield from _end(until)
+        since, end = (clock - seconds) // 60 * 60, clock + 60 if until is None else clock
+        found = yield from statistics.read_work(since=since, until=end, step=_WHOLE)
+        return found[0] if found else None
+
+    awork = work.as_async
 
     @operation
     def scale(
@@ -223,6 +241,12 @@ class Statistics(ServicePart):
         yield from statistics.keep_statistics(fold_every=fold_every)
 
     akeep = keep.as_async
+
+
+def _end(until: datetime | None) -> Operation[int]:
+    """The moment, but not later than now, which it is if left out; in seconds since 1970."""
+    clock = yield from statistics.read_time()
+    return clock if until is None else min(int(until.timestamp()), clock)
 
 
 def takes_a_while(count: int) -> bool:

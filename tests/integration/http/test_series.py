@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -50,6 +51,21 @@ def test_series_and_summary_by_type(queue: Face, http: Client) -> None:
     assert (only["type"], only["ended"]["completed"], only["ended"]["failed"]) == ("job", 1, 1)
     other = http.get("/api/metrics/series", params={"type": "other"}).json()
     assert sum(point["ended"]["completed"] for point in other["points"]) == 0
+
+
+def test_any_time_can_be_asked_for(queue: Face, http: Client) -> None:
+    work(queue, good=2, bad=1)
+    together = http.get("/api/metrics/types").json()["all"]
+    assert (together["type"], together["ended"]["completed"], together["ended"]["failed"]) == ("", 2, 1)
+    assert together["run"]["p50"] is not None
+
+    until = (queue.now - timedelta(hours=2)).isoformat()
+    before = http.get("/api/metrics/types", params={"until": until}).json()
+    assert (before["types"], before["all"]["ended"]["completed"]) == ([], 0)
+    series = http.get("/api/metrics/series", params={"until": until}).json()
+    assert sum(point["ended"]["completed"] for point in series["points"]) == 0
+    assert series["points"][-1]["at"] < until
+    assert http.get("/api/metrics/latency", params={"until": until, "kind": "run"}).json()["count"] == 0
 
 
 def test_the_depth_is_shown_where_somebody_looked(queue: Face, http: Client) -> None:

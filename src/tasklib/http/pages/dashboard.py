@@ -34,6 +34,7 @@ PAGES: Final = (
     "/types",
     "/latency",
     "/lanes",
+    "/report",
     "/settings",
 )
 BUILT: Final = files("tasklib.http") / "static"

@@ -55,7 +55,9 @@ class Latency(Answer):
 async def get_latency(query: Annotated[LatencyQuery, Query()], service: Service) -> Latency:
     """Queue wait or run time as a heat map, and how it compares with an objective."""
     kind: Literal["waits", "runs"] = "waits" if query.kind == "wait" else "runs"
-    found = await service.statistics.alatency(seconds=query.seconds, step=query.chosen_step, kind=kind, name=query.type)
+    found = await service.statistics.alatency(
+        seconds=query.seconds, step=query.chosen_step, kind=kind, name=query.type, until=query.until
+    )
     whole = sum((histogram for _, histogram in found.points), Counter[int]())
     first = min(whole, default=1) // PER_DOUBLING
     rows = range(first, max(whole, default=1) // PER_DOUBLING + 1)

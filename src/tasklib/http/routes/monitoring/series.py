@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from tasklib.http.admission.audit import AuditedRoute
 from tasklib.http.parts import NOT_MODIFIED, Service, conditional
@@ -27,6 +27,7 @@ class TypesQuery(Input):
     """Which time."""
 
     seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = Field(3600, description="How far back.")
+    until: AwareDatetime | None = Field(None, description="The end of the time; now if left out.")
 
 
 class SeriesQuery(TypesQuery):
@@ -107,6 +108,7 @@ class TypesWork(Answer):
     """Attempts of each type, by name; the 1000 with the most attempts."""
 
     seconds: int
+    all: TypeWork = Field(description="All types together; its `type` is empty.")
     types: list[TypeWork]
 
 
@@ -128,7 +130,9 @@ async def get_oldest_waiting(service: Service) -> OldestWaiting:
 @router.get("/series", response_model=Series, **needs(Permission.READ, 400, also=NOT_MODIFIED))
 async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, service: Service) -> Response:
     """Attempts by outcome, wait and run times, and queue depth, step by step."""
-    found = await service.statistics.aseries(seconds=query.seconds, step=query.chosen_step, name=query.type)
+    found = await service.statistics.aseries(
+        seconds=query.seconds, step=query.chosen_step, name=query.type, until=query.until
+    )
     points = [_point(*each) for each in found.points]
     return conditional(request, Series(step_seconds=found.step, type=query.type, points=points))
 
@@ -136,11 +140,12 @@ async def get_series(query: Annotated[SeriesQuery, Query()], request: Request, s
 @router.get("/types", response_model=TypesWork, **needs(Permission.READ, 400, also=NOT_MODIFIED))
 async def get_types_work(query: Annotated[TypesQuery, Query()], request: Request, service: Service) -> Response:
     """Attempts by outcome and their durations, by type."""
-    found = await service.statistics.awork_by_type(seconds=query.seconds)
+    found = await service.statistics.awork_by_type(seconds=query.seconds, until=query.until)
+    together = TypeWork(type="", **_work(await service.statistics.awork(seconds=query.seconds, until=query.until)))
     named = {each.name: each for each in found}
     chosen = busiest(named, lambda name: named[name].outcomes, MOST_ROWS)
     types = [TypeWork(type=name, **_work(named[name])) for name in chosen]
-    return conditional(request, TypesWork(seconds=query.seconds, types=types))
+    return conditional(request, TypesWork(seconds=query.seconds, all=together, types=types))
 
 
 def _point(at: int, work: statistics.Work | None, depth: statistics.Depth | None) -> Point:

@@ -1,0 +1,236 @@
+/** A report over any time: how much was done, how much of it failed, how long it took, and how objectives stand. Prints well. */
+
+import { api, take } from "../api/client";
+import { type Series, type TypeWork } from "../api/metrics";
+import { absolute, count, localTime, mark, plural, span } from "../format";
+import { href, query, setQuery } from "../router";
+import { type Resource, useResource } from "../resource";
+import { Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
+import { Listed } from "../ui/listed";
+import { Segments } from "../ui/segments";
+import { Table } from "../ui/table";
+import "../styles/overview.css";
+import "../styles/report.css";
+
+const RANGES: [string, string][] = [
+  ["3600", "1 h"],
+  ["86400", "24 h"],
+  ["604800", "7 d"],
+  ["2592000", "30 d"],
+];
+const LONGEST = 30 * 86_400;
+const SHORTEST = 60;
+const READING = 60_000;
+
+interface Time {
+  seconds: number;
+  until: string | null;
+}
+
+/** What the address asks for: the last so many seconds, or from one moment to another. */
+function timeOf(at: URLSearchParams): Time {
+  const [from, to] = [Date.parse(at.get("from") ?? ""), Date.parse(at.get("to") ?? "")];
+  if (from && to && to > from) {
+    return { seconds: Math.min(Math.max(Math.round((to - from) / 1000), SHORTEST), LONGEST), until: new Date(to).toISOString() };
+  }
+  return { seconds: Math.min(Math.max(Number(at.get("seconds")) || 86_400, SHORTEST), LONGEST), until: null };
+}
+
+function useWork({ seconds, until }: Time) {
+  return useResource(
+    `work ${seconds} ${until}`,
+    (signal) => take(api.GET("/api/metrics/types", { params: { query: { seconds, ...(until ? { until } : {}) } }, signal })),
+    { every: until ? undefined : READING },
+  );
+}
+
+export function ReportPage() {
+  const time = timeOf(query.value);
+  const end = time.until ? Date.parse(time.until) : Math.floor(Date.now() / 60_000) * 60_000;
+  const work = useWork(time);
+  const before = useWork({ seconds: time.seconds, until: new Date(end - time.seconds * 1000).toISOString() });
+  const series = useResource(
+    `report ${time.seconds} ${time.until}`,
+    (signal) => take(api.GET("/api/metrics/series", { params: { query: { seconds: time.seconds, ...(time.until ? { until: time.until } : {}) } }, signal })),
+    { every: time.until ? undefined : READING },
+  );
+  const some = Boolean(work.data && ended(work.data.all));
+  return (
+    <>
+      <PageHead title="Report">
+        <Button onClick={() => print()}>Print</Button>
+      </PageHead>
+      <div class="range-bar no-print">
+        <Segments name="seconds" label="Time of the report" chosen={time.until ? "" : String(time.seconds)} options={RANGES} also={{ from: null, to: null }} />
+        <Between end={end} seconds={time.seconds} />
+      </div>
+      <p class="report-time">
+        {absolute(end - time.seconds * 1000)} – {absolute(end)}, compared with the same length of time before
+      </p>
+      <Listed source={work} some={some} framed empty={<Empty title="No task finished in this time." />}>
+        {work.data && (
+          <>
+            <Summary now={work.data.all} before={before.data?.all ?? null} seconds={time.seconds} />
+            <Done series={series} />
+            <ByType work={work.data.types} before={before.data?.types ?? []} />
+          </>
+        )}
+      </Listed>
+      <Objectives seconds={time.seconds} current={!time.until} />
+    </>
+  );
+}
+
+function Between({ end, seconds }: { end: number; seconds: number }) {
+  // What was typed stays, also while the other end is still to come.
+  const typed = { from: query.value.get("from") ?? localTime(end - seconds * 1000), to: query.value.get("to") ?? localTime(end) };
+  const set = (name: "from" | "to") => (event: Event) => {
+    setQuery({ ...typed, [name]: (event.currentTarget as HTMLInputElement).value, seconds: null });
+  };
+  return (
+    <>
+      <label class="field">
+        From <input type="datetime-local" value={typed.from.slice(0, 16)} onChange={set("from")} />
+      </label>
+      <label class="field">
+        to <input type="datetime-local" value={typed.to.slice(0, 16)} onChange={set("to")} />
+      </label>
+    </>
+  );
+}
+
+const n = (value: number | undefined) => value ?? 0;
+const failed = ({ ended }: TypeWork) => n(ended.failed) + n(ended.buried);
+const ended = (work: TypeWork) => n(work.ended.completed) + failed(work);
+const rate = (work: TypeWork | null) => (work && ended(work) ? (failed(work) / ended(work)) * 100 : null);
+const percent = (value: number | null) => (value === null ? "–" : `${value.toFixed(value && value < 1 ? 2 : 1)} %`);
+const seconds = (value: number | null) => (value === null ? "–" : span(value));
+
+/** How a number has changed, in percent of what it was. */
+function change(now: number, before: number | null | undefined): string {
+  if (!before) return "";
+  const part = ((now - before) / before) * 100;
+  return Math.abs(part) < 0.5 ? "unchanged" : `${part > 0 ? "+" : "−"}${Math.abs(part).toFixed(0)} %`;
+}
+
+function Summary({ now, before, seconds: length }: { now: TypeWork; before: TypeWork | null; seconds: number }) {
+  const perHour = (ended(now) / length) * 3600;
+  const [failing, failedBefore] = [rate(now), rate(before)];
+  return (
+    <dl class="strip report-strip">
+      <Fact name="Tasks finished">
+        {count(ended(now))} <span class="hint">{change(ended(now), before && ended(before))}</span>
+      </Fact>
+      <Fact name="Throughput">
+        {perHour < 10 ? perHour.toFixed(1) : count(Math.round(perHour))} / h
+      </Fact>
+      <Fact name="Failure rate">
+        {percent(failing)} <span class="hint">{failedBefore === null ? "" : `before: ${percent(failedBefore)}`}</span>
+      </Fact>
+      <Fact name="Attempts that were retried">{count(n(now.ended.retried))}</Fact>
+      <Fact name="Queue wait p50 · p95 · p99">
+        {seconds(now.wait.p50)} · {seconds(now.wait.p95)} · {seconds(now.wait.p99)}
+      </Fact>
+      <Fact name="Run time p50 · p95 · p99">
+        {seconds(now.run.p50)} · {seconds(now.run.p95)} · {seconds(now.run.p99)}
+      </Fact>
+    </dl>
+  );
+}
+
+const [WIDTH, HEIGHT, BELOW] = [1000, 150, 18];
+
+/** Finished tasks by step: what completed, and on top of it what failed. */
+function Done({ series }: { series: Resource<Series> }) {
+  const points = series.data?.points ?? [];
+  const sums = points.map((point) => ({ good: n(point.ended.completed), bad: n(point.ended.failed) + n(point.ended.buried) }));
+  const most = Math.max(1, ...sums.map(({ good, bad }) => good + bad));
+  const width = WIDTH / Math.max(points.length, 1);
+  const high = (value: number) => (value / most) * HEIGHT;
+  const every = Math.max(1, Math.ceil(points.length / 8));
+  const step = series.data?.stepSeconds ?? 60;
+  const all = sums.reduce((sum, each) => sum + each.good + each.bad, 0);
+  return (
+    <Panel title="Finished tasks" aside={`at most ${count(most)} in ${span(step)}`}>
+      <div class="scroller" tabIndex={0} role="region" aria-label="Finished tasks over time">
+      <svg class="report-bars" viewBox={`0 0 ${WIDTH} ${HEIGHT + BELOW}`} role="img" aria-label={`${plural(all, "task")} finished, at most ${count(most)} in ${span(step)}`}>
+        {sums.map(({ good, bad }, at) => (
+          <g key={points[at]!.at}>
+            <rect class="s-completed" x={at * width} y={HEIGHT - high(good)} width={Math.max(width - 0.6, 0.4)} height={high(good)} />
+            <rect class="s-failed" x={at * width} y={HEIGHT - high(good + bad)} width={Math.max(width - 0.6, 0.4)} height={high(bad)} />
+          </g>
+        ))}
+        {points.map((point, at) =>
+          at % every ? null : (
+            <text key={point.at} class="t-edge" x={at * width} y={HEIGHT + 14}>
+              {mark(Date.parse(point.at), every * step)}
+            </text>
+          ),
+        )}
+      </svg>
+      </div>
+    </Panel>
+  );
+}
+
+const COLUMNS = [
+  "Type",
+  ...["Finished", "Change", "Failure rate", "Retried", "Wait p50", "Wait p95", "Run p50", "Run p95", "Run p99"].map((name) => ({ name, number: true })),
+];
+
+function ByType({ work, before }: { work: TypeWork[]; before: TypeWork[] }) {
+  const known = new Map(before.map((each) => [each.type, each]));
+  const rows = [...work].sort((a, b) => ended(b) - ended(a));
+  return (
+    <Panel title="By type" aside={plural(rows.length, "type")}>
+      <Table label="By type" columns={COLUMNS} whole>
+        {rows.map((each) => {
+          const earlier = known.get(each.type);
+          return (
+            <tr key={each.type}>
+              <td class="which">
+                <a href={href("/latency", { type: each.type })}>{each.type}</a>
+              </td>
+              <td class="number">{count(ended(each))}</td>
+              <td class="number">{change(ended(each), earlier && ended(earlier)) || "–"}</td>
+              <td class="number">
+                <span class={n(rate(each) ?? 0) >= 5 ? "late" : undefined}>{percent(rate(each))}</span>
+              </td>
+              <td class="number">{count(n(each.ended.retried))}</td>
+              <td class="number">{seconds(each.wait.p50)}</td>
+              <td class="number">{seconds(each.wait.p95)}</td>
+              <td class="number">{seconds(each.run.p50)}</td>
+              <td class="number">{seconds(each.run.p95)}</td>
+              <td class="number">{seconds(each.run.p99)}</td>
+            </tr>
+          );
+        })}
+      </Table>
+    </Panel>
+  );
+}
+
+/** Objectives are measured back from now: over another time there is nothing to say of them. */
+function Objectives({ seconds: length, current }: { seconds: number; current: boolean }) {
+  const found = useResource(current ? `objectives ${length}` : null, (signal) => take(api.GET("/api/objectives", { params: { query: { seconds: length } }, signal })));
+  const all = found.data?.objectives ?? [];
+  if (!current || !all.length) return null;
+  return (
+    <Panel title="Objectives">
+      <Table label="Objectives" columns={["Type", "Objective", { name: "Within", number: true }, { name: "Error budget left", number: true }]}>
+        {all.map((each) => (
+          <tr key={`${each.type} ${each.kind}`}>
+            <td class="which">{each.type ?? "All types"}</td>
+            <td>
+              {each.target} % {each.kind === "wait" ? "start" : "end"} within {span(each.withinSeconds)}
+            </td>
+            <td class="number">{percent(each.within)}</td>
+            <td class="number">
+              <span class={each.atRisk ? "late" : undefined}>{each.budget === null ? "–" : `${each.budget} %`}</span>
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </Panel>
+  );
+}
