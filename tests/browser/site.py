@@ -137,7 +137,7 @@ def define_tasks(queue: TaskQueue, gate: threading.Event) -> None:
     def reserve(order: int) -> str:
         return f"shelf {order}"
 
-    @queue.task(name="order.ship")
+    @queue.task(name="parcel.ship")
     async def ship(ctx: AsyncTaskContext, order: int) -> str:
         shelf = await ctx.step(reserve, order)
         await ctx.map(label, ({"parcel": n} for n in range(5)))

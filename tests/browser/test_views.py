@@ -90,7 +90,7 @@ def test_many_attempts_are_drawn_added_up(
 @pytest.fixture(scope="module")
 def asking(site: Site) -> str:
     """A workflow that has recorded a step, has had children, and waits for an answer."""
-    task_id = site.queue.enqueue("order.ship", {"order": 42}).id
+    task_id = site.queue.enqueue("parcel.ship", {"order": 42}).id
     eventually(lambda: (site.queue.get(task_id).waits_for or "").startswith("answer"))
     return str(task_id)
 
@@ -118,7 +118,7 @@ def test_a_question_is_answered_with_fields_of_its_type(page: Page, site: Site, 
     finding = page.locator(".findings li").filter(has_text="1 question of workflows waits for an answer")
     finding.get_by_role("link", name="Answer").click()
     question = page.get_by_role("form", name="Ship order 42 from shelf 42?")
-    expect(question.get_by_role("link", name="order.ship")).to_be_visible()
+    expect(question.get_by_role("link", name="parcel.ship")).to_be_visible()
     question.get_by_role("radio", name="Yes").check()
     question.get_by_label("parcels").fill("2")
     question.get_by_label("carrier").select_option("courier")
@@ -126,10 +126,12 @@ def test_a_question_is_answered_with_fields_of_its_type(page: Page, site: Site, 
     assert look_at(page, "questions") == []
     page.set_viewport_size({"width": 1280, "height": 900})
     question.get_by_role("button", name="Answer").click()
-    expect(page.get_by_text("order.ship has its answer.")).to_be_visible()
+    expect(page.get_by_text("parcel.ship has its answer.")).to_be_visible()
     expect(page.get_by_text("No open questions.")).to_be_visible()
     done = site.queue.wait(asking, timeout=60)
     assert done.result == {"value": "courier: 2"}
+    go(page, f"/tasks/{asking}")
+    expect(page.get_by_role("img", name=re.compile("^Timeline: ran its steps and waited"))).to_be_visible()
 
 
 def test_an_objective_is_set_measured_and_taken_back(page: Page, site: Site, done: list[str]) -> None:

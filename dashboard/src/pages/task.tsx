@@ -1,6 +1,6 @@
 /** One task: what it is, what happened to it, why it is not running, and what can be done. */
 
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { textOf } from "../api/exact";
 import { act, ACTIONS, isPossible, VERBS } from "../actions";
 import { api, take, type TaskDetail } from "../api/client";
@@ -97,6 +97,7 @@ function Crumbs({ type }: { type?: string }) {
 }
 
 function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail> }) {
+  const [recorded, setRecorded] = useState(false);
   useEffect(() => {
     document.title = `${task.type} ${shortId(task.id)} · tasklib`;
   }, [task.type, task.id]);
@@ -106,10 +107,10 @@ function Shown({ task, source }: { task: TaskDetail; source: Resource<TaskDetail
       <Unread source={source} />
       <Progress task={task} />
       <Panel title="Timeline">
-        <Timeline task={task} />
+        <Timeline task={task} recorded={recorded} />
         <Attempts task={task} />
       </Panel>
-      <Workflow task={task} />
+      <Workflow task={task} found={setRecorded} />
       <div class="columns">
         <div class="main-column">
           {task.error && (

@@ -23,14 +23,15 @@ const NAMES: Record<Piece["kind"], string> = {
   cancelled: "ran and was stopped",
   lost: "its worker was lost",
   ended: "had ended, then retried by hand",
-  suspended: "recorded steps and waited for something else than a worker",
+  suspended: "ran its steps and waited for what they need",
 };
 
 /** Pixels that a letter in the picture takes at most. */
 const LETTER = 7;
 
-export function Timeline({ task }: { task: TaskDetail }) {
-  const [first, ...rest] = piecesOf(task, now.value);
+/** `recorded`: it is a workflow, so between its attempts it waited for what its steps need, and not for a worker. */
+export function Timeline({ task, recorded }: { task: TaskDetail; recorded: boolean }) {
+  const [first, ...rest] = piecesOf(task, now.value, recorded);
   return first ? <Picture first={first} rest={rest} /> : null;
 }
 
@@ -97,7 +98,7 @@ function labels({ from, to, attempt }: Piece): string[] {
   return attempt ? [`#${attempt} · ${lasted}`, lasted, `#${attempt}`] : [lasted];
 }
 
-function piecesOf(task: TaskDetail, now: number): Piece[] {
+function piecesOf(task: TaskDetail, now: number, recorded: boolean): Piece[] {
   const pieces: Piece[] = [];
   let at = Date.parse(task.createdAt);
   const add = (kind: Piece["kind"], to: number, text: string, attempt?: number) => {
@@ -108,7 +109,8 @@ function piecesOf(task: TaskDetail, now: number): Piece[] {
     const due = task.runAfter && !pieces.length ? Date.parse(task.runAfter) : 0;
     if (due > at) add("delayed", Math.min(due, to), "waited for its time");
     if (to <= at) return;
-    if (why === "by hand") add("ended", to, "had ended, then was retried by hand and waited");
+    if (recorded && why === "first") add("suspended", to, "ran its steps and waited");
+    else if (why === "by hand") add("ended", to, "had ended, then was retried by hand and waited");
     else add(why === "retry" ? "retry" : "waited", to, why === "retry" ? "waited for its retry" : "waited");
   };
   for (const each of numbered(task.history)) {

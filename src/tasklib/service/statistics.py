@@ -115,7 +115,7 @@ class Statistics(ServicePart):
     ) -> Operation[Series]:
         """Attempts and queue depth of the seconds before a moment, or the last, step by step, without gaps."""
         clock = yield from _end(until)
-        end = clock // step * step + step
+        end = (clock if until is None else clock - 1) // step * step + step
         since = end - max(1, -(-seconds // step)) * step
         done = yield from statistics.read_work(since=since, until=end, step=step, name=name)
         deep = yield from statistics.read_depths(since=since, until=end, step=step, name=name)
@@ -137,7 +137,7 @@ class Statistics(ServicePart):
     ) -> Operation[Latency]:
         """How long tasks waited or ran in the seconds before a moment, or the last, as a histogram for each step."""
         clock = yield from _end(until)
-        end = clock // step * step + step
+        end = (clock if until is None else clock - 1) // step * step + step
         since = end - max(1, -(-seconds // step)) * step
         found = yield from statistics.read_latency(since=since, until=end, step=step, kind=kind, name=name)
         return Latency(step, tuple((at, found.get(at, Counter())) for at in range(since, end, step)))

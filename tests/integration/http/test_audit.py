@@ -60,7 +60,6 @@ CHANGES: list[tuple[str, str, Any, str]] = [
     ("POST", "/api/flows", {"name": "nightly", "nodes": [{"ref": "a", "type": "job"}]}, "create_flow"),
     ("POST", "/api/budgets/{budget}/spend", {"cost": 1}, "spend"),
     ("POST", "/api/objectives", {"type": "job", "withinSeconds": 5}, "set_objective"),
-    ("POST", "/api/objectives", {"type": "job", "withinSeconds": None}, "set_objective"),
     ("POST", "/api/errors/{group}/status", {"status": "muted"}, "mark_error"),
 ]
 STORED = (

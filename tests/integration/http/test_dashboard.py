@@ -57,7 +57,7 @@ def token_of(queue: Face, role: Role = Role.VIEWER) -> str:
 
 def test_every_page_is_the_same_document_under_the_same_policy(queue: Face) -> None:
     with browsing(queue, queue.plain.asgi(auth=None)) as browser:
-        answers = [browser.get(path.format(task_id="some-id")) for path in PAGES]
+        answers = [browser.get(path.format(task_id="some-id", group_id="some-id")) for path in PAGES]
 
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.text for answer in answers}) == 1

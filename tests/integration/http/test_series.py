@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -64,7 +64,7 @@ def test_any_time_can_be_asked_for(queue: Face, http: Client) -> None:
     assert (before["types"], before["all"]["ended"]["completed"]) == ([], 0)
     series = http.get("/api/metrics/series", params={"until": until}).json()
     assert sum(point["ended"]["completed"] for point in series["points"]) == 0
-    assert series["points"][-1]["at"] < until
+    assert datetime.fromisoformat(series["points"][-1]["at"]) < datetime.fromisoformat(until)
     assert http.get("/api/metrics/latency", params={"until": until, "kind": "run"}).json()["count"] == 0
 
 

@@ -11,7 +11,7 @@ import { Button } from "../../ui/basic";
 type Wanted = "open" | "muted" | "resolved";
 
 /** Milliseconds for which a group is new. */
-const NEW = 86_400_000;
+const NEW = 3_600_000;
 
 export const exceptionOf = (group: ErrorGroup): string => group.fingerprint?.split(" in ")[0] || "Unknown error";
 

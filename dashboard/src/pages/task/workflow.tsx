@@ -1,6 +1,6 @@
 /** A workflow on the page of its task: its attempts, steps and waits over time, and what is around it. */
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { api, take, type TaskDetail } from "../../api/client";
 import type { components } from "../../api/schema";
 import { now } from "../../clock";
@@ -20,13 +20,15 @@ type Related = Tree["before"][0];
 /** Milliseconds; while it lives, steps come and go without a change of the task itself. */
 const WATCHING = 2000;
 
-export function Workflow({ task }: { task: TaskDetail }) {
+/** `found` hears whether it has recorded steps. */
+export function Workflow({ task, found }: { task: TaskDetail; found: (recorded: boolean) => void }) {
   const key = `${task.id} ${task.status} ${task.version} ${task.updatedAt}`;
   const alive = { every: task.completedAt ? undefined : WATCHING };
   const params = { path: { task_id: task.id } };
   const steps = useResource(`steps ${key}`, (signal) => take(api.GET("/api/tasks/{task_id}/steps", { params, signal })), alive);
   const tree = useResource(`tree ${key}`, (signal) => take(api.GET("/api/tasks/{task_id}/tree", { params, signal })), alive);
   const all = steps.data?.steps ?? [];
+  useEffect(() => found(all.length > 0), [all.length > 0]);
   const around = tree.data && (tree.data.before.length > 0 || tree.data.groups.length > 0);
   if (!all.length && !around) return null;
   return (
@@ -138,7 +140,7 @@ function Waterfall({ task, steps, groups }: { task: TaskDetail; steps: Step[]; g
           </span>
           <svg role="img" aria-label={`${row.name}: ${row.beside}`} width="100%" height="14">
             {row.bars.map((bar, at) => (
-              <rect key={at} class={`fall ${row.kind} ${bar.state}`} x={`${x(bar.from)}%`} width={`${Math.max(x(bar.to) - x(bar.from), 0.4)}%`} y="2" height="10" rx="2">
+              <rect key={at} class={`fall ${row.kind} ${bar.state}`} x={`${Math.min(x(bar.from), 99.4)}%`} width={`${Math.max(x(bar.to) - x(bar.from), 0.6)}%`} y="2" height="10" rx="2">
                 <title>{`${bar.title}, from ${absolute(bar.from)}`}</title>
               </rect>
             ))}

@@ -763,10 +763,15 @@ COMMENT ON COLUMN {schema}.tasklib_budgets.refilled_at IS 'when tokens were last
 COMMENT ON TABLE {schema}.tasklib_objectives IS 'How many tasks should start, or end, within a time.';
 COMMENT ON COLUMN {schema}.tasklib_objectives.name IS 'the task name; '''' for all names together';
 COMMENT ON COLUMN {schema}.tasklib_objectives.kind IS 'wait: from due to started; run: from started to ended';
+COMMENT ON COLUMN {schema}.tasklib_objectives.within_seconds IS 'seconds that they should take at most';
 COMMENT ON COLUMN {schema}.tasklib_objectives.target IS 'percent of the attempts';
+COMMENT ON COLUMN {schema}.tasklib_objectives.set_at IS 'when it was set';
+COMMENT ON COLUMN {schema}.tasklib_objectives.set_by IS 'who set it, as far as known';
 COMMENT ON TABLE {schema}.tasklib_error_marks IS 'What people decided about groups of errors.';
 COMMENT ON COLUMN {schema}.tasklib_error_marks.group_id IS 'the id of the group, a hash of the task name and the fingerprint';
 COMMENT ON COLUMN {schema}.tasklib_error_marks.mark IS 'muted: not reported; resolved: not expected after set_at';
+COMMENT ON COLUMN {schema}.tasklib_error_marks.set_at IS 'when it was decided';
+COMMENT ON COLUMN {schema}.tasklib_error_marks.set_by IS 'who decided it, as far as known';
 COMMENT ON TABLE {schema}.tasklib_edges IS 'Which tasks are before others in flows.';
 COMMENT ON COLUMN {schema}.tasklib_edges.task_id IS 'the task that comes first';
 COMMENT ON COLUMN {schema}.tasklib_edges.group_id IS 'what the later task waits for';

@@ -384,10 +384,10 @@ CREATE TABLE tasklib_objectives (
     -- How many tasks should start, or end, within a time.
     name           TEXT NOT NULL,  -- the task name; '' for all names together
     kind           TEXT NOT NULL CHECK (kind IN ('wait', 'run')),  -- wait: from due to started; run: from started to ended
-    within_seconds REAL NOT NULL CHECK (within_seconds > 0),
+    within_seconds REAL NOT NULL CHECK (within_seconds > 0),  -- seconds that they should take at most
     target         REAL NOT NULL CHECK (target > 0 AND target < 100),  -- percent of the attempts
-    set_at         TEXT NOT NULL,
-    set_by         TEXT,
+    set_at         TEXT NOT NULL,  -- when it was set
+    set_by         TEXT,  -- who set it, as far as known
     PRIMARY KEY (name, kind)
 ) WITHOUT ROWID;
 
@@ -395,8 +395,8 @@ CREATE TABLE tasklib_error_marks (
     -- What people decided about groups of errors.
     group_id TEXT NOT NULL PRIMARY KEY,  -- the id of the group, a hash of the task name and the fingerprint
     mark     TEXT NOT NULL CHECK (mark IN ('muted', 'resolved')),  -- muted: not reported; resolved: not expected after set_at
-    set_at   TEXT NOT NULL,
-    set_by   TEXT
+    set_at   TEXT NOT NULL,  -- when it was decided
+    set_by   TEXT  -- who decided it, as far as known
 ) WITHOUT ROWID;
 
 CREATE TABLE tasklib_tallies (
