@@ -14,6 +14,7 @@ EXCEPTIONS = {
     "worker/execution/processes": "child processes and the system's waiting for them live in the machine's time",
     "worker/execution/child_processes.py": "waits for the same processes",
     "worker/workflows/step_threads.py": "a thread that runs a plain function lives in the machine's time",
+    "worker/workflows/replay.py": "a person tries code against records at a terminal, in no worker",
     "worker/program_end.py": "the end of the program, where a thread blocks until a worker in another has drained",
     "service/creation.py": "dates the answer for a task that is gone already; nobody waits for that moment",
     "service/evidence.py": "compares the machine's clock with the database's",

@@ -20,7 +20,7 @@ while read -r -a COMP_WORDS; do
 done
 """
 COMPLETED = {
-    "re": "retry redrive resume",
+    "re": "replay retry redrive resume",
     "list --st": "--state",
     "list --state re": "retrying",
     "submit job --on-conflict _": "return replace raise",

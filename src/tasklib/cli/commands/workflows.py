@@ -13,7 +13,6 @@ from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.options.declare import argument, option
 from tasklib.core.codec import dumps_to_show
-from tasklib.service.service import as_data
 
 if TYPE_CHECKING:
     from tasklib.service.service import QueueService
@@ -126,7 +125,7 @@ def replay(
         tasklib replay app.tasks --file recorded.jsonl
     """
     from tasklib.cli.discovery import find_queue
-    from tasklib.service.service import QueueService
+    from tasklib.service.service import QueueService, as_data
     from tasklib.testing import isolated
 
     if (waiting or bool(task)) is (file is not None):
@@ -136,11 +135,11 @@ def replay(
     cases = _cases(service, file, task or ())
     if save is not None:
         save.write_text("".join(f"{case.as_text()}\n" for case in cases), "utf-8")
-    database = queue.database
+    children = service.replays.children()
     found: list[dict[str, Any]] = []
     with isolated(queue):
         for case in cases:
-            replayed = service.replays.replay(queue, case, lambda: database)
+            replayed = service.replays.replay(case, children)
             answer = {} if replayed is None else as_data(replayed)
             found.append({"id": case.task.id, "name": case.task.name, "known": replayed is not None, **answer})
     differing = sum(each.get("fits") is False for each in found)

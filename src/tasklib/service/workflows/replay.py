@@ -12,7 +12,6 @@ from uuid import UUID
 from tasklib.core.codec import dumps
 from tasklib.core.task import Task, TaskState
 from tasklib.errors import ConfigurationError
-from tasklib.queue import TaskQueue
 from tasklib.queue.sync_async import operation
 from tasklib.service.base import ServicePart
 from tasklib.storage.database import Database
@@ -78,11 +77,12 @@ class Replays(ServicePart):
                 if case.steps:
                     yield case
 
-    @staticmethod
-    def replay(queue: TaskQueue, case: Case, database: Callable[[], Database]) -> Replayed | None:
-        """What this program's code makes of the records; None if it defines no task of that name.
+    def children(self) -> Callable[[], Database]:
+        """Where results of children are read: the queue's database now, whatever replaces it while code is tried."""
+        database = self.database
+        return lambda: database
 
-        `database` is where results of children are read.
-        """
-        definition = queue.registry.get(case.task.name)
-        return None if definition is None else replay(definition, case.task, case.steps, database)
+    def replay(self, case: Case, children: Callable[[], Database]) -> Replayed | None:
+        """What this program's code makes of the records; None if it defines no task of that name."""
+        definition = self.queue.registry.get(case.task.name)
+        return None if definition is None else replay(definition, case.task, case.steps, children)
