@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from tasklib import TaskQueue
+from tests.fixtures import python
 from tests.fixtures.terminal import Terminal
 from tests.fixtures.waiting import eventually
 
@@ -32,7 +33,7 @@ def test_sigterm_ends_it_with_every_task_accounted_for_and_those_of_others_alone
     command = [sys.executable, "-m", "tasklib", "demo", "--json", "--seconds", "600", "--database-url", database_url]
     with TaskQueue(database_url) as queue:
         own = queue.enqueue("send_email", {"to": "a real customer"})
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = python.popen(command, stdout=subprocess.PIPE, text=True)
         eventually(lambda: everything_happened(queue))
         process.send_signal(signal.SIGTERM)
         printed, _ = process.communicate(timeout=60)
@@ -70,7 +71,7 @@ def test_what_it_shows_moves_on_a_terminal_and_ctrl_c_ends_it(tmp_path: Path) ->
 
 def test_its_dashboard_answers_while_it_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tasklib", "demo", "--seconds", "60", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+    with python.popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
         page = httpx.get(address, timeout=60)
@@ -93,4 +94,4 @@ def test_a_wrong_demo_seconds_is_said(value: str) -> None:
 def demo(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "TASKLIB_DATABASE_URL")}
     command = [sys.executable, "-m", "tasklib", "demo", *arguments]
-    return subprocess.run(command, env=environment | variables, cwd=cwd, capture_output=True, text=True, timeout=90)
+    return python.run(command, env=environment | variables, cwd=cwd, capture_output=True, text=True, timeout=90)

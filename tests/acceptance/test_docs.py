@@ -6,7 +6,6 @@ import ast
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
@@ -27,6 +26,7 @@ from tasklib.worker import WorkerSettings
 from tests.acceptance.documents import FILE, NOT_RUN, ROOT, RUNS_UNTIL_STOPPED, Block, blocks_of, documents, tables_of
 from tests.acceptance.seeds import statements
 from tests.acceptance.seeds.support import Shell
+from tests.fixtures import python
 from tests.fixtures.backends import libpq_url
 
 DOCS = ROOT / "docs"
@@ -63,7 +63,7 @@ def test_examples_run(path: Path, tmp_path: Path, newest_postgres_url: str) -> N
     environment = kept | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "TEST_POSTGRES_URL": libpq_url(newest_postgres_url)}
 
     command = [sys.executable, "-m", "tests.acceptance.run_document", str(path)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90)
+    done = python.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90)
 
     assert done.returncode == 0, done.stderr
 

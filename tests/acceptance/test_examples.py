@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tasklib import TaskQueue
+from tests.fixtures import python
 from tests.fixtures.waiting import eventually
 from tools.problems import ROOT
 
@@ -16,7 +17,7 @@ SUBMITTED = 5
 
 
 def test_the_worker_ends_on_sigterm(sqlite_url: str) -> None:
-    worker = subprocess.Popen([sys.executable, "examples/worker.py"], cwd=ROOT, env=environment(sqlite_url))
+    worker = python.popen([sys.executable, "examples/worker.py"], cwd=ROOT, env=environment(sqlite_url))
     with TaskQueue(sqlite_url) as queue:
         eventually(lambda: queue.workers())
     worker.send_signal(signal.SIGTERM)
@@ -38,9 +39,7 @@ def test_one_submits_and_the_other_runs_it_by_default_in_a_file_beside_them(tmp_
 
 def run(program: str, url: str | None, *arguments: str, folder: Path = ROOT / "examples") -> str:
     command = [sys.executable, str(folder / program), *arguments]
-    return subprocess.run(
-        command, env=environment(url), check=True, timeout=60, stdout=subprocess.PIPE, text=True
-    ).stdout
+    return python.run(command, env=environment(url), check=True, timeout=60, stdout=subprocess.PIPE, text=True).stdout
 
 
 def environment(url: str | None) -> dict[str, str]:

@@ -11,6 +11,7 @@ import sys
 import httpx
 
 from tasklib import TaskQueue
+from tests.fixtures import python
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import eventually
 from tools.problems import ROOT
@@ -25,7 +26,7 @@ def environment(url: str) -> dict[str, str]:
 
 def test_its_own_tests_pass(newest_postgres_url: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
+    done = python.run(
         command, cwd=SHOP, env=environment(newest_postgres_url), capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -63,7 +64,7 @@ def serve(url: str) -> tuple[subprocess.Popen[bytes], str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "uvicorn", "app:app", "--port", str(port), "--log-level", "warning"]
-    server = subprocess.Popen(command, cwd=SHOP, env=environment(url))
+    server = python.popen(command, cwd=SHOP, env=environment(url))
     eventually(lambda: is_up(port))
     return server, f"http://127.0.0.1:{port}"
 

@@ -23,6 +23,7 @@ import psycopg
 import pytest
 
 from tasklib import TaskQueue
+from tests.fixtures import python
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import eventually
 
@@ -196,7 +197,7 @@ def finishing_worker(url: str, kind: str, names: list[str]) -> Iterator[None]:
 
 def start_script(command: str, stdout: int | None = None, **variables: str) -> subprocess.Popen[str]:
     arguments = [sys.executable, "-m", "tests.programs.exactly_once_worker", command]
-    return subprocess.Popen(arguments, cwd=ROOT, stdout=stdout, text=True, env=os.environ | variables)
+    return python.popen(arguments, cwd=ROOT, stdout=stdout, text=True, env=os.environ | variables)
 
 
 def environment(url: str, kind: str, timeout: float) -> dict[str, str]:

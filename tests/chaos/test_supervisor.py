@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -17,6 +16,7 @@ import pytest
 
 from tests.chaos.conftest import WORKER_TIMEOUT, StartFleet
 from tests.chaos.fleet import ROOT
+from tests.fixtures import python
 from tests.fixtures.waiting import PATIENCE, eventually
 
 
@@ -161,7 +161,7 @@ def test_a_worker_that_cannot_start_says_why_once_and_ends_so(
     (tmp_path / "broken.py").write_text(program)
     environment = {**os.environ, "DATABASE_URL": url.format(folder=tmp_path), "PYTHONPATH": str(ROOT / "src")}
 
-    ended = subprocess.run(
+    ended = python.run(
         [sys.executable, "-m", "tasklib", "worker", "broken", "--processes", "3"],
         cwd=tmp_path,
         env=environment,

@@ -20,6 +20,7 @@ import psycopg
 import pytest
 
 from tasklib import TaskQueue
+from tests.fixtures import python
 from tests.fixtures.backends import libpq_url
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +103,7 @@ def run_script(
         "TASKLIB_WORKER_TIMEOUT_SECONDS": "1.5",
         "TASKLIB_HEARTBEAT_INTERVAL_SECONDS": "0.3",
     }
-    done = subprocess.run(
+    done = python.run(
         [sys.executable, "-m", f"tests.programs.{program}", command],
         cwd=ROOT,
         env=os.environ | variables,

@@ -26,7 +26,7 @@ from tests.fixtures.backends import libpq_url
 DATABASES = pytest.mark.backends("sqlite-file", "postgres-newest")
 Postgres = pytest.mark.backends("postgres-newest")
 # SQLAlchemy warns of one of our columns' types where it looks at all tables: also where a filter leaves it none.
-pytestmark = pytest.mark.filterwarnings("ignore:Did not recognize type 'xid8'")
+pytestmark = [pytest.mark.filterwarnings("ignore:Did not recognize type 'xid8'"), pytest.mark.new_schema]
 
 ENV = """
 import sqlalchemy as sa

@@ -15,6 +15,7 @@ from tasklib.doctor import Finding, Thresholds, examine
 from tasklib.storage import migrate
 from tasklib.storage.operations import statistics
 from tasklib.storage.statement import Operation, Row, Statement
+from tests.fixtures import python
 from tests.fixtures.queues import Face, open_queue
 from tests.integration.test_schema import with_future
 
@@ -261,7 +262,7 @@ def test_an_old_sqlite(sqlite_url: str) -> None:
 
 def doctor_says(program: str, url: str) -> tuple[int, list[dict[str, str]]]:
     command = [sys.executable, "-c", program, url]
-    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    ran = python.run(command, stdout=subprocess.PIPE, text=True, check=False)
     return ran.returncode, json.loads(ran.stdout)["findings"]
 
 

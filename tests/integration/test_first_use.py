@@ -9,6 +9,8 @@ import pytest
 
 from tasklib import TaskQueue
 
+pytestmark = pytest.mark.new_schema  # what makes tables is tested here
+
 PROGRAMS = 8
 
 

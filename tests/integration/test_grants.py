@@ -20,7 +20,7 @@ from tasklib.worker.upkeep import retention
 from tests.fixtures.backends import libpq_url
 from tests.fixtures.waiting import eventually
 
-pytestmark = pytest.mark.backends("postgres-newest")
+pytestmark = [pytest.mark.backends("postgres-newest"), pytest.mark.new_schema]
 DENIED = {
     "producer": [
         "SELECT kwargs FROM tasks", "UPDATE tasks SET priority = 1", "DELETE FROM tasks",

@@ -12,6 +12,7 @@ import pytest
 
 from tasklib import Config, DatabaseReplaced, TaskQueue
 from tasklib.doctor import examine
+from tests.fixtures import python
 from tests.fixtures.waiting import eventually
 from tests.programs.processes import working
 
@@ -130,9 +131,7 @@ for line in sys.stdin:
 """
 
     def start() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        return python.popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(process: subprocess.Popen[str], name: str) -> str:
         assert process.stdin is not None

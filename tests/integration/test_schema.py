@@ -27,6 +27,8 @@ from tests.fixtures.backends import libpq_url
 from tests.fixtures.processes import ROOT, together
 from tests.fixtures.queues import open_queue
 
+pytestmark = pytest.mark.new_schema  # what makes tables is tested here
+
 ON_DISK = pytest.mark.backends("sqlite-file", "postgres")  # where one connection leaves something for the next
 
 FUTURE = Migration(

@@ -18,6 +18,8 @@ from tests.fixtures.queues import open_queue
 from tests.fixtures.waiting import PATIENCE
 from tests.integration.test_schema import with_future
 
+pytestmark = pytest.mark.new_schema  # what makes tables is tested here
+
 ODD = 'My "odd" schema; --é %s {schema} {channel} $1 :name'
 
 

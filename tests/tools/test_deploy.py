@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from tasklib.cli.main import main
+from tests.fixtures import python
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -115,7 +116,7 @@ def test_the_image_is_built_from_what_it_copies(tmp_path: Path) -> None:
         else:
             shutil.copy(ROOT / name, tmp_path)
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
-    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
+    python.run(build, cwd=tmp_path, check=True, capture_output=True)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {"tasklib/http/static/index.html", "tasklib/storage/postgres/sql/tasks.sql", "tasklib/py.typed"} <= set(
@@ -161,7 +162,7 @@ def test_an_autoscaler_finds_the_number_it_is_told_to_read(sqlite_url: str) -> N
 def make_token(database_url: str) -> str:
     """What `tasklib token create keda --role viewer` prints, once."""
     words = ["token", "create", "keda", "--role", "viewer", "--database-url", database_url, "--json"]
-    said = subprocess.run([sys.executable, "-m", "tasklib", *words], check=True, capture_output=True, text=True).stdout
+    said = python.run([sys.executable, "-m", "tasklib", *words], check=True, capture_output=True, text=True).stdout
     token: str = json.loads(said)["token"]
     return token
 
@@ -203,7 +204,7 @@ def serving(words: list[str], database_url: str) -> Iterator[str]:
     assert main(["token", "create", "x", "--database-url", database_url]) == 0
     command = [sys.executable, "-m", "tasklib", *map(str, words), "--database-url", database_url, "--json"]
     command[command.index("--port") + 1] = "0"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as service:
+    with python.popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as service:
         assert service.stdout is not None
         url = json.loads("".join(service.stdout.readline() for _ in range(3)))["url"]
         yield url.replace("0.0.0.0", "127.0.0.1")

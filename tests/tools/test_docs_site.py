@@ -1,4 +1,8 @@
-"""`make docs` builds a site that can be read without a network, with every page and every public name in it."""
+"""`make docs` builds a site that can be read without a network, with every page and every public name in it.
+
+The short form is a site of two pages and a few names; the long one is that of the documentation, which takes minutes on
+a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +13,53 @@ import pytest
 import tasklib
 from tools import docs_site
 
+SHORT = {
+    "index.md": "# tasklib\n\n**Guides**\n\n- [the first](guides/first.md#why)\n",
+    "guides/first.md": "# First\n\n## Why\n\nA fencing token. [Back](../index.md)\n",
+}
+FEW = ["Retry", "TaskQueue", "task"]
+
+
+def write(source: Path, pages: dict[str, str]) -> None:
+    for name, text in pages.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
+
+
+@pytest.fixture(scope="module", params=["short", pytest.param("long", marks=pytest.mark.chaos)])
+def form(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def names(form: str) -> list[str]:
+    return FEW if form == "short" else [name for name in tasklib.__all__ if callable(getattr(tasklib, name))]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, form: str) -> Path:
     site = tmp_path_factory.mktemp("docs") / "site"
-    docs_site.main(site)
+    with pytest.MonkeyPatch.context() as patch:
+        if form == "short":
+            patch.setattr(docs_site, "stage", lambda source: write(source, SHORT))
+            patch.setattr(tasklib, "__all__", FEW)
+        docs_site.main(site)
     return site
 
 
-def test_every_page_is_there_as_html_and_as_markdown(site: Path) -> None:
+def test_every_page_is_there_as_html_and_as_markdown(site: Path, form: str) -> None:
     listed = (site / "llms.txt").read_text()
-    for page in docs_site.DOCS.rglob("*.md"):
-        path = page.relative_to(docs_site.DOCS)
+    found = [page.relative_to(docs_site.DOCS) for page in docs_site.DOCS.rglob("*.md")]
+    for path in map(Path, SHORT) if form == "short" else found:
         html = path.with_suffix("") / "index.html" if path.name != "index.md" else Path("index.html")
         assert (site / html).exists(), path
         assert (site / path).exists(), path
         assert f"({path})" in listed
 
 
-def test_every_public_name_has_its_signature(site: Path) -> None:
+def test_every_public_name_has_its_signature(site: Path, names: list[str]) -> None:
     reference = "".join(page.read_text() for page in (site / "api").rglob("index.html"))
-    missing = [
-        name for name in tasklib.__all__ if callable(getattr(tasklib, name)) and f"tasklib.{name}" not in reference
-    ]
-    assert missing == []
+    assert [name for name in names if f"tasklib.{name}" not in reference] == []
     assert "Operation[" not in reference  # what a method returns is shown, not the generator behind it
 
 
@@ -41,11 +68,9 @@ def test_search_finds_words_of_pages(site: Path) -> None:
 
 
 def test_a_dead_link_stops_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_dead_link(source: Path) -> None:
-        source.mkdir()
-        (source / "index.md").write_text("# tasklib\n\n[nowhere](gone.md#x)\n")
-
-    monkeypatch.setattr(docs_site, "stage", with_dead_link)
+    dead = {"index.md": "# tasklib\n\n[nowhere](gone.md#x)\n"}
+    monkeypatch.setattr(docs_site, "stage", lambda source: write(source, dead))
+    monkeypatch.setattr(docs_site, "api_pages", lambda _: [])
     with pytest.raises(SystemExit, match=r"index\.md:3"):
         docs_site.main(tmp_path / "site")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What the terminal's encoding lacks is shown as an escape instead of ending the command.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        code = get_command(app).main(args=given, prog_name="tasklib", standalone_mode=False)
+        code = _commands().main(args=given, prog_name="tasklib", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except UsageError as error:
@@ -95,6 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if code == Exit.INTERRUPTED:
         return _interrupted()
     return code if isinstance(code, int) else Exit.OK
+
+
+@cache
+def _commands() -> Any:
+    """What Typer makes of all commands; a program that calls `main` again and again waits for that once."""
+    return get_command(app)
 
 
 def _came_from_ctrl_c(error: BaseException | None) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -21,6 +20,7 @@ import pytest
 import tasklib
 from tasklib import Config, ManualClock, Task, TaskQueue, TaskWorker
 from tests.acceptance.seeds.support import COMPATIBLE, SEED_COLUMNS, Shell, working
+from tests.fixtures import python
 from tests.fixtures.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -171,8 +171,8 @@ def test_block_07_local_development(database_url: str) -> None:
     """Local Development: `python examples/simple.py` submits tasks, `python examples/worker.py` runs them."""
     environment = os.environ | {"DATABASE_URL": database_url}
 
-    subprocess.run([sys.executable, "examples/simple.py"], cwd=ROOT, env=environment, check=True, timeout=60)
-    worker = subprocess.Popen([sys.executable, "examples/worker.py"], cwd=ROOT, env=environment)
+    python.run([sys.executable, "examples/simple.py"], cwd=ROOT, env=environment, check=True, timeout=60)
+    worker = python.popen([sys.executable, "examples/worker.py"], cwd=ROOT, env=environment)
 
     try:
         with TaskQueue(database_url) as queue:

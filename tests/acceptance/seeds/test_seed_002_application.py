@@ -153,6 +153,7 @@ async def test_block_49_worker(queue: TaskQueue) -> None:
     assert await queue.aworkers() == []
 
 
+@pytest.mark.new_schema
 def test_block_50_database_setup(database_url: str) -> None:
     """8.1 Database Setup: `migrate` creates the tables and indexes, and does nothing the second time."""
     with TaskQueue(Config(database_url, auto_migrate=False)) as queue:

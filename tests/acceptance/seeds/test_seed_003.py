@@ -16,6 +16,7 @@ import pytest
 
 from tasklib import Config, Task, TaskQueue
 from tests.acceptance.seeds.support import FailsAtFirst, Shell, read, states_of
+from tests.fixtures import python
 from tests.fixtures.waiting import aeventually, eventually
 
 OpenShell = Callable[[TaskQueue], Shell]
@@ -77,7 +78,7 @@ def test_block_03_start_the_service(database_url: str, tmp_path: Path, shell: Op
     )
     with TaskQueue(database_url) as queue:
         shell(queue).run(INSERT)
-        service = subprocess.Popen(
+        service = python.popen(
             [sys.executable, "-m", "tasklib", "worker", "handlers"],
             cwd=tmp_path,
             env=os.environ | {"DATABASE_URL": database_url},

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tests.fixtures import python
+
 PROJECT = Path(__file__).parent / "project"
 PYTHON = os.environ.get("TASKLIB_FRAMEWORK_PYTHON", sys.executable)
 """The interpreter of the framework's version to test with; see tools/frameworks.py."""
@@ -34,7 +36,7 @@ class Site:
 
     def manage(self, *arguments: str, given: str | None = None) -> str:
         """What a command of manage.py prints; one that fails is a failure of the test."""
-        done = subprocess.run(
+        done = python.run(
             [PYTHON, "manage.py", *arguments],
             cwd=PROJECT,
             env=self._environment,
@@ -54,7 +56,7 @@ class Site:
     def worker(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """A worker that has begun; it is stopped at the end of the block, unless it has ended."""
         log = (self.folder / f"worker-{len(list(self.folder.iterdir()))}").open("w")
-        process = subprocess.Popen(
+        process = python.popen(
             [PYTHON, "manage.py", "tasklib_worker", *arguments],
             cwd=PROJECT,
             env=self._environment,

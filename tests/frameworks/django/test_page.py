@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.acceptance.documents import FILE, ROOT, blocks_of
+from tests.fixtures import python
 from tests.frameworks.django.site import PYTHON
 
 PAGE = ROOT / "docs" / "integrations" / "django.md"
@@ -53,9 +54,7 @@ class Reader:
     def run(self, *arguments: str) -> str:
         """What a command prints; it must succeed."""
         command = [PYTHON, *arguments]
-        done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, check=False
-        )
+        done = python.run(command, cwd=self._folder, env=self._environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{arguments}\n{done.stdout}{done.stderr}"
         return done.stdout
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures import python
+
 ASK = """
 eval "$(tasklib --show-completion)"
 while read -r -a COMP_WORDS; do
@@ -48,5 +50,5 @@ def test_bash_completes_commands_options_and_values() -> None:
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_are_given_a_script_too(shell: str) -> None:
     asked = os.environ | {"_TASKLIB_COMPLETE": f"source_{shell}"}
-    done = subprocess.run([sys.executable, "-m", "tasklib"], env=asked, capture_output=True, text=True, check=True)
+    done = python.run([sys.executable, "-m", "tasklib"], env=asked, capture_output=True, text=True, check=True)
     assert f"_TASKLIB_COMPLETE=complete_{shell}" in done.stdout

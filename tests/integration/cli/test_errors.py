@@ -14,6 +14,7 @@ import pytest
 from tasklib import TaskQueue, errors
 from tasklib.cli.exit_codes import MEANINGS, Exit, code_for
 from tasklib.cli.main import main
+from tests.fixtures import python
 from tests.integration.cli.conftest import CommandLine
 
 SILENT = "postgresql://app:s3cret@127.0.0.1:1/app"
@@ -68,6 +69,7 @@ def test_a_schema_made_by_a_newer_tasklib_is_exit_3(sqlite_url: str, capsys: pyt
     assert "made by a newer tasklib" in capsys.readouterr().err
 
 
+@pytest.mark.new_schema
 def test_a_table_of_somebody_else_is_exit_3(newest_postgres_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     import psycopg
 
@@ -157,7 +159,7 @@ def test_ctrl_c_is_exit_130(sqlite_url: str) -> None:
     import signal
 
     command = [sys.executable, "-m", "tasklib", "submit", "job", "--wait", "--database-url", sqlite_url]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    process = python.popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
     assert process.stderr is not None
     assert "no worker is alive" in process.stderr.readline()  # from here on it waits
     process.send_signal(signal.SIGINT)

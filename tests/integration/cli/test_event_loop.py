@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from tasklib import TaskQueue
 from tasklib.core.time.event_loop import loop_factory
+from tests.fixtures import python
 from tests.fixtures.waiting import eventually
 
 TASKS = """
@@ -42,7 +42,7 @@ def test_a_worker_uses_uvloop_where_it_can(
     command += ["--processes", processes] if processes else []
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     with TaskQueue(database_url) as queue:
-        worker = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path})
+        worker = python.popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path})
         try:
             ends, finds = queue.enqueue("stop_the_loop", max_attempts=1), queue.enqueue("which")
             eventually(lambda: queue.get(ends).completed_at is not None and queue.get(finds).completed_at is not None)

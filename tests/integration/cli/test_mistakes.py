@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from tasklib import TaskQueue
+from tests.fixtures import python
 from tests.fixtures.terminal import Terminal
 from tests.fixtures.waiting import eventually
 from tests.integration.cli.conftest import CommandLine
@@ -34,7 +35,7 @@ def test_a_name_that_no_worker_knows_is_said(tasklib: CommandLine, queue: TaskQu
 
 def test_waiting_without_end_for_a_name_that_no_worker_knows_says_so_at_once(tasklib: CommandLine) -> None:
     command = [sys.executable, "-m", "tasklib", "submit", "job", "--wait", "--database-url", tasklib.url]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
+    with python.popen(command, stderr=subprocess.PIPE, text=True) as waiting:
         assert waiting.stderr is not None
         assert waiting.stderr.readline().startswith("note: no worker is alive, so job does not run yet; start one:")
         waiting.kill()

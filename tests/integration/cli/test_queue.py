@@ -125,6 +125,7 @@ def test_the_whole_queue_can_be_paused(tasklib: CommandLine, queue: TaskQueue) -
     assert tasklib.json("resume") == {"resumed": False, "pauses": []}
 
 
+@pytest.mark.new_schema
 def test_migrate_creates_the_tables_once(tasklib: CommandLine) -> None:
     assert tasklib.run("migrate", "--check").code == 3
     first = tasklib.json("migrate")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tasklib import TaskQueue
+from tests.fixtures import python
 from tests.fixtures.waiting import eventually
 
 TASKS = """
@@ -97,7 +98,7 @@ def start(project: Path) -> Iterator[Start]:
     def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "tasklib", "worker", *arguments]
         kept = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "TASKLIB_DATABASE_URL")}
-        process = subprocess.Popen(
+        process = python.popen(
             command, cwd=project, env=kept | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         started.append(process)
@@ -310,7 +311,7 @@ def test_what_keeps_it_from_starting_is_said_in_one_line(project: Path) -> None:
     command = [sys.executable, "-c", TRY_EACH, json.dumps([arguments for arguments, *_ in MISTAKES])]
     kept = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "TASKLIB_DATABASE_URL")}
     kept["OWN_URL"] = "sqlite:///own.db"
-    tried = subprocess.run(command, cwd=project, env=kept, capture_output=True, text=True, timeout=60)
+    tried = python.run(command, cwd=project, env=kept, capture_output=True, text=True, timeout=60)
     answers = [json.loads(line) for line in tried.stdout.splitlines()]
     for (arguments, code, said), (returned, out, err) in zip(MISTAKES, answers, strict=True):
         assert (returned, out) == (code, ""), arguments

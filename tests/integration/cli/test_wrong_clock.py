@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from uuid import uuid4
 
@@ -12,6 +11,7 @@ import pytest
 from tasklib import TaskQueue
 from tasklib.storage.operations import workers
 from tasklib.storage.operations.workers import Registration
+from tests.fixtures import python
 from tests.fixtures.backends import libpq_url
 
 # A day ahead before anything of ours is imported.  What asks whether a value is a datetime means the real one.
@@ -41,7 +41,7 @@ sys.exit(main(sys.argv[1:]))
 def test_a_clock_that_is_wrong_here_changes_nothing(database_url: str) -> None:
     def run(*words: str) -> str:
         command = [sys.executable, "-c", PROGRAM, *words, "--database-url", database_url]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return python.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
     with TaskQueue(database_url) as queue:
         who = Registration(uuid4(), "w", "host", 1, 600.0, 1, ("job",))

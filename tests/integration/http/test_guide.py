@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.documents import ROOT, blocks_of
+from tests.fixtures import python
 from tests.integration.http.serving import Server
 
 GUIDE = ROOT / "docs" / "guides" / "http.md"
@@ -25,7 +26,7 @@ def test_the_guide_does_what_it_says(database_url: str, tmp_path: Path) -> None:
     with Server(database_url, tmp_path) as server:
         for block in blocks:
             if "$TOKEN" in block.text:
-                made = subprocess.run(
+                made = python.run(
                     [*server.tasklib, "token", "create", "me"], env=server.environment, capture_output=True
                 )
                 known["TOKEN"] = made.stdout.decode().strip()

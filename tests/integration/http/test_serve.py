@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from tasklib import Config, TaskQueue
 from tasklib.cli.commands.programs.serve import listen
 from tasklib.cli.main import main
+from tests.fixtures import python
 from tests.fixtures.waiting import eventually
 from tests.integration.http.serving import Server
 
@@ -22,9 +22,7 @@ pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 
 def run(database_url: str, *arguments: str) -> Any:
     server = Server(database_url, Path())
-    return subprocess.run(
-        [*server.tasklib, *arguments], env=server.environment, capture_output=True, text=True, timeout=60
-    )
+    return python.run([*server.tasklib, *arguments], env=server.environment, capture_output=True, text=True, timeout=60)
 
 
 def test_it_serves_and_stops_in_order(database_url: str, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from tasklib.http.routes.monitoring.metrics import STATES
 from tasklib.http.schemas.fields import status_of
 from tasklib.worker.recording.metrics import OUTCOMES, Metrics
 from tasklib.worker.supervisor import exposition
+from tests.fixtures import python
 from tests.fixtures.waiting import eventually
 from tools.problems import ROOT
 
@@ -54,7 +54,7 @@ def worker(folder: Path, url: str, processes: int) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "tasklib", "worker", "measured"]
     command += ["--processes", str(processes), "--probe-port", str(port), "--concurrency", "1"]
-    process = subprocess.Popen(command, cwd=folder)
+    process = python.popen(command, cwd=folder)
     try:
         eventually(lambda: is_ready(port))
         yield f"http://127.0.0.1:{port}/metrics"

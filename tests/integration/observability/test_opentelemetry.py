@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,6 +22,7 @@ from opentelemetry.trace import SpanKind
 
 from tasklib import AsyncTaskContext, Snooze, StepFailed, TaskContext, TaskQueue
 from tasklib.contrib.opentelemetry import TasklibInstrumentor
+from tests.fixtures import python
 
 
 class Telemetry:
@@ -282,7 +282,7 @@ def test_it_can_be_found_by_its_entry_point() -> None:
 
 def test_the_trace_reaches_child_processes(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "traced.py").write_text(TRACED.format(url=sqlite_url))
-    done = subprocess.run([sys.executable, "traced.py"], cwd=tmp_path, capture_output=True, text=True, timeout=90)
+    done = python.run([sys.executable, "traced.py"], cwd=tmp_path, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stderr
 
     spans = [json.loads(line) for line in (tmp_path / "spans.jsonl").read_text().splitlines()]

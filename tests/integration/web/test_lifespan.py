@@ -19,6 +19,7 @@ from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 
 from tasklib import ConfigurationError, TaskQueue
+from tests.fixtures import python
 from tests.fixtures.waiting import aeventually, eventually
 
 APP = """
@@ -58,7 +59,7 @@ def uvicorn(folder: Path, url: str, *options: str) -> Iterator[tuple[subprocess.
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "uvicorn", "app:app", "--port", str(port), "--log-level", "warning", *options]
-    server = subprocess.Popen(command, cwd=folder)
+    server = python.popen(command, cwd=folder)
     try:
         eventually(lambda: answers(f"http://127.0.0.1:{port}/"))
         yield server, f"http://127.0.0.1:{port}"

@@ -17,6 +17,7 @@ import pytest
 
 import tasklib
 from tasklib import ConfigurationError, TaskQueue, TaskWorker
+from tests.fixtures import python
 from tests.fixtures.waiting import PATIENCE, aeventually, eventually
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
@@ -129,7 +130,7 @@ def test_a_coroutine_that_swallows_its_cancellation_keeps_no_program_alive(tmp_p
     urls = [f"sqlite:///{tmp_path}/{name}.db" for name in names]
     commands = [[sys.executable, "-c", STUBBORN, url, name] for url, name in zip(urls, names, strict=True)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    programs = [subprocess.Popen(command, **pipes) for command in commands]
+    programs = [python.popen(command, **pipes) for command in commands]
     for program in programs:
         assert program.stdout is not None
         assert program.stdout.readline() == "begun\n"
@@ -151,7 +152,7 @@ def test_a_coroutine_that_swallows_its_cancellation_keeps_no_program_alive(tmp_p
 
 def test_a_web_server_with_a_worker_in_it_stops_when_told(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SERVER, f"sqlite:///{tmp_path}/tasks.db"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+    with python.popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         line = next(line for line in server.stderr if "running on" in line)
         address = line.split("running on ")[1].split()[0]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from tasklib import Config, Middleware, TaskContext, TaskQueue, TaskState
 from tasklib.errors import ExecutionError
+from tests.fixtures import python
 from tests.programs.processes import working
 
 
@@ -248,7 +248,7 @@ queue.process_batch()
 
 def test_ctrl_c_is_the_programs_and_spends_no_attempt(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
-    ended = subprocess.run([sys.executable, "-c", CTRL_C, url], capture_output=True, text=True, check=False)
+    ended = python.run([sys.executable, "-c", CTRL_C, url], capture_output=True, text=True, check=False)
 
     assert ended.returncode == -signal.SIGINT, ended.stderr
     with TaskQueue(url) as queue:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 from tasklib import Config, ManualClock, Task, TaskQueue, TaskState
+from tests.fixtures import python
 from tests.fixtures.queues import Face, open_queue
 from tests.fixtures.waiting import eventually
 from tests.programs import process_tasks as tasks
@@ -296,7 +296,7 @@ def test_processes_end_with_a_worker_that_is_killed(
     queue: TaskQueue, pid_file: Path, name: str, kwargs: dict[str, Any]
 ) -> None:
     queue.enqueue(name, {"pid_file": str(pid_file), **kwargs})
-    worker = subprocess.Popen([sys.executable, "-m", "tests.programs.process_worker", "2"], start_new_session=True)
+    worker = python.popen([sys.executable, "-m", "tests.programs.process_worker", "2"], start_new_session=True)
     try:
         pids = running_in(pid_file, 3 if name == "have_child" else 1)
         started = {child.pid for child in psutil.Process(worker.pid).children(recursive=True)} | set(pids)
@@ -310,7 +310,7 @@ def test_processes_end_with_a_worker_that_is_killed(
 
 def test_processes_end_with_a_killed_worker_whose_helper_was_killed_first(queue: TaskQueue, pid_file: Path) -> None:
     queue.enqueue("spin", {"pid_file": str(pid_file)})
-    worker = subprocess.Popen([sys.executable, "-m", "tests.programs.process_worker", "2"], start_new_session=True)
+    worker = python.popen([sys.executable, "-m", "tests.programs.process_worker", "2"], start_new_session=True)
     try:
         [pid] = running_in(pid_file)
         killers = [

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tasklib import TaskDefinitionError, TaskQueue, TaskState
+from tests.fixtures import python
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -33,7 +34,7 @@ class Folder:
         """Run Python there, with the queue's database in DATABASE_URL."""
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
         environment = {**os.environ, "DATABASE_URL": self.url, "PYTHONPATH": path}
-        return subprocess.run(
+        return python.run(
             [sys.executable, *command],
             cwd=self.path,
             env=environment,

@@ -15,6 +15,7 @@ import pytest
 
 from tasklib import TaskQueue
 from tasklib.worker.service_manager import ServiceManager
+from tests.fixtures import python
 from tests.fixtures.waiting import PATIENCE
 
 WORKER = ("worker", "examples.simple", "--grace", "1")
@@ -30,7 +31,7 @@ def started(words: tuple[str, ...], url: str, address: str) -> Iterator[subproce
     environment = os.environ | {"DATABASE_URL": url, "NOTIFY_SOCKET": address, "WATCHDOG_USEC": "200000"}
     environment.pop("WATCHDOG_PID", None)
     command = [sys.executable, "-m", "tasklib", *words]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = python.popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield process
     finally:
