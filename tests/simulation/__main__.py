@@ -14,7 +14,8 @@ import sys
 import time
 
 from tests.simulation import corpus
-from tests.simulation.scenario import Scenario, scenario_of
+from tests.simulation.scenario import Scenario
+from tests.simulation.seeds import scenario_of
 from tests.simulation.shrink import shrink
 from tests.simulation.world import run
 

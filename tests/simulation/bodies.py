@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from tasklib import Abort, Retry, Snooze, TaskContext, TaskQueue
-from tasklib.definition import Registry
+from tasklib import Abort, AsyncTaskContext, Retry, Snooze, TaskContext, TaskQueue
 from tests.simulation.control import DURATION
 from tests.simulation.loop import CURRENT
 from tests.simulation.truth import Execution, Truth
@@ -21,53 +20,52 @@ class Stage:
     truth: Truth
 
 
-_queue = TaskQueue("sqlite:///:memory:")
-BODIES: Registry = _queue.registry
-"""Defined once: to compile their parameters takes longer than to simulate them."""
+queue = TaskQueue("sqlite:///:memory:")
+"""Bodies are defined once: to compile their parameters takes longer than to simulate them."""
 
 
-@_queue.task(name="plain")
+@queue.task(name="plain")
 async def plain(behaviour: str, seconds: float, ctx: TaskContext) -> int:
     """Do as asked for."""
     with Stage.truth.executing(ctx.task) as execution:
-        await _act(behaviour, seconds, ctx, execution)
+        await act(behaviour, seconds, ctx, execution)
         return execution.number
 
 
-@_queue.task(name="limited", max_running=LIMITED_AT_ONCE)
+@queue.task(name="limited", max_running=LIMITED_AT_ONCE)
 async def limited(behaviour: str, seconds: float, ctx: TaskContext) -> int:
     """One of a kind of which few may run at once over all workers."""
     with Stage.truth.executing(ctx.task) as execution:
-        await _act(behaviour, seconds, ctx, execution)
+        await act(behaviour, seconds, ctx, execution)
         return execution.number
 
 
-@_queue.task(name="keyed", concurrency_key="{key}")
+@queue.task(name="keyed", concurrency_key="{key}")
 async def keyed(behaviour: str, seconds: float, key: str, ctx: TaskContext) -> int:
     """One at a time for each key."""
     with Stage.truth.executing(ctx.task) as execution:
-        await _act(behaviour, seconds, ctx, execution)
+        await act(behaviour, seconds, ctx, execution)
         return execution.number
 
 
-@_queue.task(name="rated", rate=RATE, burst=2)
+@queue.task(name="rated", rate=RATE, burst=2)
 async def rated(behaviour: str, seconds: float, ctx: TaskContext) -> int:
     """Of which few may start in a second over all workers."""
     with Stage.truth.executing(ctx.task) as execution:
-        await _act(behaviour, seconds, ctx, execution)
+        await act(behaviour, seconds, ctx, execution)
         return execution.number
 
 
-@_queue.task(name="effect", transactional=True)
+@queue.task(name="effect", transactional=True)
 async def effect(behaviour: str, seconds: float, ctx: TaskContext) -> int:
     """Write a row in the transaction that completes the task."""
     with Stage.truth.executing(ctx.task) as execution:
         ctx.connection.execute("INSERT INTO effects VALUES (?, ?)", (str(ctx.task.id), execution.number))
-        await _act(behaviour, min(seconds, 0.5), ctx, execution)
+        await act(behaviour, min(seconds, 0.5), ctx, execution)
         return execution.number
 
 
-@_queue.task(name="blocking")
+@queue.task(name="blocking")
 def blocking(behaviour: str, seconds: float, ctx: TaskContext) -> int:
     """A plain function in a thread, which cannot be stopped."""
     with Stage.truth.executing(ctx.task) as execution:
@@ -77,7 +75,7 @@ def blocking(behaviour: str, seconds: float, ctx: TaskContext) -> int:
         return execution.number
 
 
-@_queue.task(name="tick")
+@queue.task(name="tick")
 async def tick(ctx: TaskContext) -> int:
     """The task of a schedule."""
     with Stage.truth.executing(ctx.task) as execution:
@@ -85,19 +83,8 @@ async def tick(ctx: TaskContext) -> int:
         return execution.number
 
 
-def _without_limits() -> Registry:
-    """Of a fleet that declares no limits: its claims are single statements."""
-    registry = Registry()
-    for definition in BODIES:
-        if definition.options.declared_limits is None:
-            registry.add(definition)
-    return registry
-
-
-UNLIMITED_BODIES: Registry = _without_limits()
-
-
-async def _act(behaviour: str, seconds: float, ctx: TaskContext, execution: Execution) -> None:
+async def act(behaviour: str, seconds: float, ctx: TaskContext | AsyncTaskContext, execution: Execution) -> None:
+    """Do as asked for."""
     first = ctx.attempt == 1
     match behaviour:
         case "raise":

@@ -18,6 +18,7 @@ from tests.simulation.loop import Process
 from tests.simulation.rows import Change, ChangeLog, Row
 from tests.simulation.server import Server
 from tests.simulation.truth import Truth, short
+from tests.simulation.workflow_checks import WorkflowChecker
 
 MARGIN = 0.92
 """A silence that others measured by clocks which run at most a few percent wrong."""
@@ -62,13 +63,18 @@ class Checker:
     bucket: tuple[float, float, int] = (BURST, 0.0, 0)
     """Tokens of the rate limit, when they were counted, and how often the clock had stepped."""
     ticks: set[tuple[str, str]] = field(default_factory=set)
+    workflows: WorkflowChecker = field(init=False)
     server: Server | None = None
     changes: ChangeLog | None = None
+
+    def __post_init__(self) -> None:
+        self.workflows = WorkflowChecker(self)
 
     def attach(self, server: Server) -> None:
         """Look at this database from now on."""
         self.server = server
         self.changes = ChangeLog(server.connection)
+        self.workflows.attach()
 
     def committed(self, process: Process, statements: Sequence[Statement]) -> None:
         """After every operation."""
@@ -77,6 +83,8 @@ class Checker:
         for change in self.changes.take():
             self.changed_by[process] += 1
             self._check(process, statements, change)
+            self.workflows.row_changed(change.old, change.new)
+        self.workflows.committed(process, statements)
         if _has(statements, "count_by_state"):
             self.counted[process] = Counter(row.state for row in self.rows.values())
 
@@ -123,7 +131,7 @@ class Checker:
         elif old.phase == "running":
             self._check_end(process, statements, old, new, what)
         else:
-            self._check_act(old, new, what)
+            self._check_act(statements, old, new, what)
 
     def _check_insert(self, new: Row, what: str) -> None:
         self.removed.discard(new.id)
@@ -167,6 +175,7 @@ class Checker:
             self.broken(f"{what} was claimed by an instance that never registered")
         self._check_limits(new, what)
         self._check_rate(new, what)
+        self.workflows.claimed(new, what)
 
     def _check_rate(self, new: Row, what: str) -> None:
         """By a bucket of our own, which is full after each step of the database's clock."""
@@ -220,7 +229,9 @@ class Checker:
             self.broken(f"{what} v{old.version} failed and has never run")
         if new.phase == "buried" and not lost:
             self.broken(f"{what} was buried, and its worker was not lost")
-        if new.retry_count > new.max_retries or new.attempts > new.max_retries + 1:
+        # Each step that a workflow records starts its retries anew, and its attempts go on.
+        many = new.attempts > new.max_retries + 1 and new.name != "story"
+        if new.retry_count > new.max_retries or many:
             self.broken(f"{what} was tried too often: {_counters(new)} of {new.max_retries} retries")
 
     @staticmethod
@@ -280,8 +291,12 @@ class Checker:
             if execution.is_running and execution.can_be_stopped and execution.process.has_run_for(GRACE_SECONDS):
                 self.broken(f"{what} v{old.version} is taken from {execution.process}, which still runs it")
 
-    def _check_act(self, old: Row, new: Row, what: str) -> None:
-        """What people do, and what expires."""
+    def _check_act(self, statements: Sequence[Statement], old: Row, new: Row, what: str) -> None:
+        """What people do, what expires, what is woken, and what continues as new."""
+        if old.phase == new.phase and old.attempts != new.attempts:
+            if new.attempts or not _has(statements, "restart_tasks"):
+                self.broken(f"{what} waits, and its attempts went from {old.attempts} to {new.attempts}")
+            self.spent[new.id] = 0
         if old.version != new.version:
             self.broken(f"{what} changed its version from {old.version} to {new.version} without a claim")
         if new.phase == "pending" and old.phase != "pending":
@@ -307,6 +322,7 @@ class Checker:
 
     def check_end(self) -> None:
         """When everything is done and everybody has stopped."""
+        self.workflows.check_end()
         assert self.changes is not None
         stored = {row.id: row for row in self.changes.all()}
         for task_id, name in self.truth.acknowledged.items():

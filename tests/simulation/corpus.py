@@ -8,10 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.link import Weather
-from tests.simulation.scenario import Act, Fault, Scenario, Submission, WorkerPlan
+from tests.simulation.scenario import Act, Fault, FlowPlan, Scenario, Submission, Telling, WorkerPlan
 
 FOLDER = Path(__file__).parent / "corpus"
-PARTS: dict[str, type] = {"workers": WorkerPlan, "submissions": Submission, "acts": Act, "faults": Fault}
+PARTS: dict[str, type] = {
+    "workers": WorkerPlan,
+    "submissions": Submission,
+    "acts": Act,
+    "faults": Fault,
+    "tellings": Telling,
+    "flows": FlowPlan,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ def _load(path: Path) -> Kept:
     found = json.loads(path.read_text("utf-8"))
     fields: dict[str, Any] = found["scenario"]
     for part, kind in PARTS.items():
-        fields[part] = tuple(kind(**each) for each in fields[part])
+        fields[part] = tuple(kind(**each) for each in fields.get(part, ()))
     fields["weather"] = Weather(**fields["weather"])
     fields |= {part: tuple(fields[part]) for part in ("remote_workers", "schedules")}
     return Kept(found["what"], Scenario(**fields))

@@ -6,7 +6,7 @@ longer found fails at once: then the safeguard has moved, and the patch must fol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,6 @@ from tasklib.core.time.clock import Clock
 from tasklib.core.time.liveness import Sighting, Watch
 from tasklib.service.http_workers.timeouts import TimeoutService
 from tasklib.service.http_workers.upkeep import Upkeep
-from tasklib.storage.dialects import sqlite
 from tasklib.storage.operations import actions, attempts, workers
 from tasklib.storage.operations.limits.names import HeldLimits
 from tasklib.storage.run import steps
@@ -29,58 +28,12 @@ from tasklib.worker.intake.claimer import Claimer
 from tasklib.worker.recording.finisher import Finisher
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tasklib.worker.upkeep.recovery import Recovery
-from tasklib.worker.upkeep.self_fence import SelfFence
 from tasklib.worker.upkeep.watch import LeaseRenewal
-from tests.simulation import link
+from tests.simulation import link, planted_workflows
+from tests.simulation.breaking import NO_SELF_FENCE, Bug, both, nothing, replaced, schema, sql
 from tests.simulation.link import Link
-from tests.simulation.server import Server
 
-Bug = Callable[[], AbstractContextManager[Any]]
 FENCE = "tasks.version = e.value ->> 'version'"
-
-
-def sql(name: str, old: str, new: str) -> Bug:
-    """The statement with another text in place of a part of it."""
-
-    def bug() -> AbstractContextManager[Any]:
-        original = sqlite.parts
-
-        def parts(asked: str) -> Sequence[str]:
-            found = original(asked)
-            return [part.replace(old, new) for part in found] if asked == name else found
-
-        if not any(old in part for part in original(name)):
-            raise AssertionError(f"{name} has no {old!r} any more: the planted bug must follow the code")
-        return mock.patch.object(sqlite, "parts", parts)
-
-    return bug
-
-
-def replaced(target: Any, name: str, value: Any) -> Bug:
-    """Another function, or another value, in place of one."""
-    return lambda: mock.patch.object(target, name, value)
-
-
-def both(first: Bug, second: Bug) -> Bug:
-    """Two safeguards less, where each alone hides that the other is missing."""
-
-    @contextmanager
-    def bug() -> Generator[None]:
-        with first(), second():
-            yield
-
-    return bug
-
-
-def schema(statement: str) -> Bug:
-    """A database without something that its schema has."""
-    made = Server.__init__
-
-    def make(server: Server, *args: Any) -> None:
-        made(server, *args)
-        server.connection.execute(statement)
-
-    return lambda: mock.patch.object(Server, "__init__", make)
 
 
 def _all_overdue(watch: Watch, seen: Sequence[Sighting], *, asked: float, answered: float) -> list[Sighting]:
@@ -121,10 +74,6 @@ async def _persist_once(finisher: Finisher, batch: Any) -> None:
         return
 
 
-async def _nothing(*_: Any) -> None:
-    """Do nothing."""
-
-
 def _completion_not_checked(caller: Caller, task: Any, result: Any, started: float, context: Any) -> Operation[None]:
     text = attempts.dumps({"value": result})
     now = caller._queue.timing.monotonic()
@@ -155,12 +104,10 @@ async def _care_and_recover(upkeep: Upkeep) -> None:
     await upkeep.database.arun(lambda: workers.recover_stale(upkeep.queue.config.backoff))
 
 
-def _renew_nothing(instance: Any, lease_seconds: float) -> Operation[int]:
+def _renewnothing(instance: Any, lease_seconds: float) -> Operation[int]:
     return 0
     yield
 
-
-NO_SELF_FENCE = replaced(SelfFence, "step", _nothing)
 
 BUGS: dict[str, Bug] = {
     "a completion needs no version": both(sql("complete_tasks", f"AND {FENCE}", ""), NO_SELF_FENCE),
@@ -173,7 +120,7 @@ BUGS: dict[str, Bug] = {
     "an outage is taken for silence": _recovery_right_after_outages,
     "a clock step is taken for silence": replaced(Watch, "note", _all_overdue),
     "the clock is the client's": _clock_of_client,
-    "tasks of a lost answer are not looked for": replaced(Claimer, "release_strays", _nothing),
+    "tasks of a lost answer are not looked for": replaced(Claimer, "release_strays", nothing),
     "a repeated act does not know its first try": replaced(actions, "recall", _forgetful),
     "a version is counted in the row": sql(
         "claim_tasks", "(SELECT v.last FROM tasklib_versions AS v)", "0 * (SELECT v.last FROM tasklib_versions AS v)"
@@ -188,12 +135,12 @@ BUGS: dict[str, Bug] = {
     "a token is not spent": sql("spend_tokens", "- used.count", "- 0 * used.count"),
     "two tasks have one unique key": schema("DROP INDEX tasks_live_key"),
     "nobody ends its own work in time": NO_SELF_FENCE,
-    "nobody recovers": replaced(Recovery, "step", _nothing),
+    "nobody recovers": replaced(Recovery, "step", nothing),
     "retention does not look at the age": sql("sweep_tasks", "> coalesce(", "> -1e9 + 0 * coalesce("),
     "a transaction goes by the time at which it began to wait": replaced(link, "steps", _steps_at_once),
     "a full slot keeps the loop busy": replaced(Runner, "has_next", lambda self, executor: True),
     "a batch ends without a successor": replaced(Coroutines, "start", lambda self, runner: None),
-    "leases are not renewed": replaced(LeaseRenewal, "step", _nothing),
+    "leases are not renewed": replaced(LeaseRenewal, "step", nothing),
     "an ending needs no version": both(sql("end_attempts", f"AND {FENCE}", ""), NO_SELF_FENCE),
     "a claim under way is not refused": sql("claim_tasks", "AND me.generation = :generation", ""),
     "an outcome is tried to be written once": replaced(Finisher, "_persist", _persist_once),
@@ -201,8 +148,9 @@ BUGS: dict[str, Bug] = {
     "effects of a lost attempt stay": both(replaced(Caller, "_complete", _completion_not_checked), NO_SELF_FENCE),
     "a lost answer to COMMIT is a failure": sql("end_attempts", "AND tasks.state = 'running'", ""),
     "the HTTP service recovers by one look": replaced(Upkeep, "care", _care_and_recover),
-    "a heartbeat over HTTP renews nothing": replaced(workers, "renew_held", _renew_nothing),
+    "a heartbeat over HTTP renews nothing": replaced(workers, "renew_held", _renewnothing),
     "no timeout of a task over HTTP is watched": replaced(TimeoutService, "watch", lambda self: None),
+    **planted_workflows.BUGS,
 }
 
 SYMPTOMS = {

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 COLUMNS = (
     "id", "name", "state", "version", "attempts", "retry_count", "max_retries", "lost_count", "next_retry_at",
     "completed_at", "cancel_requested_at", "due_at", "unique_key", "concurrency_key", "worker_id", "result", "headers",
-    "history",
+    "history", "group_id", "waits_for",
 )  # fmt: skip
 
 
@@ -35,6 +35,8 @@ class Row(NamedTuple):
     result: str | None
     headers: str | None
     history: str | None
+    group_id: str | None
+    waits_for: str | None
 
     @property
     def phase(self) -> str:
@@ -72,6 +74,7 @@ class ChangeLog:
         self._connection = connection
         old, new = (", ".join(f"{which}.{name}" for name in COLUMNS) for which in ("OLD", "NEW"))
         watched = ("state", "version", "attempts", "retry_count", "lost_count", "next_retry_at", "result", "history")
+        watched += ("waits_for",)
         differs = " OR ".join(f"OLD.{name} IS NOT NEW.{name}" for name in watched)
         connection.executescript(
             f"""
@@ -83,6 +86,7 @@ class ChangeLog:
             CREATE TEMP TRIGGER sim_delete AFTER DELETE ON main.tasks
                 BEGIN INSERT INTO sim_changes VALUES (json_array({old}), NULL); END;
             CREATE TABLE effects (task_id TEXT, execution INTEGER);
+            CREATE TABLE step_effects (task_id TEXT, life INTEGER, key TEXT, run INTEGER);
             """
         )
 

@@ -59,6 +59,25 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Telling:
+    """What somebody tells workflows: a fact, a message to one of them, or an answer to its question."""
+
+    at: float
+    what: str
+    name: str
+    which: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlan:
+    """Tasks after other tasks: of each its behaviour, its seconds, what is before it, when it runs, and whose result it
+    is given."""
+
+    at: float
+    nodes: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """Everything about one run; taking elements out of it gives a smaller run."""
 
@@ -76,7 +95,14 @@ class Scenario:
     acts: tuple[Act, ...] = ()
     faults: tuple[Fault, ...] = ()
     schedules: tuple[dict[str, Any], ...] = ()
+    tellings: tuple[Telling, ...] = ()
+    flows: tuple[FlowPlan, ...] = ()
     weather: Weather = field(default=CALM)
+
+    @property
+    def has_workflows(self) -> bool:
+        """Whether somebody waits for what others tell."""
+        return bool(self.flows or self.tellings or any(each.name == "story" for each in self.submissions))
 
     def random(self, purpose: str) -> Random:
         """Numbers for one purpose, which stay the same when something else is taken out."""
@@ -89,6 +115,8 @@ class Scenario:
             *self.remote_workers,
             *self.schedules,
             *self.submissions,
+            *self.flows,
+            *self.tellings,
             *self.acts,
             *self.faults,
             self.weather,
@@ -112,8 +140,8 @@ REMOTE_FAULTS = ("kill remote", "freeze remote", "freeze remote", "kill service"
 _TROUBLE = ("raise", "raise once", "snooze", "abort", "retry", "hang", "stubborn", "kill", "kill once")
 
 
-def scenario_of(seed: int) -> Scenario:
-    """The run that a seed stands for.
+def task_scenario(seed: int) -> Scenario:
+    """A run without workflows.
 
     Each seed has a taste: a few kinds of faults, behaviours and durations.  Rare meetings of two faults are found by
     seeds that have little else.

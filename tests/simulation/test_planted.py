@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.planted import BUGS, SYMPTOMS
-from tests.simulation.scenario import scenario_of
+from tests.simulation.seeds import scenario_of
 from tests.simulation.world import run
 
 SEEDS = 200

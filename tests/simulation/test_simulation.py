@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.corpus import load_all
-from tests.simulation.scenario import scenario_of
+from tests.simulation.seeds import scenario_of
 from tests.simulation.shrink import shrink
 from tests.simulation.world import run
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tasklib import Task
 from tests.simulation.history import History
+from tests.simulation.ledger import Ledger
 from tests.simulation.loop import CURRENT, Process, VirtualLoop
 
 
@@ -49,6 +50,7 @@ class Truth:
     by_claim: dict[tuple[str, int], list[Execution]] = field(default_factory=dict)
     acknowledged: dict[str, str] = field(default_factory=dict)
     """Ids whose submission was confirmed, with the name of the task."""
+    workflows: Ledger = field(default_factory=Ledger)
 
     @contextmanager
     def executing(self, task: Task, *, is_remote: bool = False) -> Generator[Execution]:
