@@ -148,7 +148,7 @@ class TestTasks:
             >>> from tasklib.testing import isolated
             >>> with isolated(queue) as tasks:
             ...     schedule = queue.add_schedule("hourly", task="add", every=3600.0, kwargs={"a": 1})
-            ...     tasks.work(days=1)
+            ...     tasks.work(days=1, minutes=1)
             ...     len(tasks.submitted(add))
             24
         """
