@@ -14,6 +14,7 @@ from tests.simulation.ledger import StepOf, StepRun
 from tests.simulation.loop import Process
 from tests.simulation.records import Budget, Event, Group, Noted, RecordLog, Step
 from tests.simulation.rows import Row
+from tests.simulation.server import LONGEST_OPERATION_SECONDS
 from tests.simulation.truth import short
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class WorkflowChecker:
         began = self.sleeps.get((task_id, key))
         if began is None or self.checker.server.clock_steps:
             return
-        if self._now - began < seconds - 0.1:
+        if self._now - began < seconds - LONGEST_OPERATION_SECONDS:
             self._broken(f"{key} of {short(task_id)} took {self._now - began:.1f} s instead of {seconds:g}")
 
     # events
