@@ -29,16 +29,19 @@ class Tally:
     def __init__(self) -> None:
         self.count = 0
 
-    def _tell(self, told: int) -> int:
-        if self.count != told:
-            tell(ran=self.count)
-        return self.count
+    def tell_since(self, told: int) -> int:
+        """Tell the count unless it is what was told last; returns what is told now."""
+        # Read once: threads count on while the line is written, and what was never told must not be taken as told.
+        count = self.count
+        if count != told:
+            tell(ran=count)
+        return count
 
     async def on_loop(self) -> None:
         """Tell from the event loop until cancelled."""
         told = 0
         while True:
-            told = self._tell(told)
+            told = self.tell_since(told)
             await asyncio.sleep(TICK_SECONDS)
 
     def in_thread(self) -> None:
@@ -47,7 +50,7 @@ class Tally:
         def run() -> None:
             told = 0
             while True:
-                told = self._tell(told)
+                told = self.tell_since(told)
                 time.sleep(TICK_SECONDS)
 
         threading.Thread(target=run, daemon=True).start()

@@ -101,7 +101,7 @@ class Threads(Executor):
         self._jobs.extend(Job(attempt, contextvars.copy_context(), self._prepare(attempt)) for attempt in begun)
         if not quick:
             self._wake(len(begun))
-        elif self._timing.monotonic() - self._taken > QUICK_SECONDS or len(self._idle) == self._made:
+        elif self._timing.monotonic() - self._taken > QUICK_SECONDS or self._is_idle:
             self._wake(1)
         if quick and self._watch is None:
             self._watch = self._timing.call_later(PATIENCE_SECONDS, self._look_after)
@@ -122,6 +122,12 @@ class Threads(Executor):
             inbox.put(False)
         if self._watch is not None:
             self._watch.cancel()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no thread looks for jobs again by itself; asked under the lock under which a thread decides that."""
+        with self._lock:
+            return len(self._idle) == self._made
 
     def _is_quick(self, definition: Definition) -> bool:
         # Not if it took no time at all: where time is moved by hand, it stands still while functions run, and nobody
@@ -182,11 +188,14 @@ class Threads(Executor):
     def _look_after(self) -> None:
         """See to it that nothing waits for long behind a slow function, and that no result does."""
         self._watch = None
+        # Asked before what has returned is taken: the last job may be the slow one, and what was gathered before it was
+        # taken would wait for it.
+        some_waited = bool(self._jobs)
         self._collect()
         overdue = self._timing.monotonic() - PATIENCE_SECONDS
         if late := sum(job.attempt.started <= overdue for job in list(self._jobs)):
             self._wake(late)
-        if self._jobs and self._watch is None:
+        if (some_waited or self._jobs) and self._watch is None:
             self._watch = self._timing.call_later(PATIENCE_SECONDS, self._look_after)
 
     def _work(self, inbox: Inbox) -> None:
