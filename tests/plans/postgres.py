@@ -116,7 +116,14 @@ class PostgresTable:
         self.execute(POSTGRES, {**KINDS[kind].parameters, "rows": rows})
 
     def claim(
-        self, names: list[str], limit: int, *, plain: bool = True, keyed: bool = False, after: Sequence[Position] = ()
+        self,
+        names: list[str],
+        limit: int,
+        *,
+        plain: bool = True,
+        keyed: bool = False,
+        after: Sequence[Position] = (),
+        woken: Sequence[int] = (),
     ) -> Operation[Any]:
         return claim_tasks(
             Claim(
@@ -128,6 +135,7 @@ class PostgresTable:
                 held=[],
                 plain=plain and not keyed,
                 after=after,
+                woken=woken,
                 keyed=keyed,
                 limited=keyed,
             )

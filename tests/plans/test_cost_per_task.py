@@ -15,12 +15,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from tasklib import Config, TaskQueue
+from tasklib import AsyncTaskContext, Config, TaskQueue
 from tasklib.core.outcome import Completion
 from tasklib.storage.operations.attempts import complete_tasks
 from tasklib.storage.operations.claims import Position
 from tasklib.storage.postgres import database as postgres_database
 from tasklib.storage.statement import Statement
+from tasklib.worker import worker as worker_module
+from tasklib.worker.intake import claim_cursor
+from tasklib.worker.intake.claimer import Claimer
 from tests.plans.crowd import DUE, SPREAD, names
 from tests.plans.postgres import PostgresTable
 
@@ -82,6 +85,27 @@ def test_a_claim_that_goes_on_does_not_walk_past_what_was_claimed(table: Postgre
         assert table.explain(lambda: table.claim(names(count), BATCH, after=last)).buffers / BATCH <= CLAIM_PAGES
 
 
+def test_woken_tasks_come_before_what_a_claim_goes_on_with(table: PostgresTable) -> None:
+    """They lie before the place from which it goes on; found by their numbers, and only if some are known."""
+    first = table.run(table.claim(names(1), BATCH))
+    table.execute(
+        "UPDATE tasks SET state = 'pending', worker_id = NULL, locked_until = NULL, marks = 4, "
+        f"priority = CASE WHEN seq = {first.tasks[2].seq} THEN -1 ELSE 0 END WHERE seq <= {first.tasks[2].seq}"
+    )
+    seqs = [task.seq for task in first.tasks[:3]]
+    before = table.explain(lambda: table.claim(names(1), BATCH, after=first.last)).buffers
+
+    woken = table.explain(lambda: table.claim(names(1), BATCH, after=first.last, woken=seqs))
+    assert woken.buffers <= 30 * len(seqs)
+    claimed = table.run(table.claim(names(1), BATCH, after=first.last, woken=seqs))
+    assert [task.seq for task in claimed.tasks] == seqs[:2]
+    assert claimed.last == first.last
+    later = table.run(table.claim(names(1), BATCH, after=first.last, woken=seqs))
+    assert len(later.tasks) == BATCH
+    assert min(task.seq for task in later.tasks) > max(task.seq for task in first.tasks)
+    assert before / BATCH <= CLAIM_PAGES
+
+
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The statements that event loops send, by name."""
@@ -106,6 +130,49 @@ async def test_a_drain_sends_few_statements(newest_postgres_url: str, sent: Coun
         sent.clear()
         assert await queue.aprocess_batch() == 1000
     assert sum(sent.values()) <= 1000 / TASKS_PER_STATEMENT, sent
+
+
+async def test_woken_work_comes_before_new_work(
+    newest_postgres_url: str, sent: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for a worker that goes on from where it left off for as long as it likes, as where looks are slow."""
+    for name in ("RESUME_SECONDS", "MAX_RESUME_SECONDS"):
+        monkeypatch.setattr(claim_cursor, name, 3600.0)
+    heard = asyncio.Event()
+
+    class Listening(Claimer):
+        def notified(self, event: str) -> None:
+            super().notified(event)
+            if event.startswith("woken"):
+                heard.set()
+
+    monkeypatch.setattr(worker_module, "Claimer", Listening)
+    order: list[object] = []
+    async with TaskQueue(Config(database_url=newest_postgres_url)) as queue:
+
+        @queue.task(priority=1)
+        async def workflow(ctx: AsyncTaskContext) -> None:
+            await ctx.wait("go", int)
+            order.append("resumed")
+
+        @queue.task(priority=1)
+        async def plain(n: int) -> None:
+            order.append(n)
+            if n == 100:
+                assert sent["claim_next"], sent
+                await queue.aemit("go", 1)
+                await asyncio.wait_for(heard.wait(), 60)
+
+        task_id = await workflow.asubmit()
+        await queue.aprocess_batch()
+        ids = await plain.asubmit_many({"n": n} for n in range(400))
+        running = asyncio.ensure_future(queue.arun(concurrency=1, prefetch=10, signals=False))
+        await queue.await_(ids[-1], timeout=60)
+        await queue.await_(task_id, timeout=60)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert sent["claim_woken"] == 1, sent
+    assert order.index(100) < order.index("resumed") <= 100 + 2 * 11, order
 
 
 async def test_a_task_for_an_idle_worker_is_one_claim_and_one_finish(

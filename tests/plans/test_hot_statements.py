@@ -145,7 +145,9 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
             "restart_tasks", {"batch": dumps([{"id": each, "version": 1, "kwargs": {}} for each in waiting])}
         ),
         "stop_groups_of": Statement("stop_groups_of"),
-        "clear_group": Statement("clear_group", {"id": str(UUID(int=0))}),
+        "clear_group": Statement("clear_group", {"id": str(UUID(int=0)), "kind": "map"}),
+        "look_at_members": Statement("look_at_members", {"id": str(UUID(int=0))}),
+        "lock_with_members": Statement("lock_with_members", {"id": str(UUID(int=0))}),
         "list_questions": Statement("list_questions", {"limit": BATCH}),
         "retry_tasks": Statement(
             "retry_tasks", {"ids": dumps(waiting), "states": dumps(["failed"]), "from_scratch": False}
@@ -218,6 +220,23 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
                 held=[],
                 plain=True,
             )
+        ),
+        "claim_woken": Statement(
+            "claim_woken",
+            {
+                "instance": str(instance),
+                "generation": 0,
+                "worker_id": "worker-1",
+                "names": dumps(["type.0"]),
+                "limit": BATCH,
+                "lease": 60.0,
+                "held_seqs": "[]",
+                "held_versions": "[]",
+                "retries": "{}",
+                "default_retries": 3,
+                "woken": dumps(list(range(BATCH))),
+                "priority": 0,
+            },
         ),
         "claim_next": lambda: claims.claim_tasks(
             claims.Claim(

@@ -28,9 +28,13 @@ CREATE FUNCTION {schema}.tasklib_drop_workflow() RETURNS trigger
 BEGIN
     DELETE FROM {schema}.tasklib_steps AS s WHERE s.task_id = OLD.id;
     DELETE FROM {schema}.tasklib_waits AS w WHERE w.task_id = OLD.id;
-    DELETE FROM {schema}.tasklib_events AS e WHERE e.task_id = OLD.id;
-    DELETE FROM {schema}.tasklib_edges AS e WHERE e.task_id = OLD.id;
-    DELETE FROM {schema}.tasklib_groups AS g WHERE g.task_id = OLD.id AND (g.stopped_at IS NULL OR g.cleared_at IS NOT NULL);
+    DELETE FROM {schema}.tasklib_events AS e WHERE e.task_id = OLD.id AND e.taken_by IS NULL;
+    DELETE FROM {schema}.tasklib_events AS e WHERE e.task_id = OLD.id AND e.taken_by IS NOT NULL;
+    DELETE FROM {schema}.tasklib_edges AS e WHERE e.task_id = OLD.id AND NOT EXISTS (
+        SELECT FROM {schema}.tasklib_groups AS g WHERE g.id = e.group_id AND g.fired_at IS NULL
+    );
+    INSERT INTO {schema}.tasklib_tallies (group_id, task_id)
+    SELECT g.id, OLD.id FROM {schema}.tasklib_groups AS g WHERE g.task_id = OLD.id;
     RETURN NULL;
 END
 $$;
@@ -291,7 +295,7 @@ CREATE TABLE {schema}.tasklib_groups (
     fired_at timestamp with time zone,
     stopped_at timestamp with time zone,
     cleared_at timestamp with time zone,
-    CONSTRAINT tasklib_groups_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'map'::text, 'flow'::text, 'after'::text, 'undo'::text, 'left'::text]))),
+    CONSTRAINT tasklib_groups_kind_check CHECK ((kind = ANY (ARRAY['run'::text, 'map'::text, 'flow'::text, 'after'::text, 'undo'::text, 'left'::text, 'gone'::text]))),
     CONSTRAINT tasklib_groups_run_if_check CHECK ((run_if = ANY (ARRAY['success'::text, 'failure'::text, 'end'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_cost_delay='0');
@@ -682,6 +686,8 @@ CREATE UNIQUE INDEX tasklib_events_fact ON {schema}.tasklib_events USING btree (
 CREATE INDEX tasklib_events_message ON {schema}.tasklib_events USING btree (task_id, name, id) WHERE (taken_by IS NULL);
 
 CREATE INDEX tasklib_events_new ON {schema}.tasklib_events USING btree (id) WHERE (delivered_at IS NULL);
+
+CREATE INDEX tasklib_events_taken ON {schema}.tasklib_events USING btree (task_id) WHERE (taken_by IS NOT NULL);
 
 CREATE UNIQUE INDEX tasklib_events_token ON {schema}.tasklib_events USING btree (token) WHERE (token IS NOT NULL);
 

@@ -97,6 +97,8 @@ CREATE INDEX tasklib_events_message ON tasklib_events (task_id, name, id) WHERE 
 
 CREATE INDEX tasklib_events_new ON tasklib_events (id) WHERE delivered_at IS NULL;
 
+CREATE INDEX tasklib_events_taken ON tasklib_events (task_id) WHERE taken_by IS NOT NULL;
+
 CREATE UNIQUE INDEX tasklib_events_token ON tasklib_events (token) WHERE token IS NOT NULL;
 
 CREATE TABLE tasklib_groups (
@@ -104,7 +106,7 @@ CREATE TABLE tasklib_groups (
     id           TEXT    NOT NULL PRIMARY KEY,
     task_id      TEXT    NOT NULL,  -- the workflow
     key          TEXT    NOT NULL,  -- its step that waits
-    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'flow', 'after', 'undo', 'left')),
+    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'flow', 'after', 'undo', 'left', 'gone')),
     -- of what is before a task: how that must end for it to run
     run_if       TEXT    CHECK (run_if IS NULL OR run_if IN ('success', 'failure', 'end')),
     total        INTEGER NOT NULL DEFAULT 0,  -- children stored so far
@@ -268,7 +270,8 @@ CREATE INDEX tasklib_steps_questions ON tasklib_steps (started_at, task_id, key)
 CREATE TABLE tasklib_tallies (
     -- What has happened to children and to those who wait for them since it was last added up.
     group_id  TEXT,
-    task_id   TEXT,  -- a workflow that ended without success: its children are to be cancelled
+    -- a workflow that ended without success: its children are to be cancelled; with a group, one that was deleted
+    task_id   TEXT,
     ended     INTEGER NOT NULL DEFAULT 0,
     failed    INTEGER NOT NULL DEFAULT 0,
     cancelled INTEGER NOT NULL DEFAULT 0
@@ -666,7 +669,9 @@ WHEN OLD.marks IS NOT NULL
 BEGIN
     DELETE FROM tasklib_steps WHERE task_id = OLD.id;
     DELETE FROM tasklib_waits WHERE task_id = OLD.id;
-    DELETE FROM tasklib_events WHERE task_id = OLD.id;
-    DELETE FROM tasklib_edges WHERE task_id = OLD.id;
-    DELETE FROM tasklib_groups WHERE task_id = OLD.id AND (stopped_at IS NULL OR cleared_at IS NOT NULL);
+    DELETE FROM tasklib_events WHERE task_id = OLD.id AND taken_by IS NULL;
+    DELETE FROM tasklib_events WHERE task_id = OLD.id AND taken_by IS NOT NULL;
+    DELETE FROM tasklib_edges WHERE task_id = OLD.id
+        AND NOT EXISTS (SELECT 1 FROM tasklib_groups AS g WHERE g.id = group_id AND g.fired_at IS NULL);
+    INSERT INTO tasklib_tallies (group_id, task_id) SELECT g.id, OLD.id FROM tasklib_groups AS g WHERE g.task_id = OLD.id;
 END;

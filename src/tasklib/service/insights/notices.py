@@ -35,8 +35,8 @@ class Notices(ServicePart):
         loop = asyncio.get_running_loop()
 
         def hear(event: str) -> None:
-            _, _, wanted = event.partition(":")
-            mine = event == "changed" or (event.startswith("new") and wanted in ("", str(self._instance)))
+            kind, _, wanted = event.partition(":")
+            mine = kind in ("changed", "woken") or (kind == "new" and wanted in ("", str(self._instance)))
             if mine and not loop.is_closed():
                 loop.call_soon_threadsafe(self._heard.set)
 

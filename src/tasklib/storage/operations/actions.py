@@ -15,7 +15,13 @@ from tasklib.core.task import Task, TaskState
 from tasklib.errors import UniqueConflict
 from tasklib.storage.operations.reading.lists import filter_params
 from tasklib.storage.operations.tasks import get_task, require_task
-from tasklib.storage.operations.workflows.retrying import begin_anew, require_retryable, resume_from, resume_tasks
+from tasklib.storage.operations.workflows.retrying import (
+    begin_anew,
+    lock_skipped,
+    require_retryable,
+    resume_from,
+    resume_tasks,
+)
 from tasklib.storage.rows import uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
 
@@ -130,7 +136,8 @@ def act_on_matching(
             return len(changed)
         return len((yield Statement(_STATEMENTS[action], {"ids": _ids(ids), "priority": priority})))
 
-    return (yield from in_steps(replace(which, states=states_for(action, which.states)), act, on_progress))
+    wanted = replace(which, states=states_for(action, which.states))
+    return (yield from in_steps(wanted, act, on_progress, retrying=action is Action.RETRY))
 
 
 def count_matching(action: Action, which: TaskFilter) -> Operation[int]:
@@ -165,7 +172,11 @@ def cleanup_tasks(
 
 
 def in_steps(
-    which: TaskFilter, act: Callable[[Sequence[Row]], Operation[int]], on_progress: OnProgress | None = None
+    which: TaskFilter,
+    act: Callable[[Sequence[Row]], Operation[int]],
+    on_progress: OnProgress | None = None,
+    *,
+    retrying: bool = False,
 ) -> Operation[int]:
     """Act on all matching tasks that exist now, in insertion order, one bounded transaction after the other."""
     changed, after = 0, 0
@@ -175,8 +186,10 @@ def in_steps(
         wanted = filter_params(which)
         page = yield Statement("pick_matching", {**wanted, "after": after, "until": until, "limit": STEP})
         if page:
-            picked = _ids([uuid(row["id"]) for row in page])
-            rows = yield Statement("lock_matching", {**wanted, "picked": picked})
+            ids = sorted(str(row["id"]) for row in page)
+            if retrying:
+                yield from lock_skipped(ids)
+            rows = yield Statement("lock_matching", {**wanted, "picked": dumps(ids)})
             changed += yield from act(sorted(rows, key=lambda row: row["seq"]))
         yield COMMIT
         if on_progress:

@@ -56,6 +56,8 @@ class Claim:
     """Try a smaller statement first, which is enough where nothing is paused or limited and no key has a hint."""
     after: Sequence[Position] = ()
     """Where the last claim stopped."""
+    woken: Sequence[int] = ()
+    """The `seq` of tasks that were woken since, which lie before that."""
     keyed: bool = True
     """Look for tasks with a concurrency key too."""
     limited: bool = True
@@ -163,6 +165,9 @@ def _claim_plainly(claim: Claim) -> Operation[Claimed | None]:
     """The answer of a smaller statement, or None where it is not enough."""
     params = _params(claim)
     if claim.after:
+        woken = (yield from _claim_woken(claim, params)) if claim.woken else None
+        if woken is not None:
+            return woken
         places = dumps([place._asdict() for place in claim.after])
         (row,) = yield Statement("claim_next", {**params, "after": places})
         if row["plain"] and row["tasks"]:
@@ -176,11 +181,20 @@ def _claim_plainly(claim: Claim) -> Operation[Claimed | None]:
     return replace(claimed, contended=missed, next_due_in=row["next_due_in"], exhausted=exhausted)
 
 
+def _claim_woken(claim: Claim, params: Mapping[str, Any]) -> Operation[Claimed | None]:
+    """Lease woken tasks before a claim goes on with new ones; None if there are none to lease."""
+    urgent = max(place.priority for place in claim.after)
+    (row,) = yield Statement("claim_woken", {**params, "woken": dumps(list(claim.woken)), "priority": urgent})
+    if not row["plain"] or not row["tasks"]:
+        return None
+    return replace((yield from _plainly(row, claim)), exhausted=False, last=claim.after)
+
+
 def _plainly(row: Row, claim: Claim) -> Operation[Claimed]:
     tasks, broken = _claimed(row, claim.limit, claim.lease_seconds)
     yield from _fail(broken)
     full = len(tasks) + len(broken) == claim.limit
-    last = [Position(**place) for place in loads(row["last"])] if full and row["last"] else ()
+    last = [Position(**place) for place in loads(row["last"])] if full and row.get("last") else ()
     return Claimed(tasks, registered=row["registered"], plain=True, last=last, exhausted=not full)
 
 

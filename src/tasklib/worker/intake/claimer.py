@@ -70,6 +70,8 @@ class Claimer:
     def notified(self, event: str) -> None:
         """Look for work, unless the notification is for another worker."""
         kind, _, instance = event.partition(":")
+        if kind == "woken":
+            self._cursor.woken(int(seq) for seq in instance.split(","))
         if kind == "new" and instance:
             if instance != str(self._instance.id):
                 return
@@ -142,6 +144,7 @@ class Claimer:
         keyed, limited = self._keyed, self._size.limited
         began = self._timing.monotonic()
         after = self._cursor.after(names, began)
+        woken = self._cursor.take_woken()
         claimed = await self._database.arun(
             lambda: claims.claim_tasks(
                 claims.Claim(
@@ -153,6 +156,7 @@ class Claimer:
                     caps=caps,
                     plain=plain,
                     after=after,
+                    woken=woken,
                     keyed=keyed,
                     limited=limited,
                     retries=selection.retries(),
@@ -168,6 +172,8 @@ class Claimer:
         self._keyed = claimed.hinted
         if after:
             self._cursor.went_on(claimed.last)
+            if len(claimed.tasks) == limit:
+                self._cursor.woken(set(woken).difference(task.seq for task in claimed.tasks))
         else:
             self._cursor.looked(claimed.last, began=began, ended=self._timing.monotonic())
         if claimed.tasks:

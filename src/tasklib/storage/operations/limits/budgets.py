@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.errors import ClaimLost, ConfigurationError
-from tasklib.storage.operations.workflows.steps import record_steps
+from tasklib.storage.operations.workflows.steps import record_steps, tell_woken
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 
@@ -34,8 +34,8 @@ def set_budget(name: str, rate: float | None, burst: float | None) -> Operation[
         changed = yield Statement("remove_budget", {"name": name})
     else:
         changed = yield Statement("set_budget", {"name": name, "rate": rate, "burst": burst})
-    if changed and (yield Statement("wake_for_budget", {"name": name})):
-        yield Statement("wake_workers")
+    if changed:
+        yield from tell_woken((yield Statement("wake_for_budget", {"name": name})))
 
 
 def list_budgets() -> Operation[list[Budget]]:

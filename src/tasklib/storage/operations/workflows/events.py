@@ -14,7 +14,7 @@ from tasklib.core.codec import dumps, is_storable, loads, plain, shown
 from tasklib.core.json_schema import misfit
 from tasklib.errors import ClaimLost, ConfigurationError, InvalidPayload, InvalidTransition, TaskNotFound
 from tasklib.storage.operations.tasks import get_task
-from tasklib.storage.operations.workflows.steps import record_steps
+from tasklib.storage.operations.workflows.steps import record_steps, tell_woken
 from tasklib.storage.rows import RowReader, json_value, moment, uuid
 from tasklib.storage.statement import BEGIN, COMMIT, DONE_BEFORE, Operation, Row, Statement, recall
 
@@ -217,6 +217,4 @@ def _fill(steps: Sequence[tuple[str, str]], value: str, note: str | None) -> Ope
 
 
 def _wake(steps: Sequence[tuple[str, str]]) -> Operation[None]:
-    woken = yield Statement("wake_tasks", {"ids": dumps(sorted({task_id for task_id, _ in steps}))})
-    if woken:
-        yield Statement("wake_workers")
+    yield from tell_woken((yield Statement("wake_tasks", {"ids": dumps(sorted({task_id for task_id, _ in steps}))})))

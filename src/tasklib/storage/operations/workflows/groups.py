@@ -16,7 +16,7 @@ from tasklib.core.task import NewTask
 from tasklib.errors import ClaimLost
 from tasklib.storage.operations.tasks import columns_of
 from tasklib.storage.operations.workflows.retrying import begin_anew, resume_tasks
-from tasklib.storage.operations.workflows.steps import record_steps
+from tasklib.storage.operations.workflows.steps import record_steps, tell_woken
 from tasklib.storage.rows import json_value
 from tasklib.storage.statement import BEGIN, COMMIT, Operation, Row, Statement
 
@@ -27,6 +27,8 @@ BEFORE: Final = 32
 OWNER: Final = 16
 """In `tasks.marks`: the task has children."""
 PAGE: Final = 1000
+REMOVED: Final = 10 * PAGE
+"""Members of one group that one fold removes; others wait for it meanwhile."""
 SHOWN: Final = 100
 """Children of a group that a tree shows."""
 GROUPS: Final = 100
@@ -109,6 +111,7 @@ def seal_group(task_id: str, version: int, group_id: str) -> Operation[None]:
 def restart_children(task_id: str, version: int, group_id: str) -> Operation[None]:
     """Let the children run again that had not succeeded when the step that waits for them was opened again."""
     yield BEGIN
+    yield Statement("lock_with_members", {"id": group_id})
     (group,) = yield Statement("lock_group", {"id": group_id})
     yield from _require_attempt(task_id, version)
     if group["fired_at"] is None and group["stopped_at"] is None:
@@ -141,9 +144,13 @@ def fold_groups() -> Operation[int]:
         if len(locked) < len(tallied):
             yield Statement("drop_orphan_tallies", {"ids": dumps(sorted(set(tallied) - set(locked)))})
         yield COMMIT
-    stopped = [str(row["id"]) for row in (yield Statement("find_stopped", {"limit": GROUPS}))]
-    for group_id in stopped:
-        yield from _cancel_members(group_id)
+    stopped = yield Statement("find_stopped", {"limit": GROUPS})
+    for group in stopped:
+        group_id, kind = str(group["id"]), group["kind"]
+        if kind in ("gone", "undo"):
+            yield from _remove_members(group_id, cancel=kind == "gone")
+        else:
+            yield from _cancel_members(group_id, kind)
     return len(locked) + len(stopped)
 
 
@@ -186,8 +193,11 @@ def _fold(group_ids: Sequence[str]) -> Operation[None]:
         for group in fired
     ]
     yield Statement("mark_groups", {"batch": dumps(marks)})
-    yield Statement("wake_tasks", {"ids": dumps(sorted({str(g["task_id"]) for g in fired if g["kind"] != "after"}))})
-    yield Statement("wake_workers")
+    begun = sorted({str(group["task_id"]) for group in fired if group["kind"] != "after"})
+    if begun:
+        yield from tell_woken((yield Statement("wake_tasks", {"ids": dumps(begun)})))
+    if len(begun) < len(fired):
+        yield Statement("wake_workers")
 
 
 def _is_over(group: Row) -> bool:
@@ -202,7 +212,8 @@ def _is_too_much(group: Row) -> bool:
 def _release(group: Row) -> Operation[None]:
     """Let a task of a flow run with the results of what is before it, or skip it."""
     before = yield Statement("find_arguments", {"id": str(group["id"])})
-    failed = group["failed"] + group["cancelled"] > 0
+    lost = any(row["param"] is not None and row["state"] == "deleted" for row in before)
+    failed = lost or group["failed"] + group["cancelled"] > 0
     if group["run_if"] == "end" or failed is (group["run_if"] == "failure"):
         arguments = {
             row["param"]: json_value(row["result"])["value"]
@@ -247,7 +258,7 @@ def _child(row: Row) -> dict[str, Any]:
     return found | shown | {"result": None if result is None else result["value"]}
 
 
-def _cancel_members(group_id: str) -> Operation[None]:
+def _cancel_members(group_id: str, kind: str) -> Operation[None]:
     """Cancel what lives of a stopped group, a bounded number in each transaction."""
     after = 0
     while members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE})):
@@ -255,4 +266,29 @@ def _cancel_members(group_id: str) -> Operation[None]:
         lives = sorted(str(row["id"]) for row in members if row["lives"])
         if lives:
             yield Statement("cancel_tasks", {"ids": dumps(lives)})
-    yield Statement("clear_group", {"id": group_id})
+    yield Statement("clear_group", {"id": group_id, "kind": kind})
+
+
+def _remove_members(group_id: str, *, cancel: bool) -> Operation[None]:
+    """Remove members of a group whose workflow was deleted, a bounded number in each transaction.
+
+    What lives is cancelled first; if it runs, it is removed when it has ended, which leaves a tally.  Tasks that
+    undo the workflow are not cancelled: from now on they are nobody's.
+    """
+    after = removed = 0
+    while removed < REMOVED and (
+        members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE}))
+    ):
+        after = members[-1]["seq"]
+        lives = sorted(str(row["id"]) for row in members if row["lives"])
+        if cancel and lives:
+            yield Statement("cancel_tasks", {"ids": dumps(lives)})
+        page = sorted(str(row["id"]) for row in members)
+        removed += len((yield Statement("delete_tasks", {"ids": dumps(page)})))
+    yield BEGIN
+    if (yield Statement("lock_group", {"id": group_id})):
+        (left,) = yield Statement("look_at_members", {"id": group_id})
+        if not left["ended"]:
+            waits = cancel and left["lives"]
+            yield Statement("clear_group" if waits else "drop_group", {"id": group_id, "kind": "gone"})
+    yield COMMIT

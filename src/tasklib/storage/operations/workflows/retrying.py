@@ -20,9 +20,7 @@ def resume_tasks(ids: Sequence[str], states: str) -> Operation[Sequence[Row]]:
 
     What was skipped in a flow waits again for what is before it, and so does what was skipped because of these.
     """
-    skipped = {str(row["id"]) for row in (yield Statement("find_skipped", {"ids": dumps(sorted(ids))}))}
-    if skipped:
-        yield Statement("lock_groups_of", {"ids": dumps(sorted(skipped))})
+    skipped = yield from lock_skipped(ids)
     wanted = dumps(sorted(set(ids) - skipped))
     changed = list((yield Statement("retry_tasks", {"ids": wanted, "states": states, "from_scratch": False})))
     yield from reopen_workflows(changed)
@@ -30,6 +28,17 @@ def resume_tasks(ids: Sequence[str], states: str) -> Operation[Sequence[Row]]:
         waiting = yield Statement("wait_again", {"ids": dumps(sorted(skipped))})
         changed += [row for row in waiting if str(row["id"]) in set(ids)]
     return changed
+
+
+def lock_skipped(ids: Sequence[str]) -> Operation[set[str]]:
+    """Find what was skipped of these tasks and after them, and lock what each waits for.
+
+    Comes before any of the tasks is locked: groups are first in the order of locks.
+    """
+    skipped = {str(row["id"]) for row in (yield Statement("find_skipped", {"ids": dumps(sorted(ids))}))}
+    if skipped:
+        yield Statement("lock_groups_of", {"ids": dumps(sorted(skipped))})
+    return skipped
 
 
 def resume_from(task: Task, key: str) -> Operation[Sequence[Row]]:

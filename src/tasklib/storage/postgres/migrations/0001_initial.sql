@@ -345,6 +345,7 @@ CREATE TABLE {schema}.tasklib_events (
 CREATE UNIQUE INDEX tasklib_events_token ON {schema}.tasklib_events (token) WHERE token IS NOT NULL;
 CREATE UNIQUE INDEX tasklib_events_fact ON {schema}.tasklib_events (name) WHERE task_id IS NULL;
 CREATE INDEX tasklib_events_message ON {schema}.tasklib_events (task_id, name, id) WHERE taken_by IS NULL;
+CREATE INDEX tasklib_events_taken ON {schema}.tasklib_events (task_id) WHERE taken_by IS NOT NULL;
 CREATE INDEX tasklib_events_new ON {schema}.tasklib_events (id) WHERE delivered_at IS NULL;
 
 -- Whoever waits is woken by a worker; each looks once a second too.
@@ -362,7 +363,7 @@ CREATE TABLE {schema}.tasklib_groups (
     id           uuid        NOT NULL PRIMARY KEY,
     task_id      uuid        NOT NULL,
     key          text        COLLATE "C" NOT NULL,
-    kind         text        COLLATE "C" NOT NULL CHECK (kind IN ('run', 'map', 'flow', 'after', 'undo', 'left')),
+    kind         text        COLLATE "C" NOT NULL CHECK (kind IN ('run', 'map', 'flow', 'after', 'undo', 'left', 'gone')),
     run_if       text        COLLATE "C" CHECK (run_if IN ('success', 'failure', 'end')),
     total        bigint      NOT NULL DEFAULT 0,
     sealed       boolean     NOT NULL DEFAULT false,
@@ -509,14 +510,20 @@ CREATE TRIGGER tasks_tell_delete AFTER DELETE ON {schema}.tasks
     FOR EACH ROW WHEN (OLD.completed_at IS NULL AND (OLD.group_id IS NOT NULL OR OLD.marks & 50 > 0))
     EXECUTE FUNCTION {schema}.tasklib_tell();
 
+-- What a task has recorded goes with it.  Its groups are only named: groups are locked before tasks, so who adds up tallies
+-- removes them, with their members.  An edge stays while a task waits for the end of the one that is gone.
 CREATE FUNCTION {schema}.tasklib_drop_workflow() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM {schema}.tasklib_steps AS s WHERE s.task_id = OLD.id;
     DELETE FROM {schema}.tasklib_waits AS w WHERE w.task_id = OLD.id;
-    DELETE FROM {schema}.tasklib_events AS e WHERE e.task_id = OLD.id;
-    DELETE FROM {schema}.tasklib_edges AS e WHERE e.task_id = OLD.id;
-    DELETE FROM {schema}.tasklib_groups AS g WHERE g.task_id = OLD.id AND (g.stopped_at IS NULL OR g.cleared_at IS NOT NULL);
+    DELETE FROM {schema}.tasklib_events AS e WHERE e.task_id = OLD.id AND e.taken_by IS NULL;
+    DELETE FROM {schema}.tasklib_events AS e WHERE e.task_id = OLD.id AND e.taken_by IS NOT NULL;
+    DELETE FROM {schema}.tasklib_edges AS e WHERE e.task_id = OLD.id AND NOT EXISTS (
+        SELECT FROM {schema}.tasklib_groups AS g WHERE g.id = e.group_id AND g.fired_at IS NULL
+    );
+    INSERT INTO {schema}.tasklib_tallies (group_id, task_id)
+    SELECT g.id, OLD.id FROM {schema}.tasklib_groups AS g WHERE g.task_id = OLD.id;
     RETURN NULL;
 END
 $$;
@@ -742,7 +749,7 @@ COMMENT ON COLUMN {schema}.tasklib_steps.note IS 'what was odd about it when it 
 COMMENT ON COLUMN {schema}.tasklib_steps.ask IS 'of a question to a person: {question, schema}';
 COMMENT ON COLUMN {schema}.tasklib_steps.undo IS 'the task that undoes it, submitted if the workflow ends without success';
 COMMENT ON TABLE {schema}.tasklib_groups IS 'Children that a workflow waits for.';
-COMMENT ON COLUMN {schema}.tasklib_groups.kind IS 'run: one child; map: one for each input; flow: the tasks of a flow; after: what is before a task of a flow; undo: what undoes a workflow that has ended; left: children that nobody waits for any more';
+COMMENT ON COLUMN {schema}.tasklib_groups.kind IS 'run: one child; map: one for each input; flow: the tasks of a flow; after: what is before a task of a flow; undo: what undoes a workflow that has ended; left: children that nobody waits for any more; gone: the same, of a workflow that was deleted, and they are deleted too';
 COMMENT ON COLUMN {schema}.tasklib_groups.ended IS 'members that have ended, as far as tallies are added up';
 COMMENT ON COLUMN {schema}.tasklib_groups.failed IS 'those of them that failed or were buried';
 COMMENT ON COLUMN {schema}.tasklib_groups.cancelled IS 'those of them that were cancelled';
@@ -782,7 +789,7 @@ COMMENT ON COLUMN {schema}.tasklib_tallies.group_id IS 'the group of a member th
 COMMENT ON COLUMN {schema}.tasklib_tallies.ended IS '1, or -1 for a member that came alive again';
 COMMENT ON COLUMN {schema}.tasklib_tallies.failed IS 'the same, of a member that failed or was buried';
 COMMENT ON COLUMN {schema}.tasklib_tallies.cancelled IS 'the same, of a member that was cancelled';
-COMMENT ON COLUMN {schema}.tasklib_tallies.task_id IS 'a workflow that ended without success: its children are to be cancelled';
+COMMENT ON COLUMN {schema}.tasklib_tallies.task_id IS 'a workflow that ended without success: its children are to be cancelled; with a group, one that was deleted';
 COMMENT ON TABLE {schema}.tasklib_waits IS 'Which open steps wait for which events.';
 COMMENT ON COLUMN {schema}.tasklib_waits.event IS 'its name';
 COMMENT ON COLUMN {schema}.tasklib_waits.task_id IS 'the workflow';

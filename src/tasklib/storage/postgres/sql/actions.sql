@@ -101,14 +101,15 @@ FOR NO KEY UPDATE;
 SELECT coalesce(max(t.seq), 0) AS seq FROM {schema}.tasks AS t;
 
 -- fragment: is_needed
--- A child whose workflow lives, and a task of a flow whose result another still waits for, are kept by every clean-up.
+-- A child whose workflow lives or may be resumed, and a task of a flow whose result another still waits for, are kept by
+-- every clean-up.
 -- Looked up one by one, so that no plan reads the whole table.
 (t.marks IS NOT NULL AND (
         EXISTS (
             SELECT FROM (SELECT g.task_id FROM {schema}.tasklib_groups AS g
-                WHERE g.id = t.group_id AND g.kind <> 'left' LIMIT 1) AS g
+                WHERE g.id = t.group_id AND g.kind NOT IN ('left', 'gone') LIMIT 1) AS g
             CROSS JOIN LATERAL (
-                SELECT o.id FROM {schema}.tasks AS o WHERE o.id = g.task_id AND o.completed_at IS NULL LIMIT 1
+                SELECT o.id FROM {schema}.tasks AS o WHERE o.id = g.task_id AND o.state <> 'completed' LIMIT 1
             ) AS o
         )
         OR t.marks & 32 > 0 AND EXISTS (

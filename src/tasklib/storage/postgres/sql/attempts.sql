@@ -45,6 +45,37 @@ SELECT
     {is_registered} AS registered,
     (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
 
+-- name: claim_woken
+-- Lease tasks that were woken a moment ago, and no others: claims that go on from where the last one left off do not come
+-- by them, and they come before new work of their priority.  Those of a lower one than is being claimed wait for their turn.
+-- Only here: SQLite makes statements ready in no time.
+WITH clock AS MATERIALIZED (SELECT coalesce(:now::timestamptz, now()) AS now),
+{control},
+quota AS MATERIALIZED (
+    SELECT t.seq
+    FROM {schema}.tasks AS t CROSS JOIN clock
+    WHERE t.seq = ANY (ARRAY(SELECT jsonb_array_elements_text(:woken::jsonb)::bigint)) AND t.due_at <= clock.now
+        AND t.concurrency_key IS NULL AND t.priority >= :priority::integer AND :names::jsonb ? t.name
+        AND NOT EXISTS (SELECT FROM control)
+    ORDER BY t.priority DESC, t.due_at, t.seq LIMIT :limit::integer
+),
+{me},
+picked AS MATERIALIZED (
+    SELECT own.* FROM me CROSS JOIN (
+        SELECT t.seq, t.ctid AS tid, t.due_at, t.expires_at <= clock.now AS expired
+        FROM {schema}.tasks AS t CROSS JOIN clock
+        WHERE t.seq = ANY (ARRAY(SELECT q.seq FROM quota AS q)) AND t.due_at <= clock.now AND t.concurrency_key IS NULL
+        FOR NO KEY UPDATE OF t SKIP LOCKED
+    ) AS own
+    LIMIT :limit::integer
+),
+{lease_picked}
+SELECT
+    {claimed_tasks} AS tasks,
+    {is_plain} AS plain,
+    {is_registered} AS registered,
+    (SELECT extract(epoch FROM c.now)::float8 FROM clock AS c) AS now;
+
 -- name: claim_tasks
 -- Lease up to :limit due tasks of the names given to one worker, in order of priority, due time and insertion: of each
 -- name no more than :caps allows, of one with a limit only if :limits says that this transaction holds it (take_limits),
@@ -226,6 +257,9 @@ picked AS MATERIALIZED (
     ) AS due
     LIMIT :limit::integer
 ),
+{lease_picked}
+
+-- fragment: lease_picked
 claimed AS (
     UPDATE {schema}.tasks AS t
     SET state = 'running', attempts = {next_attempt}, version = {next_version}, started_at = c.now,

@@ -37,7 +37,7 @@ WHERE t.id = ANY (ARRAY(
     SELECT w.id FROM {schema}.tasks AS w WHERE w.waits_for = 'budget ' || :name::text
     ORDER BY w.id FOR NO KEY UPDATE SKIP LOCKED
 ))
-RETURNING t.id;
+RETURNING t.seq;
 
 -- name: find_shortage
 -- How many tokens a workflow is short of, by the budgets it waits for.

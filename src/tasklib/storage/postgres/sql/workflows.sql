@@ -201,7 +201,7 @@ UPDATE {schema}.tasks AS t
 SET waits_for = NULL, next_retry_at = NULL, updated_at = coalesce(:now::timestamptz, now())
 FROM jsonb_to_recordset(:batch::jsonb) AS b (name text, code text)
 WHERE t.name = b.name AND t.waits_for LIKE 'code %' AND t.waits_for <> 'code ' || b.code
-RETURNING t.id;
+RETURNING t.seq;
 
 -- name: note_step
 -- Keep what was odd about a step when it was found.
@@ -275,7 +275,11 @@ UPDATE {schema}.tasks AS t
 SET waits_for = NULL, next_retry_at = NULL, retry_count = 0, updated_at = coalesce(:now::timestamptz, now())
 WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
     AND t.waits_for IS NOT NULL AND t.waits_for NOT LIKE 'code%'
-RETURNING t.id;
+RETURNING t.seq;
+
+-- name: tell_woken
+-- Tell every worker that listens which tasks have been woken: one in the middle of its claims would not come by them.
+SELECT pg_notify('{channel}', 'woken:' || :seqs::text)::text AS notified;
 
 -- name: insert_event
 -- Store an event; no row if a fact of this name is known already, or this very event.
@@ -365,26 +369,42 @@ SELECT g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.c
 FROM {schema}.tasklib_groups AS g WHERE g.id = :id::uuid
 FOR NO KEY UPDATE;
 
+-- name: lock_with_members
+-- Lock a group, and what those of its members wait for that were skipped, in the order of their ids.
+SELECT g.id FROM {schema}.tasklib_groups AS g
+WHERE g.id = :id::uuid OR g.id = ANY (ARRAY(
+    SELECT a.id
+    FROM (SELECT t.id FROM {schema}.tasks AS t WHERE t.group_id = :id::uuid AND {was_skipped} OFFSET 0) AS m
+    CROSS JOIN LATERAL (SELECT o.id FROM {schema}.tasklib_groups AS o WHERE o.task_id = m.id) AS a
+))
+ORDER BY g.id
+FOR NO KEY UPDATE;
+
 -- name: grow_group
 -- Note how many children a group has, and whether more will come.
 UPDATE {schema}.tasklib_groups AS g SET total = :total::bigint, sealed = :sealed::boolean WHERE g.id = :id::uuid;
 
 -- name: fold_tallies
--- Add up what has happened to the members of groups that are locked; says how far each is.
+-- Add up what has happened to the members of groups that are locked; says how far each is.  A group whose workflow was
+-- deleted has told it all, and its members are to be looked at; so are those that were waited for then, and end now.
 WITH gone AS (
     DELETE FROM {schema}.tasklib_tallies AS t
     WHERE t.group_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
-    RETURNING t.group_id, t.ended, t.failed, t.cancelled
+    RETURNING t.group_id, t.task_id, t.ended, t.failed, t.cancelled
 ),
 sums AS (
     SELECT g.id, coalesce(sum(t.ended), 0) AS ended, coalesce(sum(t.failed), 0) AS failed,
-        coalesce(sum(t.cancelled), 0) AS cancelled
+        coalesce(sum(t.cancelled), 0) AS cancelled, coalesce(bool_or(t.task_id IS NOT NULL), false) AS orphaned
     FROM jsonb_array_elements_text(:ids::jsonb) AS i (id) JOIN {schema}.tasklib_groups AS g ON g.id = i.id::uuid
     LEFT JOIN gone AS t ON t.group_id = g.id
     GROUP BY g.id
 )
 UPDATE {schema}.tasklib_groups AS g
-SET ended = g.ended + s.ended, failed = g.failed + s.failed, cancelled = g.cancelled + s.cancelled
+SET ended = g.ended + s.ended, failed = g.failed + s.failed, cancelled = g.cancelled + s.cancelled,
+    kind = CASE WHEN s.orphaned AND g.kind <> 'undo' THEN 'gone' ELSE g.kind END, sealed = g.sealed OR s.orphaned,
+    fired_at = CASE WHEN s.orphaned THEN coalesce(g.fired_at, :now::timestamptz, now()) ELSE g.fired_at END,
+    stopped_at = CASE WHEN s.orphaned THEN coalesce(g.stopped_at, :now::timestamptz, now()) ELSE g.stopped_at END,
+    cleared_at = CASE WHEN NOT s.orphaned AND g.kind <> 'gone' THEN g.cleared_at END
 FROM sums AS s WHERE g.id = s.id
 RETURNING g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures, g.fired_at,
     g.stopped_at, g.run_if;
@@ -417,8 +437,8 @@ FROM groups AS s WHERE g.id = s.id
 RETURNING g.id;
 
 -- name: find_stopped
--- Groups whose members are still to be cancelled.
-SELECT g.id FROM {schema}.tasklib_groups AS g
+-- Groups whose members are still to be cancelled, or removed.
+SELECT g.id, g.kind FROM {schema}.tasklib_groups AS g
 WHERE g.stopped_at IS NOT NULL AND g.cleared_at IS NULL LIMIT :limit::integer;
 
 -- name: find_members
@@ -440,13 +460,22 @@ ORDER BY t.seq
 LIMIT 1;
 
 -- name: clear_group
--- Note that all members of a stopped group were cancelled; a group that nobody has any more is forgotten.
-WITH gone AS (DELETE FROM {schema}.tasklib_groups AS g WHERE g.id = :id::uuid AND {is_left})
+-- Note that all members of a stopped group were cancelled; a group that nobody has any more is forgotten.  One whose kind
+-- has changed meanwhile is to be looked at again.
+WITH gone AS (DELETE FROM {schema}.tasklib_groups AS g WHERE g.id = :id::uuid AND g.kind = :kind::text AND g.kind = 'left')
 UPDATE {schema}.tasklib_groups AS g SET cleared_at = coalesce(:now::timestamptz, now())
-WHERE g.id = :id::uuid AND NOT {is_left};
+WHERE g.id = :id::uuid AND g.kind = :kind::text AND g.kind <> 'left';
 
--- fragment: is_left
-(g.kind = 'left' OR NOT EXISTS (SELECT FROM {schema}.tasks AS o WHERE o.id = g.task_id))
+-- name: look_at_members
+-- Whether some members of a group live, and whether some have ended.
+SELECT
+    EXISTS (SELECT FROM {schema}.tasks AS t WHERE t.group_id = :id::uuid AND t.completed_at IS NULL) AS lives,
+    EXISTS (SELECT FROM {schema}.tasks AS t WHERE t.group_id = :id::uuid AND t.completed_at IS NOT NULL) AS ended;
+
+-- name: drop_group
+-- Forget a group, and what was before its task.
+WITH edges AS (DELETE FROM {schema}.tasklib_edges AS e WHERE e.group_id = :id::uuid)
+DELETE FROM {schema}.tasklib_groups AS g WHERE g.id = :id::uuid;
 
 -- name: count_children
 -- How many children the groups have that a workflow waits for.
@@ -469,8 +498,8 @@ ON CONFLICT DO NOTHING;
 
 -- name: find_arguments
 -- The results that become arguments of a task, and what did not succeed before it.
-SELECT e.param, t.name, t.state, t.result::text AS result
-FROM {schema}.tasklib_edges AS e JOIN {schema}.tasks AS t ON t.id = e.task_id
+SELECT e.param, coalesce(t.name, 'a task') AS name, coalesce(t.state, 'deleted') AS state, t.result::text AS result
+FROM {schema}.tasklib_edges AS e LEFT JOIN {schema}.tasks AS t ON t.id = e.task_id
 WHERE e.group_id = :id::uuid
 ORDER BY e.number;
 
@@ -501,7 +530,7 @@ WHERE t.group_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uui
 -- name: list_groups
 -- The groups of children of a workflow.
 SELECT g.id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures
-FROM {schema}.tasklib_groups AS g WHERE g.task_id = :id::uuid AND g.kind NOT IN ('after', 'left') ORDER BY g.key, g.id;
+FROM {schema}.tasklib_groups AS g WHERE g.task_id = :id::uuid AND g.kind NOT IN ('after', 'left', 'gone') ORDER BY g.key, g.id;
 
 -- name: list_before
 -- The tasks that are before a task in its flow.

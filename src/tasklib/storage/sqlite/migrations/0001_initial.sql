@@ -338,6 +338,7 @@ CREATE TABLE tasklib_events (
 CREATE UNIQUE INDEX tasklib_events_token ON tasklib_events (token) WHERE token IS NOT NULL;
 CREATE UNIQUE INDEX tasklib_events_fact ON tasklib_events (name) WHERE task_id IS NULL;
 CREATE INDEX tasklib_events_message ON tasklib_events (task_id, name, id) WHERE taken_by IS NULL;
+CREATE INDEX tasklib_events_taken ON tasklib_events (task_id) WHERE taken_by IS NOT NULL;
 CREATE INDEX tasklib_events_new ON tasklib_events (id) WHERE delivered_at IS NULL;
 
 CREATE TABLE tasklib_groups (
@@ -345,7 +346,7 @@ CREATE TABLE tasklib_groups (
     id           TEXT    NOT NULL PRIMARY KEY,
     task_id      TEXT    NOT NULL,  -- the workflow
     key          TEXT    NOT NULL,  -- its step that waits
-    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'flow', 'after', 'undo', 'left')),
+    kind         TEXT    NOT NULL CHECK (kind IN ('run', 'map', 'flow', 'after', 'undo', 'left', 'gone')),
     -- of what is before a task: how that must end for it to run
     run_if       TEXT    CHECK (run_if IS NULL OR run_if IN ('success', 'failure', 'end')),
     total        INTEGER NOT NULL DEFAULT 0,  -- children stored so far
@@ -402,7 +403,8 @@ CREATE TABLE tasklib_error_marks (
 CREATE TABLE tasklib_tallies (
     -- What has happened to children and to those who wait for them since it was last added up.
     group_id  TEXT,
-    task_id   TEXT,  -- a workflow that ended without success: its children are to be cancelled
+    -- a workflow that ended without success: its children are to be cancelled; with a group, one that was deleted
+    task_id   TEXT,
     ended     INTEGER NOT NULL DEFAULT 0,
     failed    INTEGER NOT NULL DEFAULT 0,
     cancelled INTEGER NOT NULL DEFAULT 0
@@ -529,14 +531,18 @@ BEGIN
     SELECT DISTINCT e.group_id, 1, 1 FROM tasklib_edges AS e WHERE e.task_id = OLD.id;
 END;
 
+-- What a task has recorded goes with it.  Its groups are only named: who adds up tallies removes them, with their members,
+-- a bounded number at a time.  An edge stays while a task waits for the end of the one that is gone.
 CREATE TRIGGER tasks_workflow_delete AFTER DELETE ON tasks
 WHEN OLD.marks IS NOT NULL
 BEGIN
     DELETE FROM tasklib_steps WHERE task_id = OLD.id;
     DELETE FROM tasklib_waits WHERE task_id = OLD.id;
-    DELETE FROM tasklib_events WHERE task_id = OLD.id;
-    DELETE FROM tasklib_edges WHERE task_id = OLD.id;
-    DELETE FROM tasklib_groups WHERE task_id = OLD.id AND (stopped_at IS NULL OR cleared_at IS NOT NULL);
+    DELETE FROM tasklib_events WHERE task_id = OLD.id AND taken_by IS NULL;
+    DELETE FROM tasklib_events WHERE task_id = OLD.id AND taken_by IS NOT NULL;
+    DELETE FROM tasklib_edges WHERE task_id = OLD.id
+        AND NOT EXISTS (SELECT 1 FROM tasklib_groups AS g WHERE g.id = group_id AND g.fired_at IS NULL);
+    INSERT INTO tasklib_tallies (group_id, task_id) SELECT g.id, OLD.id FROM tasklib_groups AS g WHERE g.task_id = OLD.id;
 END;
 
 CREATE TABLE tasklib_schedules (

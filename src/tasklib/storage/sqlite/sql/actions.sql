@@ -82,11 +82,12 @@ ORDER BY t.id;
 SELECT coalesce(max(t.seq), 0) AS seq FROM tasks AS t;
 
 -- fragment: is_needed
--- A child whose workflow lives, and a task of a flow whose result another still waits for, are kept by every clean-up.
+-- A child whose workflow lives or may be resumed, and a task of a flow whose result another still waits for, are kept by
+-- every clean-up.
 (t.marks IS NOT NULL AND (
         EXISTS (
             SELECT 1 FROM tasklib_groups AS g CROSS JOIN tasks AS o ON o.id = g.task_id
-            WHERE g.id = t.group_id AND g.kind <> 'left' AND o.completed_at IS NULL
+            WHERE g.id = t.group_id AND g.kind NOT IN ('left', 'gone') AND o.state <> 'completed'
         )
         OR t.marks & 32 > 0 AND EXISTS (
             SELECT 1 FROM tasklib_edges AS e CROSS JOIN tasklib_groups AS g ON g.id = e.group_id

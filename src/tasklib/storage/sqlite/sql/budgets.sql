@@ -33,7 +33,7 @@ RETURNING name;
 UPDATE tasks
 SET waits_for = NULL, next_retry_at = NULL, updated_at = :now
 WHERE waits_for = 'budget ' || :name
-RETURNING id;
+RETURNING seq;
 
 -- name: find_shortage
 -- How many tokens a workflow is short of, by the budgets it waits for.

@@ -158,7 +158,7 @@ UPDATE tasks
 SET waits_for = NULL, next_retry_at = NULL, updated_at = :now
 FROM json_each(:batch) AS b
 WHERE tasks.name = b.value ->> 'name' AND tasks.waits_for LIKE 'code %' AND tasks.waits_for <> 'code ' || (b.value ->> 'code')
-RETURNING tasks.id;
+RETURNING tasks.seq;
 
 -- name: note_step
 -- Keep what was odd about a step when it was found.
@@ -222,7 +222,11 @@ UPDATE tasklib_events SET taken_by = :key, delivered_at = coalesce(delivered_at,
 UPDATE tasks
 SET waits_for = NULL, next_retry_at = NULL, retry_count = 0, updated_at = :now
 WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND waits_for IS NOT NULL AND waits_for NOT LIKE 'code%'
-RETURNING id;
+RETURNING seq;
+
+-- name: tell_woken
+-- Differs by necessity: idle workers see by themselves that the file has changed, and every claim looks at everything.
+SELECT :seqs AS notified WHERE false;
 
 -- name: insert_event
 -- Store an event; no row if a fact of this name is known already, or this very event.
@@ -307,17 +311,27 @@ SELECT g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.c
     g.stopped_at, g.run_if
 FROM tasklib_groups AS g WHERE g.id = :id;
 
+-- name: lock_with_members
+-- Differs by necessity: whoever writes has the whole file.
+SELECT g.id FROM tasklib_groups AS g WHERE g.id = :id;
+
 -- name: grow_group
 -- Note how many children a group has, and whether more will come.
 UPDATE tasklib_groups SET total = :total, sealed = :sealed WHERE id = :id;
 
 -- name: fold_tallies
--- Add up what has happened to the members of groups that are locked; says how far each is.
+-- Add up what has happened to the members of groups that are locked; says how far each is.  A group whose workflow was
+-- deleted has told it all, and its members are to be looked at; so are those that were waited for then, and end now.
 UPDATE tasklib_groups
 SET ended = tasklib_groups.ended + s.ended, failed = tasklib_groups.failed + s.failed,
-    cancelled = tasklib_groups.cancelled + s.cancelled
+    cancelled = tasklib_groups.cancelled + s.cancelled,
+    kind = iif(s.orphaned AND kind <> 'undo', 'gone', kind), sealed = sealed OR s.orphaned,
+    fired_at = iif(s.orphaned, coalesce(fired_at, :now), fired_at),
+    stopped_at = iif(s.orphaned, coalesce(stopped_at, :now), stopped_at),
+    cleared_at = iif(s.orphaned OR kind = 'gone', NULL, cleared_at)
 FROM (
-    SELECT t.group_id, sum(t.ended) AS ended, sum(t.failed) AS failed, sum(t.cancelled) AS cancelled
+    SELECT t.group_id, sum(t.ended) AS ended, sum(t.failed) AS failed, sum(t.cancelled) AS cancelled,
+        max(t.task_id IS NOT NULL) AS orphaned
     FROM tasklib_tallies AS t WHERE t.group_id IN (SELECT i.value FROM json_each(:ids) AS i)
     GROUP BY t.group_id
 ) AS s
@@ -349,8 +363,8 @@ WHERE stopped_at IS NULL AND kind IN ('run', 'map', 'flow')
 DELETE FROM tasklib_tallies WHERE group_id IS NULL;
 
 -- name: find_stopped
--- Groups whose members are still to be cancelled.
-SELECT g.id FROM tasklib_groups AS g WHERE g.stopped_at IS NOT NULL AND g.cleared_at IS NULL LIMIT :limit;
+-- Groups whose members are still to be cancelled, or removed.
+SELECT g.id, g.kind FROM tasklib_groups AS g WHERE g.stopped_at IS NOT NULL AND g.cleared_at IS NULL LIMIT :limit;
 
 -- name: find_members
 -- The next members of a group in the order of the inputs, with what became of them.
@@ -371,9 +385,19 @@ LIMIT 1;
 
 -- name: clear_group
 -- Note that all members of a stopped group were cancelled; a group that nobody has any more is forgotten.
-DELETE FROM tasklib_groups
-WHERE id = :id AND (kind = 'left' OR NOT EXISTS (SELECT 1 FROM tasks AS o WHERE o.id = tasklib_groups.task_id));
-UPDATE tasklib_groups SET cleared_at = :now WHERE id = :id;
+DELETE FROM tasklib_groups WHERE id = :id AND kind = :kind AND kind = 'left';
+UPDATE tasklib_groups SET cleared_at = :now WHERE id = :id AND kind = :kind;
+
+-- name: look_at_members
+-- Whether some members of a group live, and whether some have ended.
+SELECT
+    EXISTS (SELECT 1 FROM tasks AS t WHERE t.group_id = :id AND t.completed_at IS NULL) AS lives,
+    EXISTS (SELECT 1 FROM tasks AS t WHERE t.group_id = :id AND t.completed_at IS NOT NULL) AS ended;
+
+-- name: drop_group
+-- Forget a group, and what was before its task.
+DELETE FROM tasklib_edges WHERE group_id = :id;
+DELETE FROM tasklib_groups WHERE id = :id;
 
 -- name: count_children
 -- How many children the groups have that a workflow waits for.
@@ -394,8 +418,8 @@ ON CONFLICT DO NOTHING;
 
 -- name: find_arguments
 -- The results that become arguments of a task, and what did not succeed before it.
-SELECT e.param, t.name, t.state, t.result
-FROM tasklib_edges AS e CROSS JOIN tasks AS t ON t.id = e.task_id
+SELECT e.param, coalesce(t.name, 'a task') AS name, coalesce(t.state, 'deleted') AS state, t.result
+FROM tasklib_edges AS e LEFT JOIN tasks AS t ON t.id = e.task_id
 WHERE e.group_id = :id
 ORDER BY e.number;
 
@@ -419,7 +443,7 @@ WHERE group_id IN (SELECT i.value FROM json_each(:ids) AS i) AND group_id NOT IN
 -- name: list_groups
 -- The groups of children of a workflow.
 SELECT g.id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures
-FROM tasklib_groups AS g WHERE g.task_id = :id AND g.kind NOT IN ('after', 'left') ORDER BY g.key, g.id;
+FROM tasklib_groups AS g WHERE g.task_id = :id AND g.kind NOT IN ('after', 'left', 'gone') ORDER BY g.key, g.id;
 
 -- name: list_before
 -- The tasks that are before a task in its flow.
