@@ -142,7 +142,12 @@ async def test_a_forgotten_await_is_said() -> None:
     with pytest.raises(InvalidTaskId, match=r"await asubmit"):
         await tasklib.default_queue().aget(notify.asubmit("ada"))  # type: ignore[arg-type]
 
-    stored = tasklib.get_task(await tasklib.submit_task(notify, who="ada"))
+    task_id = await tasklib.submit_task(notify, who="ada")
+    with pytest.raises(ConfigurationError, match="timeout is a number of seconds"):
+        await task_id.await_(timeout="5")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="on_end takes a function"):
+        tasklib.default_queue().on_end(None)  # type: ignore[arg-type]
+    stored = tasklib.get_task(task_id)
     with pytest.raises(InvalidTaskId, match=r"got a Task: write task\.id"):
         tasklib.get_task(stored)  # type: ignore[arg-type]
 

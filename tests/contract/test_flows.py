@@ -130,7 +130,25 @@ def test_wrong_flows_are_refused(queue: Face, add: Any):
         flow.add(add.bind(1), after=[other.add(add.bind(2))])
     with pytest.raises(ConfigurationError, match="run_if"):
         flow.add(add.bind(1), run_if="maybe")
+    with pytest.raises(ConfigurationError, match="nothing is before it"):
+        flow.add(add.bind(1), run_if="failure")
+    with pytest.raises(ConfigurationError, match=r"write after=\[\.\.\.\]"):
+        flow.add(add.bind(1), after=flow.add(add.bind(2)))
     with pytest.raises(InvalidArguments, match="'c' is not a parameter"):
         add.bind(c=flow.add(add.bind(1)).result)
     with pytest.raises(ConfigurationError, match="unique key"):
         flow.add(add.options(unique_key="k").bind(1))
+
+
+def test_a_flow_that_is_submitted_again_changes_nothing_and_takes_no_more_tasks(queue: Face, add: Any):
+    flow = queue.flow("twice")
+    one = flow.add(add.bind(1))
+    two = flow.add(add.bind(one.result))
+    ids = submit(queue, flow)
+    assert submit(queue, flow) == ids
+    groups = queue.sql("SELECT id FROM tasklib_groups")
+    with pytest.raises(ConfigurationError, match="is submitted already"):
+        flow.add(add.bind(3), after=[two])
+    drain(queue)
+
+    assert (len(groups), queue.count(state="completed")) == (1, 2)

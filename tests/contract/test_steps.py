@@ -662,3 +662,31 @@ def test_a_secret_is_not_recorded_as_a_mask(queue: Face):
     task = finish(queue, workflow.submit())
     assert (task.state, task.retry_count) == (TaskState.FAILED, 0)
     assert "step 'log_in' returned a secret of Pydantic's" in (task.error or "")
+
+
+@pytest.mark.parametrize("call", ["step", "sleep", "wait", "spend", "run"])
+def test_a_call_that_was_never_awaited_is_no_success(queue: Face, calls: Calls, call: str):
+    given: dict[str, Any] = {"step": calls.note, "sleep": 60, "wait": "event", "spend": "budget"}
+
+    @queue.task
+    async def child() -> None: ...
+
+    @queue.task
+    async def forgetful(ctx: AsyncTaskContext) -> str:
+        getattr(ctx, call)(child.bind() if call == "run" else given[call])
+        return "done"
+
+    task = finish(queue, forgetful.submit())
+    assert (task.state, task.attempts, task.result) == (TaskState.FAILED, 1, None)
+    assert f"write `await ctx.{call}(...)`" in task.error
+    assert "StopIteration" not in task.error
+
+
+def test_a_step_that_was_cancelled_before_it_began_is_not_a_forgotten_one(queue: Face, calls: Calls):
+    @queue.task
+    async def picky(ctx: AsyncTaskContext) -> str:
+        asyncio.ensure_future(ctx.step(calls.note, 1)).cancel()
+        await asyncio.sleep(0)
+        return "done"
+
+    assert (finish(queue, picky.submit()).state, calls) == (TaskState.COMPLETED, [])

@@ -12,7 +12,7 @@ import httpx
 import psycopg
 import pytest
 
-from tasklib import AsyncTaskContext, Config, PermissionDenied, TaskLibError, TaskQueue, UniqueConflict
+from tasklib import AsyncTaskContext, Config, PermissionDenied, TaskLibError, TaskQueue, UniqueConflict, WaitTimeout
 from tasklib.cli.main import main
 from tasklib.storage.operations.access import tokens
 from tasklib.storage.postgres.grants import RIGHTS, Duty
@@ -83,7 +83,9 @@ def test_every_table_is_somebodys(database_url: str) -> None:
     assert {name for (name,) in rows} == set(RIGHTS[Duty.ADMIN])
 
 
-def test_a_producer_submits_in_every_way_the_docs_know(database_url: str, role: str) -> None:
+def test_a_producer_submits_in_every_way_the_docs_know(
+    database_url: str, role: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with queue_of(database_url, role, "producer") as queue:
         queue.enqueue("job", {"n": 1}, tags={"a": 1}, priority=3, delay_seconds=60)
         first = queue.enqueue("job", unique_key="k")
@@ -101,10 +103,16 @@ def test_a_producer_submits_in_every_way_the_docs_know(database_url: str, role: 
             queue.enqueue("job", concurrency_key="tenant", connection=connection)
         with pytest.raises(PermissionDenied, match="on_conflict='return'"):
             queue.enqueue("job", unique_key="k", on_conflict="replace")
+        flow = queue.flow("nightly")
+        flow.add(many.bind(2), after=[flow.add(many.bind(1))])
+        with pytest.raises(PermissionDenied, match="submit it over HTTP"):
+            flow.submit()
         with pytest.raises(PermissionDenied):
             queue.get(first)
+    assert main(["submit", "job", "n=9", "--database-url", as_role(database_url, role)]) == 0
+    assert "Submitted job" in capsys.readouterr().out
     with TaskQueue(database_url) as owner:
-        assert len(owner.list(limit=50)) == 9
+        assert len(owner.list(limit=50)) == 10
         owner.register_handler("job", lambda payload: None)
         assert owner.process_batch() >= 2, "the one with a unique key, and one of the key: a hint says where to look"
 
@@ -188,6 +196,42 @@ async def test_a_worker_runs_for_real_and_removes_what_is_old(
         await asyncio.gather(worker, return_exceptions=True)
 
 
+def test_a_worker_runs_workflows_and_removes_what_they_left(database_url: str, role: str) -> None:
+    """Steps, waits, events, questions, children, flows, budgets, undos, a restart; and clean-up."""
+    with queue_of(database_url, role, "worker") as queue:
+
+        @queue.task
+        def part(n: int) -> int:
+            return n
+
+        @queue.task(max_retries=0)
+        async def saga(ctx: AsyncTaskContext, again: bool) -> None:
+            await ctx.step(part, 1)
+            if again:
+                raise saga.restart(again=False)
+            await ctx.options(transactional=True).step(part, 2)
+            await ctx.options(undo=part.bind(3)).step(part, 3)
+            await ctx.spend("calls")
+            await ctx.map(part, [{"n": 4}, {"n": 5}])
+            flow = queue.flow("inner")
+            flow.add(part.bind(flow.add(part.bind(6)).result))
+            await ctx.run(flow)
+            assert await ctx.wait("told", int) == 7
+            assert await ctx.wait("asked", bool, ask="Really?")
+            raise ValueError
+
+        queue.set_budget("calls", per_minute=10)
+        task_id = saga.submit(again=True)
+        queue.emit("told", 7)
+        while queue.process_batch():
+            pass
+        queue.answer(task_id, "asked", value=True)
+        while queue.process_batch():
+            pass
+        assert (queue.stats().failed, queue.stats().completed) == (1, 5)
+        assert queue.cleanup(older_than=0, state=["failed", "completed"]) == 6
+
+
 def test_a_viewer_looks_at_everything(database_url: str, role: str, capsys: pytest.CaptureFixture[str]) -> None:
     with TaskQueue(database_url) as owner:
         task_id = owner.enqueue("job", {"n": 1}, concurrency_key="tenant")
@@ -200,8 +244,11 @@ def test_a_viewer_looks_at_everything(database_url: str, role: str, capsys: pyte
         assert [each.name for each in queue.schedules()] == ["s"]
         with pytest.raises(PermissionDenied):
             queue.pause()
+        with pytest.raises(WaitTimeout):
+            queue.wait(task_id, timeout=0)
     where = ["--database-url", as_role(database_url, role)]
-    for command in ("list", "stats", "workers", "schedules", "errors", f"show {task_id}", f"explain {task_id}"):
+    about = [f"{command} {task_id}" for command in ("show", "explain", "steps", "tree")]
+    for command in ("list", "stats", "workers", "schedules", "errors", "types", "limits", "scale", *about):
         assert main([*command.split(), *where]) == 0, (command, capsys.readouterr())
 
 
@@ -247,8 +294,21 @@ async def serve(url: str) -> None:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             created = await client.post("/api/tasks", json={"type": "job", "options": {"concurrencyKey": "tenant"}})
             assert created.status_code == 201, created.text
+            requests: list[tuple[str, dict[str, Any]]] = [
+                ("/api/flows", {"name": "f", "nodes": [{"ref": "a", "type": "job"}]}),
+                ("/api/events", {"name": "told", "payload": 1}),
+                (f"/api/tasks/{created.json()['id']}/events", {"name": "told", "payload": 1}),
+                ("/api/objectives", {"type": "job", "withinSeconds": 5, "target": 99}),
+                ("/api/workers", {"workerId": "w", "types": ["job"]}),
+            ]
+            for path, body in requests:
+                done = await client.post(path, json=body)
+                assert done.status_code in (200, 201), done.text
+            for path in ("findings", "changes", "objectives", "questions", "metrics/lanes", "workers", "scale"):
+                assert (await client.get(f"/api/{path}")).status_code == 200, path
             audit = (await client.get("/api/audit")).json()
-            assert [each["action"] for each in audit["entries"]] == ["create_task"]
+            assert audit["entries"][-1]["action"] == "create_task"
+            assert len(audit["entries"]) == 1 + len(requests)
 
 
 def test_without_apply_they_are_only_printed(database_url: str, role: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from pydantic import BaseModel, Secret, SecretStr
+from pydantic import BaseModel, Json, Secret, SecretStr
+from typing_extensions import TypeAliasType
 
 from tasklib import InvalidArguments, Task, TaskQueue
 from tasklib.core.codec import MASK
 from tasklib.core.redaction import SECRETS_HEADER, Redactor
 from tasklib.core.task import Attempt, LogLine, TaskState
+from tasklib.definition.secrets import secret_paths
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -133,3 +135,42 @@ def test_a_refused_secret_is_not_quoted(queue: TaskQueue) -> None:
     assert "hunter4" in str(refused.value)
     assert "hunter2" not in str(refused.value)
     assert "hunter3" not in str(refused.value)
+
+
+class Node(BaseModel):
+    pin: SecretStr
+    below: list[Node] = []
+
+
+class Tree(BaseModel):
+    below: list[Tree] = []
+    name: str = ""
+
+
+class Garden(BaseModel):
+    pin: SecretStr
+    tree: Tree
+
+
+Codes = TypeAliasType("Codes", "SecretStr | dict[str, Codes]")
+NESTED = {"pin": "s3cret", "below": [{"pin": "s3cret", "below": [{"pin": "s3cret"}]}]}
+
+
+@pytest.mark.parametrize(
+    "kind, given",
+    [
+        (Node, NESTED),
+        (Codes, {"a": {"b": "s3cret"}}),
+        (Json[Account], '{"name": "ada", "pin": "s3cret"}'),
+        (Account, "ada:s3cret"),  # as a validator of the model may take it
+        (dict[SecretStr, int], {"s3cret": 1}),
+    ],
+)
+def test_what_was_submitted_by_name_is_hidden_by_its_type_alone(kind: Any, given: Any) -> None:
+    paths = [f"given.{each}".strip(".") for each in secret_paths(kind)]
+    assert "s3cret" not in str(Redactor().payload({"given": given}, paths))
+
+
+def test_only_the_part_of_a_type_that_has_secrets_is_hidden() -> None:
+    given = {"pin": "s3cret", "tree": {"below": [{"below": [{"name": "oak"}]}], "name": "elm"}}
+    assert Redactor().payload(given, secret_paths(Garden)) == given | {"pin": MASK}

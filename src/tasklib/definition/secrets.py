@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
@@ -18,7 +19,7 @@ MOST_LEVELS: Final = 64
 
 def secret_paths(kind: Any) -> tuple[str, ...]:
     """The places of secrets in values of a type, as paths, under every name by which a field can be given or stored."""
-    return tuple(dict.fromkeys(join_path(path) for path in _paths(kind, (), (), {})))
+    return tuple(dict.fromkeys(join_path(path) for path in _paths(kind, (), (), {}, [])))
 
 
 def hidden_paths(opened: Any, masked: Any, path: Path = ()) -> Iterator[Path]:
@@ -33,21 +34,26 @@ def hidden_paths(opened: Any, masked: Any, path: Path = ()) -> Iterator[Path]:
         yield path
 
 
-def _paths(kind: Any, path: Path, inside: tuple[Any, ...], bound: Bound) -> Iterator[Path]:
+def _paths(kind: Any, path: Path, inside: tuple[Any, ...], bound: Bound, loops: list[tuple[Any, Path]]) -> list[Path]:
+    """The places below a path; `loops` takes the places where a type contains one that it is inside of."""
     kind = _resolved(kind, bound)
     origin = typing.get_origin(kind) or kind
     if hasattr(origin, "get_secret_value"):
-        yield path
-        return
-    if len(path) > MOST_LEVELS or any(each is kind or each == kind for each in inside):
-        return
+        return [path]
+    if len(path) > MOST_LEVELS:
+        return []
+    if any(each is kind or each == kind for each in inside):
+        loops.append((kind, path))
+        return []
     inside = (*inside, kind)
     members = list(_members(kind, origin))
-    for part, hint, own in members:
-        yield from _paths(hint, (*path, *part), inside, own)
-    if not members:
-        for part, argument in _arguments(kind, origin):
-            yield from _paths(argument, (*path, *part), inside, bound)
+    parts = members or [(part, argument, bound) for part, argument in _arguments(kind, origin)]
+    again: list[tuple[Any, Path]] = []
+    found = [each for part, hint, own in parts for each in _paths(hint, (*path, *part), inside, own, again)]
+    # What is inside of itself has secrets at any depth, if it has any: there all of it is hidden.
+    deeper = [at for other, at in again if other == kind] if found else []
+    loops += [(other, at) for other, at in again if other != kind]
+    return found + deeper
 
 
 def _resolved(kind: Any, bound: Bound) -> Any:
@@ -69,9 +75,19 @@ def _resolved(kind: Any, bound: Bound) -> Any:
 
 def _alias_value(kind: Any) -> Any:
     """The value of `type Name = …`, also of one with type parameters."""
-    arguments, value = typing.get_args(kind), kind.__value__
+    arguments, value = typing.get_args(kind), _evaluated(kind)
     parameters = _parameters(value)
     return value[arguments[: len(parameters)]] if arguments and parameters else value
+
+
+def _evaluated(alias: Any) -> Any:
+    """The value of an alias, whose parts may be given as texts, such as its own name."""
+    holder = type("Holder", (), {"__annotations__": {"value": alias.__value__}})
+    try:
+        names = vars(sys.modules[alias.__module__])
+        return typing.get_type_hints(holder, names, include_extras=True)["value"]
+    except Exception:  # noqa: BLE001  as below
+        return alias.__value__
 
 
 def _parameters(kind: Any) -> tuple[Any, ...]:
@@ -120,6 +136,9 @@ def _arguments(kind: Any, origin: Any) -> Iterator[tuple[Path, Any]]:
         yield from (((str(number),), each) for number, each in enumerate(arguments))
         return
     is_collection = isinstance(origin, type) and issubclass(origin, Collection)
+    if is_collection and issubclass(origin, Mapping) and len(arguments) == 2:
+        yield (), arguments[0]  # no key can be hidden alone
+        arguments = arguments[1:]
     yield from (((EVERY,) if is_collection else (), each) for each in arguments)
 
 

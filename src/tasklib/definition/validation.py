@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tasklib.core.codec import MASK, check_plain, dumps, path_text, plain, plain_array, shown
 from tasklib.core.redaction import Redactor, Texts, join_path, secret_texts
-from tasklib.core.redaction.paths import below, split_paths
+from tasklib.core.redaction.paths import Path, below, split_paths
 from tasklib.definition.compiling import Compiled, compile_type
 from tasklib.definition.secrets import hidden_paths
 from tasklib.errors import InvalidArguments
@@ -184,13 +184,14 @@ class Validation:
 
     def _shown(self, detail: ErrorDetails) -> str:
         """The value at fault, masked where secrets are."""
-        redactor, places = Redactor(), set(split_paths(self.secrets))
+        redactor, places, below_it = Redactor(), set(split_paths(self.secrets)), set[Path]()
         for part in map(str, detail["loc"]):
             if redactor.value({part: ""}) != {part: ""}:
                 return MASK
             # Pydantic names members of unions on the way, which are in no path: any part may be one.
-            places |= set(below(tuple(places), part))
-        return shown(redactor.value(detail["input"], map(join_path, places)))
+            below_it |= set(below((*places, *below_it), part))
+        given = detail["input"]
+        return shown(redactor.value(given, map(join_path, below_it if isinstance(given, str) else places | below_it)))
 
 
 def _details(error: ValidationError) -> list[ErrorDetails]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 from uuid import UUID
+from weakref import WeakSet
 
 from tasklib.core.task import Task
 from tasklib.core.time.timing import Timing
-from tasklib.errors import TaskNotFound, WaitTimeout
+from tasklib.errors import ConfigurationError, TaskNotFound, WaitTimeout
 from tasklib.storage.database import Database
 from tasklib.storage.operations.tasks import get_task, watch_task
 from tasklib.storage.statement import Operation
 
 LOOK_SECONDS = 1.0
+WORKING: Final = WeakSet[asyncio.AbstractEventLoop]()
+"""Event loops of this program on which a worker runs."""
 
 Look: TypeAlias = Callable[[], Operation[Task | None]]
 Steps: TypeAlias = Generator[Look | float, Task | None, Task]
@@ -30,6 +33,7 @@ def wait_blocking(database: Database, timing: Timing, task_id: UUID, timeout: fl
         step = next(steps)
         while True:
             if isinstance(step, int | float):
+                _refuse_to_block_a_worker()
                 woken.wait(step)
                 woken.clear()
                 step = steps.send(None)
@@ -78,8 +82,26 @@ def _listener(task_id: UUID, wake: Callable[[], object]) -> Callable[[str], None
     return listen
 
 
+def _refuse_to_block_a_worker() -> None:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if loop in WORKING:
+        raise ConfigurationError(
+            "wait() blocks, and here it would block the event loop on which a worker runs; await it instead: "
+            "`await task_id.await_(...)` or `await queue.await_(...)`"
+        )
+
+
+def _is_timeout(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
 def _wait(timing: Timing, task_id: UUID, timeout: float | None) -> Steps:
     """Reads to make and seconds to wait until the task is finished; a notification ends a wait early."""
+    if not _is_timeout(timeout):
+        raise ConfigurationError(f"timeout is a number of seconds, or None to wait without an end; got {timeout!r}")
     deadline = None if timeout is None else timing.monotonic() + timeout
     look: Look = lambda: watch_task(task_id)  # noqa: E731
     while True:

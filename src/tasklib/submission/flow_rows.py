@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
-from uuid import uuid4
+from uuid import uuid5
 
 from tasklib.core.task import NewTask
 from tasklib.errors import ConfigurationError
@@ -46,7 +46,7 @@ def flow_rows(name: str, nodes: Sequence[FlowTask]) -> FlowRows:
         (row,) = rows_of([replace(node.new, tags={"flow": name, **node.new.tags})])
         row["marks"] = BEFORE if node.new.id in needed else 0
         if node.before:
-            group = str(uuid4())
+            group = str(uuid5(node.new.id, "after"))  # the same one, however often the flow is submitted
             names = ", ".join(dict.fromkeys(each.name for each, _ in node.before))
             row["waits_for"] = f"prerequisites {names}"[:200]
             distinct = len({each.id for each, _ in node.before})
@@ -57,6 +57,14 @@ def flow_rows(name: str, nodes: Sequence[FlowTask]) -> FlowRows:
             ]
         rows.append(row)
     return FlowRows(rows, after, edges)
+
+
+def check_run_if(name: str, run_if: RunIf, *, has_before: bool) -> None:
+    """Refuse a task that runs if something before it fails, and has nothing before it."""
+    if run_if == "failure" and not has_before:
+        raise ConfigurationError(
+            f"{name!r} runs if something before it fails, and nothing is before it; say what, with after="
+        )
 
 
 def refuse_cycle(before: Mapping[str, Sequence[str]]) -> None:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.backends("sqlite-file", "postgres-newest")
 OLD = """
 import os
 from pathlib import Path
+from pydantic import SecretStr
 from tasklib import AsyncTaskContext, TaskContext, TaskQueue
 
 queue = TaskQueue(os.environ["REPLAY_URL"])
@@ -48,6 +49,12 @@ async def trip(ctx: AsyncTaskContext) -> list[str]:
 
 
 @queue.task(context=True)
+def quiet(ctx: TaskContext, pin: SecretStr) -> None:
+    ctx.step(note, "before")
+    ctx.wait(f"for {pin.get_secret_value()}")
+
+
+@queue.task(context=True)
 def part(ctx: TaskContext, n: int) -> int:
     return n
 
@@ -74,6 +81,7 @@ def project(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     made: TaskQueue = shop_old.queue
     shop_old.sale.submit(order=1)
     shop_old.trip.submit()
+    shop_old.quiet.submit("s3cret")
     shop_old.total.submit()
     while made.process_batch():
         pass
@@ -100,7 +108,9 @@ def test_code_that_fits_executes_nothing(tasklib: CommandLine, queue: TaskQueue,
     changed(project, ("ctx.wait(", "ctx.step(note, 'new'); ctx.wait("))
     before, tasks = (project / "log").read_text(), queue.count()
     said = tasklib.ok("replay", "shop_new", "--waiting")
-    assert "3 replayed, 0 differ." in said
+    assert "4 replayed, 0 differ." in said
+    assert "for ****" in said
+    assert "s3cret" not in said
     assert "goes on at 'note" in said
     assert ((project / "log").read_text(), queue.count()) == (before, tasks)
 
@@ -117,13 +127,13 @@ def test_a_divergence_is_named_with_both_sides(tasklib: CommandLine, project: Pa
     assert "recorded: a step" in done.out
     assert "the code: a sleep" in done.out
     found = json.loads(tasklib.run("replay", "shop_new", "--waiting", "--json").out)
-    assert (found["differing"], outcomes(found)) == (2, {"sale": False, "trip": False, "total": True})
+    assert (found["differing"], outcomes(found)) == (2, {"sale": False, "trip": False, "quiet": True, "total": True})
 
 
 def test_arguments_that_new_code_refuses_and_errors_are_divergences(tasklib: CommandLine, project: Path) -> None:
     changed(project, ("order: int", "order: list[int]"), ("    return found\n", "    raise ValueError(1)\n"))
     found = json.loads(tasklib.run("replay", "shop_new", "--waiting", "--json").out)
-    assert outcomes(found) == {"sale": False, "trip": True, "total": True}
+    assert outcomes(found) == {"sale": False, "trip": True, "quiet": True, "total": True}
     changed(project, ("    await ctx.sleep(86400)\n", "    raise ValueError('soon')\n"))
     found = json.loads(tasklib.run("replay", "shop_new", "--waiting", "--json").out)
     (trip,) = [each for each in found["replayed"] if each["name"] == "trip"]
@@ -140,7 +150,7 @@ def test_from_a_file_without_the_database(tasklib: CommandLine, project: Path, m
     monkeypatch.setenv("REPLAY_URL", nowhere)
     tasklib.url = nowhere
     changed(project, ("    other.submit()\n", ""))
-    assert "2 replayed, 0 differ." in tasklib.ok("replay", "shop_new", "--file", "recorded.jsonl")
+    assert "3 replayed, 0 differ." in tasklib.ok("replay", "shop_new", "--file", "recorded.jsonl")
     (project / "broken.jsonl").write_text("{}\n")
     assert "no line" in tasklib.fails(2, "replay", "shop_new", "--file", "broken.jsonl")
     assert "cannot read" in tasklib.fails(2, "replay", "shop_new", "--file", "missing.jsonl")

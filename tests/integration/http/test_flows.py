@@ -88,6 +88,7 @@ def test_types_that_nobody_defines_here_make_a_flow(http: Client) -> None:
             "in its payload and in its results",
         ),
         ([{"ref": "a", "type": "t", "runIf": "sometimes"}], "runIf"),
+        ([{"ref": "a", "type": "t", "runIf": "failure"}], "nothing is before it"),
         ([], "nodes"),
     ],
 )

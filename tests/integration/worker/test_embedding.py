@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import tasklib
-from tasklib import ConfigurationError, TaskQueue, TaskWorker
+from tasklib import ConfigurationError, TaskQueue, TaskWorker, WaitTimeout
 from tests.fixtures import python
 from tests.fixtures.waiting import PATIENCE, aeventually, eventually
 
@@ -183,6 +183,18 @@ def test_a_worker_in_a_thread_ends_when_its_event_is_set(queue: TaskQueue, early
 async def test_run_inside_an_event_loop_names_arun(queue: TaskQueue) -> None:
     with pytest.raises(ConfigurationError, match=r"await queue\.arun"):
         queue.run()
+
+
+async def test_waiting_in_the_event_loop_of_the_worker_is_refused(queue: TaskQueue) -> None:
+    worker = asyncio.ensure_future(queue.arun())
+    task_id = queue.enqueue("nobody's")
+    await aeventually(lambda: len(queue.workers()) == 1)
+    with pytest.raises(ConfigurationError, match=r"await task_id\.await_"):
+        task_id.wait()
+    worker.cancel()
+    await asyncio.wait([worker])
+    with pytest.raises(WaitTimeout):
+        task_id.wait(timeout=0.01)
 
 
 CALLS: list[Callable[[TaskQueue], Any]] = [

@@ -13,7 +13,7 @@ from tasklib.cli.options import values
 from tasklib.cli.options.submit import FromFile, How, Waiting, What
 from tasklib.cli.show.output import shortened
 from tasklib.cli.show.tasks import show_task
-from tasklib.errors import WaitTimeout
+from tasklib.errors import PermissionDenied, WaitTimeout
 
 if TYPE_CHECKING:
     from tasklib.core.task import Task
@@ -108,8 +108,14 @@ def _submit_file(cli: Cli, file: str, source: FromFile, what: What, options: dic
 
 
 def _unknown(cli: Cli, name: str) -> Unknown | None:
-    """What to say if no live worker defines the task: the name is misspelt, or its worker is not started yet."""
-    live = [worker for worker in cli.service.queue.workers() if worker.alive]
+    """What to say if no live worker defines the task: the name is misspelt, or its worker is not started yet.
+
+    A role that may submit and not see workers is told nothing: the task is stored, and that is the answer.
+    """
+    try:
+        live = [worker for worker in cli.service.queue.workers() if worker.alive]
+    except PermissionDenied:
+        return None
     known = sorted({each for worker in live for each in worker.names})
     if name in known:
         return None

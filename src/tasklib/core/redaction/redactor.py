@@ -164,7 +164,7 @@ class Redactor:
             }
         if isinstance(value, list | tuple):
             return [self._hidden(entry, below(paths, str(number))) for number, entry in enumerate(_entries(value))]
-        return value
+        return MASK if _is_closed(value, paths) else value
 
     def _find(self, value: Any, paths: Sequence[Path]) -> Iterator[str]:
         if () in paths:
@@ -175,6 +175,13 @@ class Redactor:
         elif isinstance(value, list | tuple):
             for number, entry in enumerate(_entries(value)):
                 yield from self._find(entry, below(paths, str(number)))
+        elif _is_closed(value, paths):
+            yield value
+
+
+def _is_closed(value: Any, paths: Sequence[Path]) -> bool:
+    """Whether it is a text where fields with secrets are expected: it may hold them, as JSON does."""
+    return bool(paths) and isinstance(value, str)
 
 
 def secret_texts(value: Any) -> Iterator[str]:

@@ -96,6 +96,7 @@ class DefinesTasks(QueueBase):
             >>> task_id.wait()
             7
         """
+        _require_function("on_startup", hook)
         self.startup_hooks.append(hook)
         return hook
 
@@ -110,6 +111,7 @@ class DefinesTasks(QueueBase):
             closed
             0
         """
+        _require_function("on_shutdown", hook)
         self.shutdown_hooks.append(hook)
         return hook
 
@@ -140,6 +142,7 @@ class DefinesTasks(QueueBase):
             divide raised ZeroDivisionError
             1
         """
+        _require_function("on_error", hook)
         self.error_hooks.append(hook)
         return hook
 
@@ -158,6 +161,7 @@ class DefinesTasks(QueueBase):
             >>> ended == [str(task_id)]
             True
         """
+        _require_function("on_end", hook)
         self.end_hooks.append(hook)
         return hook
 
@@ -190,3 +194,8 @@ def define(
     definition = Definition.for_function(function, name=named, options=checked, context=context)
     registry.add(definition)
     return (ContextTaskFunction if context else TaskFunction)(queue, definition, function)
+
+
+def _require_function(name: str, hook: Any) -> None:
+    if not callable(hook):
+        raise ConfigurationError(f"{name} takes a function, got {hook!r}")

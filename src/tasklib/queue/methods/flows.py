@@ -17,7 +17,7 @@ from tasklib.queue.base import QueueBase
 from tasklib.queue.results import TaskResults
 from tasklib.queue.sync_async import require_asyncio
 from tasklib.storage.operations.workflows.groups import MEMBER, store_flow
-from tasklib.submission.flow_rows import MOST_NODES, RUN_IF, FlowRows, FlowTask, RunIf, flow_rows
+from tasklib.submission.flow_rows import MOST_NODES, RUN_IF, FlowRows, FlowTask, RunIf, check_run_if, flow_rows
 from tasklib.submission.function import BoundTask, NodeResult
 
 R = TypeVar("R")
@@ -102,6 +102,7 @@ class Flow:
         """Whom the ids of its tasks ask for their results."""
         self._queue = queue
         self._nodes: list[Node[Any]] = []
+        self._is_stored = False
 
     # The result of an `async def` is what it returns when it is awaited: the first form unwraps it.
     @overload
@@ -123,17 +124,22 @@ class Flow:
         """
         if not isinstance(call, BoundTask):
             raise ConfigurationError(f"flow.add takes task.bind(...), got {call!r}")
+        if self._is_stored:
+            raise ConfigurationError(f"the flow {self.name!r} is submitted already; make another: queue.flow(...)")
         if run_if not in RUN_IF:
             raise ConfigurationError(f"run_if is one of {', '.join(RUN_IF)}, got {run_if!r}")
         if len(self._nodes) >= MOST_NODES:
             raise ConfigurationError(f"a flow has at most {MOST_NODES:,} tasks")
         if call.new.unique_key is not None:
             raise ConfigurationError(f"task {call.new.name!r} has a unique key, which a task of a flow cannot have")
+        if isinstance(after, Node):
+            raise ConfigurationError(f"after= takes a list of tasks of the flow, got {after!r}; write after=[...]")
         before: list[tuple[Any, str | None]] = [(each.node, param) for param, each in call.results.items()]
         before += [(each, None) for each in after]
         for each, _ in before:
             if not isinstance(each, Node) or each.flow is not self:
                 raise ConfigurationError(f"{each!r} is no task of the flow {self.name!r}; add it first")
+        check_run_if(call.new.name, run_if, has_before=bool(before))
         node = Node(self, call, before, run_if)
         self._nodes.append(node)
         return node
@@ -153,6 +159,7 @@ class Flow:
             database.run(make)
         else:
             database.run_on(joined, make)
+        self._is_stored = True
         return [node.id for node in self._nodes]
 
     async def asubmit(self, *, connection: Any = None) -> list[TaskId[Any]]:
@@ -164,6 +171,7 @@ class Flow:
             await database.arun(make)
         else:
             await database.arun_on(joined, make)
+        self._is_stored = True
         return [node.id for node in self._nodes]
 
     def require_tasks(self) -> None:

@@ -19,7 +19,7 @@ from tasklib.storage.operations.access.idempotency import Once, do_once
 from tasklib.storage.operations.workflows.groups import store_flow
 from tasklib.storage.statement import Operation, recall
 from tasklib.submission import with_secrets
-from tasklib.submission.flow_rows import FlowTask, RunIf, flow_rows, refuse_cycle
+from tasklib.submission.flow_rows import FlowTask, RunIf, check_run_if, flow_rows, refuse_cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +128,12 @@ class Flows(ServicePart):
 
 def check_nodes(nodes: Sequence[FlowNode]) -> None:
     """Refuse nodes of one name, circles, and results that cannot be arguments."""
-    refs = [node.ref for node in nodes]
-    twice = next((ref for ref in refs if refs.count(ref) > 1), None) if len(set(refs)) < len(refs) else None
-    if twice is not None:
-        raise ConfigurationError(f"two nodes have the ref {twice!r}; each needs its own")
+    refs = set[str]()
+    for node in nodes:
+        if node.ref in refs:
+            raise ConfigurationError(f"two nodes have the ref {node.ref!r}; each needs its own")
+        refs.add(node.ref)
+        check_run_if(node.ref, node.run_if, has_before=bool(node.after or node.results))
     refuse_cycle({node.ref: [*node.after, *node.results.values()] for node in nodes})
     for node in nodes:
         if node.results and not isinstance(node.payload, Mapping):

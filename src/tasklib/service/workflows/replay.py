@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
 from uuid import UUID
@@ -83,6 +83,10 @@ class Replays(ServicePart):
         return lambda: database
 
     def replay(self, case: Case, children: Callable[[], Database]) -> Replayed | None:
-        """What this program's code makes of the records; None if it defines no task of that name."""
+        """What this program's code makes of the records, without secrets; None if it defines no task of that name."""
         definition = self.queue.registry.get(case.task.name)
-        return None if definition is None else replay(definition, case.task, case.steps, children)
+        if definition is None:
+            return None
+        found, hide = replay(definition, case.task, case.steps, children), self.redactor.texts_of(case.task).text
+        key, recorded, asked = map(hide, (found.key, found.recorded, found.asked))
+        return replace(found, key=key, recorded=recorded, asked=asked, notes=[hide(note) or "" for note in found.notes])

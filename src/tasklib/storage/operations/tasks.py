@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -115,8 +116,12 @@ def waiting_names() -> Operation[list[str]]:
 
 
 def watch_task(task_id: UUID) -> Operation[Task | None]:
-    """Ask to be notified of the task's end, then read it: an end before this is seen, a later one is notified."""
-    yield Statement("watch_task", {"id": str(task_id)})
+    """Ask to be notified of the task's end, then read it: an end before this is seen, a later one is notified.
+
+    A role that may only read is not notified: it looks from time to time.
+    """
+    with suppress(PermissionDenied):
+        yield Statement("watch_task", {"id": str(task_id)})
     return (yield from get_task(task_id))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -64,11 +65,11 @@ class _Workflow:
 
     def step(self, options: StepOptions, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run the function once, and remember what it returned."""
-        return self._drive(self.engine.step(options, function, args, kwargs))
+        return self._drive("step", self.engine.step(options, function, args, kwargs))
 
     def sleep(self, options: StepOptions, seconds: float | timedelta | None, until: datetime | None) -> Any:
         """Wait without a slot."""
-        return self._drive(self.engine.sleep(options, seconds, until))
+        return self._drive("sleep", self.engine.sleep(options, seconds, until))
 
     def wait(
         self,
@@ -79,11 +80,11 @@ class _Workflow:
         ask: str | None,
     ) -> Any:
         """Wait for an event, or for a person's answer."""
-        return self._drive(self.engine.wait(options, events, type, timeout_seconds, ask))
+        return self._drive("wait", self.engine.wait(options, events, type, timeout_seconds, ask))
 
     def run(self, options: StepOptions, call: Any, timeout_seconds: float | None) -> Any:
         """Run a task as a child, and wait for its result."""
-        return self._drive(self.engine.run(options, call, timeout_seconds))
+        return self._drive("run", self.engine.run(options, call, timeout_seconds))
 
     def map(
         self,
@@ -94,13 +95,17 @@ class _Workflow:
         timeout_seconds: float | None,
     ) -> Any:
         """Run a task for each of many inputs as children, and wait for all."""
-        return self._drive(self.engine.map(options, task, inputs, max_failures, timeout_seconds))
+        return self._drive("map", self.engine.map(options, task, inputs, max_failures, timeout_seconds))
 
     def spend(self, options: StepOptions, budget: str, cost: float) -> Any:
         """Take tokens from a budget, once there are enough."""
-        return self._drive(self.engine.spend(options, budget, cost))
+        return self._drive("spend", self.engine.spend(options, budget, cost))
 
-    def _drive(self, logic: Logic[T]) -> Any:
+    def close_forgotten(self) -> str | None:
+        """The name of a call that was made and never carried out; only an awaiting one can be."""
+        return None
+
+    def _drive(self, name: str, logic: Logic[T]) -> Any:
         raise NotImplementedError
 
     def _step_context(self, call: Call) -> StepContext:
@@ -125,8 +130,27 @@ class AwaitingWorkflow(_Workflow):
         self._active = 0
         """Calls that are awaited and do not wait for anything that comes later."""
         self._parked: list[tuple[Park, asyncio.Future[None]]] = []
+        self._not_begun: dict[Logic[Any], tuple[str, Coroutine[Any, Any, Any]]] = {}
 
-    async def _drive(self, logic: Logic[T]) -> T:
+    def close_forgotten(self) -> str | None:
+        """The name of a call that was made and never awaited: nothing of it has happened, and nothing will.
+
+        One that was cancelled before it began is closed by now.
+        """
+        calls = [
+            each for each in self._not_begun.values() if inspect.getcoroutinestate(each[1]) == inspect.CORO_CREATED
+        ]
+        for _, call in calls:
+            call.close()
+        return calls[0][0] if calls else None
+
+    def _drive(self, name: str, logic: Logic[T]) -> Coroutine[Any, Any, T]:
+        call = self._driven(logic)
+        self._not_begun[logic] = name, call
+        return call
+
+    async def _driven(self, logic: Logic[T]) -> T:
+        del self._not_begun[logic]
         self._active += 1
         try:
             effect = next(logic)
@@ -247,7 +271,7 @@ class BlockingWorkflow(_Workflow):
         self._active = 0
         self._parked: list[Park] = []
 
-    def _drive(self, logic: Logic[T]) -> T:
+    def _drive(self, name: str, logic: Logic[T]) -> T:
         with self._changed:
             self._active += 1
         try:

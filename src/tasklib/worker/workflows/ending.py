@@ -42,6 +42,16 @@ def decided(
     return Ending.park(task.id, task.version, waits_for=code, error=describe(mismatch))
 
 
+def refuse_forgotten(workflow: AwaitingWorkflow | BlockingWorkflow | None) -> None:
+    """Abort if a function has returned with calls of its context that it never awaited: they have done nothing."""
+    name = None if workflow is None else workflow.close_forgotten()
+    if name is not None:
+        raise Abort(
+            f"ctx.{name}(...) was called and never awaited, so it did nothing; write `await ctx.{name}(...)`, "
+            "or make the function a plain `def`, where it blocks"
+        ) from None
+
+
 def deciding(task: ClaimedTask, error: BaseException) -> BaseException:
     """The error that decides how the attempt ends: a restart that cannot be is a failure for good."""
     if not isinstance(error, Restart):

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from tasklib.core.codec import dumps
 from tasklib.core.task import NewTask
-from tasklib.errors import ClaimLost
+from tasklib.errors import ClaimLost, PermissionDenied
 from tasklib.storage.operations.tasks import columns_of
 from tasklib.storage.operations.workflows.retrying import begin_anew, resume_tasks
 from tasklib.storage.operations.workflows.steps import record_steps, tell_woken
@@ -67,9 +67,15 @@ def store_flow(
 ) -> Operation[None]:
     """Store the tasks of a flow and what is before each, all or none; done again it changes nothing."""
     yield BEGIN
-    if after:
-        yield Statement("insert_after_groups", {"groups": dumps(list(after)), "edges": dumps(list(edges))})
-    yield Statement("insert_members", {"batch": dumps(list(rows)), "group_id": None})
+    try:
+        if after:
+            yield Statement("insert_after_groups", {"groups": dumps(list(after)), "edges": dumps(list(edges))})
+        yield Statement("insert_members", {"batch": dumps(list(rows)), "group_id": None})
+    except PermissionDenied as error:
+        raise PermissionDenied(
+            f"a flow stores what its tasks wait for, which this role may not ({error}); submit it over HTTP, or with a "
+            "role that has the rights of a worker"
+        ) from error
 
 
 def add_members(

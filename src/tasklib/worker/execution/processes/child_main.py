@@ -42,7 +42,7 @@ from tasklib.worker.execution.processes.log_forwarding import forward_logs
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.messages import Channel, Inbox
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions, workflow_for
-from tasklib.worker.workflows.ending import decided, deciding, with_failed_step
+from tasklib.worker.workflows.ending import decided, deciding, refuse_forgotten, with_failed_step
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.pipe_journal import PipeJournal
 
@@ -191,6 +191,7 @@ class Host:
                 return ["committed"]
             if (ending := decided(task, definition, self._workflow)) is not None:
                 return _message(ending.between(started, time.monotonic()))
+            refuse_forgotten(self._workflow)
             text = encode_result(result, limit=self._config.max_result_bytes)
             return ["done", text, started, time.monotonic()]
         except BaseException as thrown:  # noqa: BLE001  whatever the user's function raised
