@@ -64,7 +64,8 @@ def page() -> str:
 def section(command: Any) -> Iterator[str]:
     """One command: what it does, what it takes, how it is used."""
     yield from ("", f"### `tasklib {command.name}`", "", inspect.cleandoc(command.help))
-    rows = [row(each) for each in command.params if getattr(each, "rich_help_panel", None) != EVERYWHERE]
+    shown = [each for each in command.params if not getattr(each, "hidden", False)]
+    rows = [row(each) for each in shown if getattr(each, "rich_help_panel", None) != EVERYWHERE]
     if rows:
         yield from ("", "| | |", "|---|---|", *rows)
     yield from ("", "```bash", *(line.strip() for line in command.epilog.splitlines()), "```")

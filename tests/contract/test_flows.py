@@ -128,6 +128,8 @@ def test_wrong_flows_are_refused(queue: Face, add: Any):
         flow.add(add)
     with pytest.raises(ConfigurationError, match="no task of the flow"):
         flow.add(add.bind(1), after=[other.add(add.bind(2))])
+    with pytest.raises(InvalidArguments, match=r"got \[<result of <Node 'add'"):
+        add.bind([flow.add(add.bind(1)).result])
     with pytest.raises(ConfigurationError, match="run_if"):
         flow.add(add.bind(1), run_if="maybe")
     with pytest.raises(ConfigurationError, match="nothing is before it"):

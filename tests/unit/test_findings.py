@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from tasklib.core.insights.findings import Situation, find
+from tasklib.core.insights.findings import Parked, Situation, find
 from tasklib.core.limits import Pause
 from tasklib.core.queue_info import EndedWorker, ErrorGroup, QueueStats, WorkerInfo
 
@@ -55,6 +55,7 @@ def test_everything_that_is_wrong_the_most_urgent_first():
             [worker("slow", "charge", "mail", running=4, stuck=1)],
             ended=[lost(124), lost(3, minutes=90)],
             errors=[group(12, 5), group(99, 600)],
+            parked=[Parked("trip", 9, NOW, ID)],
             releases={"g1": "v2"},
         )
     )
@@ -64,6 +65,7 @@ def test_everything_that_is_wrong_the_most_urgent_first():
         ("unhandled", 299),
         ("worker_lost", 124),
         ("new_error", 12),
+        ("parked", 9),
         ("paused", 2),
         ("stuck_threads", 1),
     ]
@@ -72,6 +74,7 @@ def test_everything_that_is_wrong_the_most_urgent_first():
     assert texts["unhandled"] == "No running worker handles legacy, 299 waiting"
     assert texts["worker_lost"] == "Worker w-9 on host-9 was lost with 124 tasks, which run again"
     assert texts["new_error"] == "CardError in charge is new in release v2: CardError: declined"
+    assert texts["parked"] == "9 trip tasks are parked: their code does not fit what was recorded"
     assert texts["paused"] == "mail is paused by ada: provider is down"
     resume, look = next(each for each in found if each.code == "paused").remedies
     assert (resume.action, resume.target, look.action) == ("resume", "mail", "tasks")

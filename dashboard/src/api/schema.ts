@@ -1785,7 +1785,7 @@ export interface components {
             payload: unknown;
             /**
              * Steps
-             * @description What a workflow has recorded; null if it is more than 256 KB, or nothing.
+             * @description What a workflow has recorded; null if it is more than 256 KB.
              */
             steps?: components["schemas"]["RecordedStep"][] | null;
             /**

@@ -18,12 +18,15 @@ from tasklib.storage.operations.access.audit import StoredEntry, list_audit
 from tasklib.storage.operations.limits import pauses
 from tasklib.storage.operations.worker_history import list_ended_workers
 from tasklib.storage.operations.workflows.events import list_questions
+from tasklib.storage.operations.workflows.steps import list_parked
 from tasklib.storage.statement import Operation
 
 __all__ = ["Change", "Finding", "Findings"]
 
 MOST_GROUPS: Final = 50
 MOST_QUESTIONS: Final = 1000
+MOST_WAITING: Final = 10_000
+"""So many workflows that wait without an end are looked at for parked ones."""
 MOST_CHANGES: Final = 200
 ENTRIES: Final = 500
 HOUR_SECONDS: Final = 3600.0
@@ -94,6 +97,7 @@ class Findings(ServicePart):
                 schedules=(yield from schedules.list_schedules()),
                 standings=(yield from read_standings()) if standings is None else standings,
                 questions=[each["asked_at"] or clock for each in (yield from list_questions(MOST_QUESTIONS))],
+                parked=(yield from list_parked(MOST_WAITING)),
                 releases=releases,
                 marks=marks,
             )

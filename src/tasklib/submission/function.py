@@ -199,6 +199,9 @@ class NodeResult:
     def __init__(self, node: object) -> None:
         self.node = node
 
+    def __repr__(self) -> str:
+        return f"<result of {self.node!r}>"
+
 
 class BoundTask(Generic[R_co]):
     """A task with its arguments, checked and not submitted; made by `task.bind(...)`."""

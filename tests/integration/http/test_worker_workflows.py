@@ -44,7 +44,7 @@ def remote(http: Client) -> Remote:
 
 
 def test_steps_are_recorded_once_and_come_with_the_next_claim(queue: Face, remote: Remote) -> None:
-    assert (remote.task["steps"], remote.task["stepsUrl"]) == (None, None)
+    assert (remote.task["steps"], remote.task["stepsUrl"]) == ([], None)
     first = remote.send("steps", key="charge", digest="abc", value={"id": 7}, seconds=0.5)
     assert first.status_code == 200
     again = remote.send("steps", key="charge", digest="other", value={"id": 8}).json()
@@ -208,6 +208,8 @@ def test_another_kind_of_step_under_the_key_is_refused_and_can_be_parked(queue: 
     parked = remote.task["id"]
     explained = remote.http.get(f"/api/tasks/{parked}/explain").json()["reasons"][0]
     assert (explained["code"], "a was a step" in explained["text"]) == ("parked", True)
+    (finding,) = [each for each in remote.http.get("/api/findings").json()["findings"] if each["code"] == "parked"]
+    assert (finding["type"], finding["count"], finding["actions"][0]["target"]) == ("job", 1, parked)
     assert remote.claim() is None
     assert remote.http.post(f"/api/tasks/{parked}/retry").status_code == 200
     assert remote.claim()
@@ -239,6 +241,7 @@ def test_a_step_that_is_too_large_is_refused(queue: Face, remote: Remote) -> Non
     [
         ("steps", {"key": ""}),
         ("steps", {"key": "x" * 201}),
+        ("steps", {"key": "x", "value": 1, "error": {"type": "E", "message": "m"}}),
         ("suspend", {"key": "x"}),
         ("suspend", {"key": "x", "events": ["a"], "ask": "b"}),
         ("suspend", {"key": "x", "group": True, "until": "2030-01-02T00:00:00Z"}),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Literal
+from uuid import UUID
 
 from tasklib.core.insights.error_marks import ErrorMark, Status, status_of
 from tasklib.core.insights.objectives import Standing
@@ -63,6 +64,16 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Parked:
+    """Workflows of one name that wait for code which fits what they have recorded."""
+
+    name: str
+    count: int
+    since: datetime | None
+    example: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """What the database says, all at about one moment."""
 
@@ -79,6 +90,7 @@ class Situation:
     """How objectives stand over the last day."""
     questions: Sequence[datetime] = ()
     """When each open question to a person was asked, the oldest first."""
+    parked: Sequence[Parked] = ()
     releases: Mapping[str, str] = field(default_factory=dict[str, str])
     """By the id of an error group: the release of the worker that ran into it last."""
 
@@ -89,6 +101,7 @@ def find(seen: Situation) -> tuple[Finding, ...]:
         *_paused(seen),
         *_unhandled(seen),
         *_full(seen),
+        *_parked(seen),
         *_new_errors(seen),
         *_returned_errors(seen),
         *_lost_workers(seen),
@@ -160,6 +173,14 @@ def _full(seen: Situation) -> Iterator[Finding]:
         )
         remedies = (Remedy("limits", f"Limit {busiest}", busiest), Remedy("workers", "Workers"))
         yield Finding("slots_held", Severity.WARNING, text, None, behind, busiest, remedies)
+
+
+def _parked(seen: Situation) -> Iterator[Finding]:
+    for each in sorted(seen.parked, key=lambda parked: -parked.count)[:MOST_OF_A_KIND]:
+        they = "task is parked: its" if each.count == 1 else "tasks are parked: their"
+        text = f"{each.count:,} {each.name} {they} code does not fit what was recorded"
+        remedies = (Remedy("task", "Oldest task", str(each.example)), Remedy("tasks", "Waiting tasks", each.name))
+        yield Finding("parked", Severity.WARNING, text, each.since, each.count, each.name, remedies)
 
 
 def _new_errors(seen: Situation) -> Iterator[Finding]:

@@ -122,7 +122,7 @@ class ClaimedTask(Answer):
     headers: dict[str, Any]
     locked_until: datetime | None
     steps: list[RecordedStep] | None = Field(
-        None, description="What a workflow has recorded; null if it is more than 256 KB, or nothing."
+        default_factory=list, description="What a workflow has recorded; null if it is more than 256 KB."
     )
     steps_url: str | None = Field(None, description="Where recorded steps are, if they are more than 256 KB.")
 
@@ -134,7 +134,7 @@ class ClaimedTask(Answer):
             return shown
         if len(fitting(steps)) < len(steps):
             url = f"{root}/api/tasks/{task.id}/steps/recorded?version={task.version}"
-            return shown.model_copy(update={"steps_url": url})
+            return shown.model_copy(update={"steps": None, "steps_url": url})
         return shown.model_copy(update={"steps": [RecordedStep.of(step) for step in steps]})
 
 
@@ -229,6 +229,12 @@ class StepInput(Input):
     seconds: Annotated[float, BeforeValidator(check_number), Field(ge=0, lt=1e9)] = Field(
         0.0, description="How long it took."
     )
+
+    @model_validator(mode="after")
+    def _one(self) -> StepInput:
+        if self.error is not None and self.value is not None:
+            raise ValueError("a step has a value or an error, not both")
+        return self
 
 
 class SuspendInput(Input):

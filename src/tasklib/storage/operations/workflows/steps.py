@@ -9,9 +9,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from tasklib.core.codec import dumps
+from tasklib.core.insights.findings import Parked
 from tasklib.errors import ClaimLost
 from tasklib.storage.operations.clock import read_clock
-from tasklib.storage.rows import RowReader, json_value, moment
+from tasklib.storage.rows import RowReader, json_value, moment, uuid
 from tasklib.storage.statement import Operation, Row, Statement
 
 
@@ -114,6 +115,12 @@ def wake_parked(code: Mapping[str, str]) -> Operation[int]:
     woken = yield Statement("wake_parked", {"batch": batch})
     yield from tell_woken(woken)
     return len(woken)
+
+
+def list_parked(limit: int) -> Operation[list[Parked]]:
+    """Workflows that wait for other code, by name, among the first `limit` that wait without an end."""
+    rows = yield Statement("list_parked", {"limit": limit})
+    return [Parked(row["name"], row["count"], moment(row["since"]), uuid(row["example"])) for row in rows]
 
 
 def tell_woken(rows: Sequence[Row]) -> Operation[None]:

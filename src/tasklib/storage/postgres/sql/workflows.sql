@@ -203,6 +203,19 @@ FROM jsonb_to_recordset(:batch::jsonb) AS b (name text, code text)
 WHERE t.name = b.name AND t.waits_for LIKE 'code %' AND t.waits_for <> 'code ' || b.code
 RETURNING t.seq;
 
+-- name: list_parked
+-- Tasks that wait for other code, by name, among the first that wait without an end.
+SELECT w.name, count(*) AS count, min(w.updated_at) AS since, (array_agg(w.id ORDER BY w.updated_at))[1] AS example
+FROM (
+    SELECT t.id, t.name, t.waits_for, t.updated_at FROM {schema}.tasks AS t
+    WHERE t.waits_for IS NOT NULL AND t.due_at IS NULL
+    ORDER BY t.name, t.seq
+    LIMIT :limit::integer
+) AS w
+WHERE w.waits_for LIKE 'code %'
+GROUP BY w.name
+ORDER BY w.name;
+
 -- name: note_step
 -- Keep what was odd about a step when it was found.
 UPDATE {schema}.tasklib_steps AS s SET note = :note::text WHERE s.task_id = :id::uuid AND s.key = :key::text;

@@ -160,6 +160,20 @@ FROM json_each(:batch) AS b
 WHERE tasks.name = b.value ->> 'name' AND tasks.waits_for LIKE 'code %' AND tasks.waits_for <> 'code ' || (b.value ->> 'code')
 RETURNING tasks.seq;
 
+-- name: list_parked
+-- Tasks that wait for other code, by name, among the first that wait without an end.
+-- With min() the bare column id is of the row that has it: the one parked first.
+SELECT w.name, count(*) AS count, min(w.updated_at) AS since, w.id AS example
+FROM (
+    SELECT t.id, t.name, t.waits_for, t.updated_at FROM tasks AS t
+    WHERE t.waits_for IS NOT NULL AND t.due_at IS NULL
+    ORDER BY t.name, t.seq
+    LIMIT :limit
+) AS w
+WHERE w.waits_for LIKE 'code %'
+GROUP BY w.name
+ORDER BY w.name;
+
 -- name: note_step
 -- Keep what was odd about a step when it was found.
 UPDATE tasklib_steps SET note = :note WHERE task_id = :id AND key = :key;
