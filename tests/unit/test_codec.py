@@ -474,6 +474,11 @@ def test_a_coroutine_nobody_awaited_gets_its_own_advice():
     coroutine.close()
 
 
+def test_an_exception_that_was_returned_is_to_be_raised():
+    with pytest.raises(ResultError, match=r"returned the exception ValueError\('no'\); raise it instead"):
+        encode_result(ValueError("no"))
+
+
 def test_a_secret_in_a_result_stays_masked():
     assert "hush" not in encode_result(Account(password=SecretStr("hush")))
 

@@ -356,6 +356,8 @@ def _result_message(value: Any, refusal: _Refused) -> str:
             f"the task returned an awaitable ({shown(value)}) that nobody awaited; "
             "make the function, or what wraps it, `async def`"
         )
+    if isinstance(value, Exception):
+        return f"the task returned the exception {shown(value)}; raise it instead"
     return f"the result cannot be stored: {refusal}"
 
 
