@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from tasklib import AsyncTaskContext, TaskContext, TaskNotFound, TaskState, WaitTimeout
 from tasklib.errors import ConfigurationError, InvalidPayload, InvalidTransition
 from tasklib.storage.operations.workflows import events
+from tasklib.storage.statement import COMMIT, Operation
 from tests.contract.test_steps import finish
 from tests.fixtures.queues import Face
 
@@ -253,6 +254,12 @@ def test_a_question_takes_the_first_answer_and_nothing_else(queue: Face):
     assert finish(queue, task_id).result == {"value": True}
     assert queue.do(events.list_questions) == []
 
+    other = careful.submit("ls")
+    queue.process_batch()
+    queue.cancel(other)
+    with pytest.raises(InvalidTransition, match="it is cancelled"):
+        queue.answer(other, "approval:ls", {"ok": True})
+
 
 def test_a_person_wakes_nobody_who_is_parked(queue: Face, shipping: Any):
     task_id = shipping.submit(4)
@@ -261,6 +268,36 @@ def test_a_person_wakes_nobody_who_is_parked(queue: Face, shipping: Any):
     queue.emit("shipped:4", {"tracking": "parked"})
 
     assert queue.read(task_id).waits_for == "code x"
+
+
+def test_a_delivery_that_breaks_off_between_two_chunks_is_finished_by_the_next(
+    queue: Face, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(events, "CHUNK", 2)
+
+    @queue.task
+    async def waiting(ctx: AsyncTaskContext) -> int:
+        return await ctx.wait("go", int)
+
+    ids = [waiting.submit() for _ in range(5)]
+    queue.process_batch()
+    queue.sql("INSERT INTO tasklib_events (name, payload) VALUES ('go', '7')")
+    (event,) = queue.sql("SELECT id FROM tasklib_events")
+
+    def broken_off() -> Operation[None]:
+        delivery, answer = events.deliver_event(event["id"]), None
+        while True:
+            statement = delivery.send(answer)
+            answer = yield statement
+            if statement is COMMIT:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        queue.do(broken_off)
+    assert queue.count(state="waiting") == 3
+    assert queue.do(events.deliver_new) == 1
+    assert [finish(queue, task_id).result for task_id in ids] == [{"value": 7}] * 5
+    assert queue.do(events.deliver_new) == 0
 
 
 def test_two_waits_of_one_function_end_separately(queue: Face):

@@ -55,6 +55,25 @@ def test_a_result_used_as_an_argument_is_a_dependency_and_arrives_as_its_type(qu
     assert queue.read(both.id).kwargs == {"a": 1, "b": 2}
 
 
+def test_results_keep_their_nulls(queue: Face):
+    seen: list[Any] = []
+
+    @queue.task
+    def nothing(deep: bool) -> Any:
+        return {"a": None, "b": [None, {"c": None}]} if deep else None
+
+    @queue.task
+    def take(one: Any, two: Any, three: Any) -> None:
+        seen.append((one, two, three))
+
+    flow = queue.flow("nulls")
+    flow.add(take.bind(flow.add(nothing.bind(False)).result, flow.add(nothing.bind(True)).result, {"x": None}))
+    submit(queue, flow)
+    drain(queue)
+
+    assert seen == [(None, {"a": None, "b": [None, {"c": None}]}, {"x": None})]
+
+
 def test_a_failure_skips_what_needs_success_and_runs_what_needs_failure(queue: Face, add: Any):
     flow = queue.flow("sad")
     bad = flow.add(add.bind(-1))
@@ -109,6 +128,21 @@ def test_a_cancelled_prerequisite_skips_what_waits(queue: Face, add: Any):
     assert queue.read(second.id).state is TaskState.CANCELLED
 
 
+def test_a_task_that_was_cancelled_while_it_waited_waits_again_when_it_is_retried(queue: Face, add: Any):
+    flow = queue.flow("pair")
+    first = flow.add(add.options(delay_seconds=60).bind(1))
+    second = flow.add(add.bind(first.result))
+    submit(queue, flow)
+    queue.cancel(second.id)
+    queue.retry(second.id)
+    drain(queue)
+    assert queue.read(second.id).waits_for == "prerequisites add"
+    queue.advance(60)
+    drain(queue)
+
+    assert queue.read(second.id).result == {"value": 1}
+
+
 def test_a_long_chain_is_skipped_to_its_end(queue: Face, add: Any):
     flow = queue.flow("chain")
     last = flow.add(add.bind(-1))
@@ -118,6 +152,24 @@ def test_a_long_chain_is_skipped_to_its_end(queue: Face, add: Any):
     drain(queue)
 
     assert queue.count(state="cancelled") == 8
+
+
+@pytest.mark.backends("sqlite-file")
+def test_a_chain_of_a_thousand_is_skipped_after_a_foreign_program_has_failed_its_head(queue: Face, add: Any):
+    """No trigger starts another: SQLite's triggers do not nest without end, and a foreign connection sets no limit."""
+    flow = queue.flow("chain")
+    head = last = flow.add(add.bind(1))
+    for n in range(1000):
+        last = flow.add(add.bind(n), after=[last])
+    submit(queue, flow)
+    queue.sql(
+        "UPDATE tasks SET state = 'failed', error = 'E', completed_at = '2030-01-01 12:00:00.000000' "
+        f"WHERE id = '{head.id}'"
+    )
+    drain(queue)
+
+    assert queue.count(state="cancelled") == 1000
+    assert queue.sql("SELECT * FROM tasklib_tallies") == []
 
 
 def test_wrong_flows_are_refused(queue: Face, add: Any):

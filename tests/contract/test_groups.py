@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -162,6 +163,39 @@ def test_every_way_a_child_can_end_counts_once(queue: Face, double: Any):
     (group,) = queue.sql("SELECT total, ended, failed, cancelled FROM tasklib_groups")
     assert dict(group) == {"total": 5, "ended": 5, "failed": 1, "cancelled": 2}
     assert queue.sql("SELECT * FROM tasklib_tallies") == []
+
+
+def test_whatever_a_person_does_to_children_by_sql_the_counts_are_those_of_a_recount(queue: Face, double: Any):
+    @queue.task
+    async def parent(ctx: AsyncTaskContext) -> None:
+        await ctx.map(double.options(delay_seconds=3600), [{"n": n} for n in range(8)])
+
+    parent.submit()
+    queue.process_batch()
+    states = {str(child.id): "pending" for child in queue.list(name="double")}
+    ids, chance = sorted(states), random.Random(7)
+    for turn in range(60):
+        child, state = chance.choice(ids), chance.choice(["failed", "cancelled", "buried", "completed", "pending", ""])
+        if state and states[child] != "pending":
+            state = "pending"
+        if state:
+            ended = "NULL" if state == "pending" else f"'2030-01-01 12:00:{turn:02}.000000'"
+            queue.sql(f"UPDATE tasks SET state = '{state}', completed_at = {ended} WHERE id = '{child}'")
+        elif len(ids) > 5:
+            queue.sql(f"DELETE FROM tasks WHERE id = '{child}'")
+            ids.remove(child)
+            state = "cancelled" if states[child] == "pending" else states[child]
+        states[child] = state or states[child]
+        if chance.random() < 0.3 or turn == 59:
+            while queue.do(fold_groups):
+                pass
+            (group,) = queue.sql("SELECT ended, failed, cancelled FROM tasklib_groups WHERE kind = 'map'")
+            seen = list(states.values())
+            assert dict(group) == {
+                "ended": len(seen) - seen.count("pending"),
+                "failed": seen.count("failed") + seen.count("buried"),
+                "cancelled": seen.count("cancelled"),
+            }, turn
 
 
 def test_too_many_failures_cancel_the_rest(queue: Face, double: Any):

@@ -90,6 +90,17 @@ def test_a_task_restarts_only_itself(queue: Face):
     assert "raised the restart of 'other'" in task.error
 
 
+def test_a_restart_is_raised_and_not_returned(queue: Face):
+    @queue.task
+    def again(n: int) -> Any:
+        return again.restart(n + 1)
+
+    ended = finish(queue, again.submit(1))
+
+    assert (ended.state, ended.attempts) == (TaskState.FAILED, 1)
+    assert "raise it: raise again.restart(...)" in (ended.error or "")
+
+
 def test_a_step_may_restart_the_task(queue: Face, calls: Calls):
     @queue.task
     def agent(ctx: TaskContext, n: int) -> int:

@@ -8,6 +8,8 @@ import pytest
 
 from tasklib import Abort, AsyncTaskContext, TaskContext, TaskState
 from tasklib.errors import ConfigurationError, InvalidTransition
+from tasklib.storage.operations.workflows.groups import fold_groups
+from tasklib.worker.workflows import children
 from tests.contract.test_groups import drain
 from tests.contract.test_steps import Calls, calls, finish
 from tests.fixtures.queues import Face
@@ -51,6 +53,22 @@ def test_a_retry_from_a_step_forgets_it_and_those_after_it(queue: Face, calls: C
 
     assert queue.read(task_id).result == {"value": ["first", 1, "charge", "last"]}
     assert list(calls) == ["first", "charge", "last", "charge", "last"]
+
+
+def test_a_workflow_that_waits_for_its_retry_begins_again_from_a_step(queue: Face, calls: Calls):
+    @queue.task(max_retries=3)
+    async def steps(ctx: AsyncTaskContext) -> None:
+        for name in ("first", "charge"):
+            await ctx.options(name=name).step(calls.note, name)
+        if len(calls) == 2:
+            raise ValueError("once")
+
+    task_id = steps.submit()
+    queue.process_batch()
+    queue.retry(task_id, from_step="charge")
+    drain(queue)
+
+    assert list(calls) == ["first", "charge", "charge"]
 
 
 def test_a_retry_from_a_wait_gives_its_message_again(queue: Face, calls: Calls, steps: Any):
@@ -217,6 +235,74 @@ def test_a_flow_of_a_workflow_goes_on_when_the_workflow_is_retried(queue: Face, 
     drain(queue)
 
     assert queue.read(task_id).result == {"value": ["a", "ab"]}
+
+
+@pytest.mark.parametrize("kind", ["map", "run", "flow"])
+def test_children_that_were_cancelled_with_their_workflow_run_again_with_it(queue: Face, kind: str):
+    @queue.task
+    def leaf(n: int) -> int:
+        return n
+
+    @queue.task
+    async def parent(ctx: AsyncTaskContext) -> list[int]:
+        if kind == "run":
+            return [await ctx.run(leaf.bind(0))]
+        if kind == "map":
+            return [value async for value in (await ctx.map(leaf, [{"n": n} for n in range(3)])).results()]
+        flow: Any = queue.plain.flow("two")
+        flow.add(leaf.bind(flow.add(leaf.bind(0)).result))
+        return [value async for value in (await ctx.run(flow)).results()]
+
+    task_id = parent.submit()
+    queue.process_batch(1)
+    queue.cancel(task_id)
+    drain(queue)
+    assert {child.state for child in queue.list(name="leaf")} == {TaskState.CANCELLED}
+    queue.retry(task_id)
+    drain(queue)
+
+    assert queue.read(task_id).result == {"value": {"map": [0, 1, 2], "run": [0], "flow": [0, 0]}[kind]}
+
+
+@pytest.mark.parametrize("why", ["cancel", "failures"])
+def test_a_map_that_was_stopped_in_the_middle_of_its_inputs_has_all_of_them_after_a_retry(
+    queue: Face, monkeypatch: pytest.MonkeyPatch, why: str
+):
+    monkeypatch.setattr(children, "CHUNK", 2)
+    first = [True]
+
+    @queue.task(max_retries=0)
+    def leaf(n: int) -> int:
+        return n
+
+    @queue.task
+    def parent(ctx: TaskContext) -> list[int]:
+        def inputs() -> Any:
+            for n in range(9):
+                if n == 5 and first.pop():
+                    first.append(False)
+                    stop()
+                yield {"n": n}
+
+        return list(ctx.map(leaf, inputs(), max_failures=0).results())
+
+    def stop() -> None:
+        if why == "cancel":
+            queue.plain.cancel(task_id)
+        else:
+            queue.plain.cancel(queue.plain.list(name="leaf")[0].id)
+            while queue.plain.database.run(fold_groups):
+                pass
+
+    task_id = parent.submit()
+    first[:] = [False, True]
+    drain(queue)
+    assert queue.read(task_id).state is (TaskState.CANCELLED if why == "cancel" else TaskState.FAILED)
+    assert why == "cancel" or queue.count(name="leaf") < 9
+    queue.retry(task_id)
+    drain(queue)
+
+    assert queue.read(task_id).result == {"value": list(range(9))}
 
 
 def test_a_completed_workflow_runs_again_from_a_step(queue: Face, calls: Calls):

@@ -204,6 +204,28 @@ def test_a_key_is_used_once(queue: Face, calls: Calls):
     assert "used twice" in (finish(queue, workflow.submit()).error or "")
 
 
+@pytest.mark.parametrize(
+    "first, second", [({"name": "x:y"}, {"name": "x", "key": "y"}), ({"name": "note#2"}, {"name": "note"})], ids=str
+)
+def test_a_name_that_looks_like_the_key_of_another_step_is_refused(queue: Face, calls: Calls, first: Any, second: Any):
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        for options in (first, second, {**second, "key": None}):
+            await ctx.options(**options).step(calls.note, 1)
+
+    assert "StepKeyError" in (finish(queue, workflow.submit()).error or "")
+
+
+def test_the_call_of_a_function_is_no_step(queue: Face):
+    async def work() -> None: ...
+
+    @queue.task(max_retries=0)
+    async def workflow(ctx: AsyncTaskContext) -> None:
+        await ctx.step(work())  # type: ignore[arg-type]
+
+    assert "pass the function itself" in (finish(queue, workflow.submit()).error or "")
+
+
 def test_a_failed_step_runs_again_with_the_tasks_retry_and_the_others_do_not(queue: Face, calls: Calls):
     def shaky() -> str:
         if calls.note("shaky") and calls.count("shaky") < 3:

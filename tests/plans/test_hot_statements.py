@@ -140,13 +140,14 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "list_before": Statement("list_before", {"id": str(UUID(int=0))}),
         "find_oldest_child": Statement("find_oldest_child", {"id": str(UUID(int=0))}),
         "find_arguments": Statement("find_arguments", {"id": str(UUID(int=0))}),
-        "release_task": Statement("release_task", {"id": str(UUID(int=0)), "arguments": "{}"}),
+        "release_task": Statement("release_task", {"id": str(UUID(int=0)), "kwargs": None}),
         "skip_task": Statement("skip_task", {"id": str(UUID(int=0)), "error": "E"}),
         "restart_tasks": Statement(
             "restart_tasks", {"batch": dumps([{"id": each, "version": 1, "kwargs": {}} for each in waiting])}
         ),
         "stop_groups_of": Statement("stop_groups_of"),
         "clear_group": Statement("clear_group", {"id": str(UUID(int=0)), "kind": "map"}),
+        "get_kwargs": Statement("get_kwargs", {"id": waiting[0]}),
         "look_at_members": Statement("look_at_members", {"id": str(UUID(int=0))}),
         "lock_with_members": Statement("lock_with_members", {"id": str(UUID(int=0))}),
         "list_questions": Statement("list_questions", {"limit": BATCH}),

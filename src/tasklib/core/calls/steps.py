@@ -84,6 +84,8 @@ class StepOptions:
         for what, text in (("name", self.name), ("key", self.key)):
             if text is not None and not _is_text(text):
                 raise ConfigurationError(f"the {what} of a step is a text of 1 to {MAX_KEY} characters, got {text!r}")
+        if not isinstance(self.transactional, bool):
+            raise ConfigurationError(f"transactional of a step is True or False, got {self.transactional!r}")
         if not _is_count(self.retries):
             raise ConfigurationError(f"retries of a step is a whole number, 0 or more, got {self.retries!r}")
         if not _is_seconds(self.delay_seconds, least=0):

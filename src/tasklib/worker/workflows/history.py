@@ -89,13 +89,9 @@ class History:
 
     def _key(self, name: str, options: StepOptions) -> str:
         if options.key is not None:
-            key = f"{name}:{options.key}"
-            if key in self._keys:
-                raise StepKeyError(
-                    f"the key {options.key!r} was used twice for steps named {name!r}; each needs its own"
-                )
-            self._keys.add(key)
-            return key
+            return self._unused(
+                f"{name}:{options.key}", f"the key {options.key!r} was used twice for steps named {name!r}"
+            )
         user = _caller()
         if self._users.setdefault(name, user) is not user:
             raise StepKeyError(
@@ -103,7 +99,14 @@ class History:
                 f"when the function runs again; give each a key: ctx.options(key=...).step(...)"
             )
         count = self._counts[name] = self._counts.get(name, 0) + 1
-        return name if count == 1 else f"{name}#{count}"
+        key = name if count == 1 else f"{name}#{count}"
+        return self._unused(key, f"two steps would be recorded under {key!r}: one has the name or key of another")
+
+    def _unused(self, key: str, problem: str) -> str:
+        if key in self._keys:
+            raise StepKeyError(f"{problem}; give each a name or a key of its own: ctx.options(name=..., key=...)")
+        self._keys.add(key)
+        return key
 
     # --- Records.
 

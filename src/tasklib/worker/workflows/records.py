@@ -45,10 +45,13 @@ class Record:
 class ValueType:
     """How the values of one step are written and read: by an annotation, or as plain JSON without one."""
 
-    __slots__ = ("_annotation", "_compiled", "_limit", "_what")
+    __slots__ = ("_annotation", "_compiled", "_limit", "_remedy", "_what")
 
-    def __init__(self, what: str, annotation: Any, limit: int | None) -> None:
+    def __init__(
+        self, what: str, annotation: Any, limit: int | None, remedy: str = "correct what it says that it returns"
+    ) -> None:
         self._what = what
+        self._remedy = remedy
         self._limit = limit
         self._annotation = annotation
         self._compiled = None if annotation in (Any, inspect.Parameter.empty) else _compiled(what, annotation)
@@ -90,9 +93,7 @@ class ValueType:
             # Strict types take a date or an enum from JSON text only.
             return self._compiled.validate_json(dumps(value), by_alias=True, by_name=True)
         except ValueError as error:
-            raise ResultError(
-                f"the value of {self._what} does not fit its annotation: {error}; correct what it says that it returns"
-            ) from error
+            raise ResultError(f"the value of {self._what} does not fit its type: {error}; {self._remedy}") from error
 
     def passed_through(self, value: Any) -> tuple[str, Any]:
         """The value as JSON text, and as the code sees it, live and replayed alike."""

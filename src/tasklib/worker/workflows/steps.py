@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -31,7 +32,10 @@ class StepLogic(History):
     ) -> Logic[Any]:
         """Run a function once."""
         if not callable(function):
-            raise ConfigurationError(f"ctx.step takes a function and its arguments, got {function!r}")
+            remedy = "; pass the function itself, not its call: ctx.step(fn, 1), not ctx.step(fn(1))"
+            if inspect.iscoroutine(function):
+                function.close()
+            raise ConfigurationError(f"ctx.step takes a function and its arguments, got {function!r}{remedy}")
         function = getattr(function, "function", function)  # a task, run as a plain function
         name = options.name or getattr(function, "__name__", None) or type(function).__name__
         undo = undo_of(options, self.context.task.priority)

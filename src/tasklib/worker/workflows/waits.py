@@ -54,7 +54,8 @@ class WaitLogic(History):
             raise ConfigurationError(f"ask= is the question to a person, a text, got {shown(ask)}")
         seconds = None if timeout_seconds is None else seconds_of(timeout_seconds)
         key, number = self._take_key(options.name or names[0], options)
-        values = ValueType(f"event {names[0]!r}", type, None)
+        remedy = "wait for the type that its sender sends, or have it sent as that type"
+        values = ValueType(f"event {names[0]!r}", type, None, remedy)
         question = None if ask is None else {"question": self._to_show(ask), "schema": values.schema()}
         return self._wait(key, number, names, seconds, values, question)
 

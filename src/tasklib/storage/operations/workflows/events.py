@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 from tasklib.core.codec import dumps, is_storable, loads, plain, shown
 from tasklib.core.json_schema import misfit
+from tasklib.core.lifecycle import phase_of
 from tasklib.errors import ClaimLost, ConfigurationError, InvalidPayload, InvalidTransition, TaskNotFound
 from tasklib.storage.operations.tasks import get_task
 from tasklib.storage.operations.workflows.steps import record_steps, tell_woken
@@ -149,6 +150,8 @@ def answer_question(task_id: UUID, key: str, value: Any, sender: str | None = No
             memory[DONE_BEFORE] = True  # the reply to the first try was lost
             return
         raise InvalidTransition(task_id, "answered", "answer", "open")
+    if task.completed_at is not None:
+        raise InvalidTransition(task_id, phase_of(task), "answer", "waiting")
     memory["answered"] = own
     problem = misfit(loads(text), json_value(rows[0]["ask"])["schema"])
     if problem is not None:

@@ -89,6 +89,8 @@ def add_members(
     (group,) = yield Statement("lock_group", {"id": group_id})
     yield from _require_attempt(task_id, version)
     total: int = group["total"]
+    if group["stopped_at"] is not None:  # They would be cancelled; if the workflow is resumed, they are stored then.
+        return before + len(rows)
     if total != before:
         return total
     yield Statement("insert_members", {"batch": dumps(list(rows)), "group_id": group_id})
@@ -109,7 +111,7 @@ def seal_group(task_id: str, version: int, group_id: str) -> Operation[None]:
     yield BEGIN
     (group,) = yield Statement("lock_group", {"id": group_id})
     yield from _require_attempt(task_id, version)
-    if not group["sealed"]:
+    if not group["sealed"] and group["stopped_at"] is None:
         yield Statement("grow_group", {"id": group_id, "total": group["total"], "sealed": True})
     yield from _fold([group_id])
 
@@ -188,7 +190,7 @@ def _require_attempt(task_id: str, version: int) -> Operation[None]:
 def _fold(group_ids: Sequence[str]) -> Operation[None]:
     """Add up tallies of groups that are locked, and tell whose children have ended."""
     groups = yield Statement("fold_tallies", {"ids": dumps(sorted(group_ids))})
-    fired = [group for group in groups if group["fired_at"] is None and _is_over(group)]
+    fired = [group for group in groups if group["fired_at"] is None and _is_awaited(group) and _is_over(group)]
     if not fired:
         return
     yield Statement("lock_tasks", {"ids": dumps(sorted({str(group["task_id"]) for group in fired}))})
@@ -204,6 +206,11 @@ def _fold(group_ids: Sequence[str]) -> Operation[None]:
         yield from tell_woken((yield Statement("wake_tasks", {"ids": dumps(begun)})))
     if len(begun) < len(fired):
         yield Statement("wake_workers")
+
+
+def _is_awaited(group: Row) -> bool:
+    """Whether somebody is to be told: not of children cancelled with their workflow, which run again if it does."""
+    return group["kind"] == "after" or group["stopped_at"] is None
 
 
 def _is_over(group: Row) -> bool:
@@ -226,7 +233,10 @@ def _release(group: Row) -> Operation[None]:
             for row in before
             if row["param"] is not None and row["state"] == "completed"
         }
-        yield Statement("release_task", {"id": str(group["task_id"]), "arguments": dumps(arguments)})
+        merged = None
+        for row in (yield Statement("get_kwargs", {"id": str(group["task_id"])})) if arguments else ():
+            merged = dumps(json_value(row["kwargs"]) | arguments)
+        yield Statement("release_task", {"id": str(group["task_id"]), "kwargs": merged})
         return
     others = ", ".join(f"{row['name']} was {row['state']}" for row in before if row["state"] != "completed")
     error = f"Skipped: {others}" if others else "Skipped: nothing before it failed"
@@ -270,8 +280,13 @@ def _cancel_members(group_id: str, kind: str) -> Operation[None]:
     while members := (yield Statement("find_members", {"id": group_id, "after": after, "limit": PAGE})):
         after = members[-1]["seq"]
         lives = sorted(str(row["id"]) for row in members if row["lives"])
-        if lives:
+        if not lives:
+            continue
+        yield BEGIN
+        stopped = [row for row in (yield Statement("lock_group", {"id": group_id})) if row["stopped_at"] is not None]
+        if stopped:  # else its workflow was resumed meanwhile
             yield Statement("cancel_tasks", {"ids": dumps(lives)})
+        yield COMMIT
     yield Statement("clear_group", {"id": group_id, "kind": kind})
 
 

@@ -90,10 +90,11 @@ waits AS (
 SELECT g.key, g.undo IS NOT NULL AS has_undo FROM gone AS g;
 
 -- name: find_skipped
--- Which of these tasks were skipped in their flow, and what was skipped after any of them, however far.
+-- Which of these tasks never got what they wait for in their flow, and what was skipped after any of them, however far.
 WITH RECURSIVE given AS (SELECT jsonb_array_elements_text(:ids::jsonb)::uuid AS id),
 skipped AS (
-    SELECT t.id FROM {schema}.tasks AS t WHERE t.id = ANY (ARRAY(SELECT i.id FROM given AS i)) AND {was_skipped}
+    SELECT t.id FROM {schema}.tasks AS t WHERE t.id = ANY (ARRAY(SELECT i.id FROM given AS i))
+        AND ({was_skipped} OR {never_released})
     UNION
     SELECT t.id FROM given AS f CROSS JOIN LATERAL {skipped_after} AS t
 ),
@@ -118,6 +119,12 @@ SELECT f.id FROM following AS f;
 -- fragment: was_skipped
 t.state = 'cancelled' AND t.error LIKE 'Skipped: %'
 
+-- fragment: never_released
+-- Cancelled, by a person or with its workflow, while it waited for what is before it.
+(t.state = 'cancelled' AND t.started_at IS NULL AND t.marks IS NOT NULL AND EXISTS (
+        SELECT FROM {schema}.tasklib_groups AS w WHERE w.task_id = t.id AND w.kind = 'after'
+    ))
+
 -- name: wait_again
 -- Let skipped tasks wait again for what is before them; each is looked at by the next fold.
 WITH groups AS (
@@ -129,12 +136,12 @@ looked AS (INSERT INTO {schema}.tasklib_tallies (group_id) SELECT g.id FROM grou
 UPDATE {schema}.tasks AS t
 SET state = 'pending', completed_at = NULL, error = NULL, fingerprint = NULL, cancel_requested_at = NULL, finished_by = NULL,
     waits_for = left('prerequisites ' || (
-        SELECT string_agg(DISTINCT p.name, ', ') FROM {schema}.tasklib_groups AS g
+        SELECT coalesce(string_agg(DISTINCT p.name, ', '), 'a task') FROM {schema}.tasklib_groups AS g
         JOIN {schema}.tasklib_edges AS e ON e.group_id = g.id JOIN {schema}.tasks AS p ON p.id = e.task_id
         WHERE g.task_id = t.id AND g.kind = 'after'
     ), 200),
     updated_at = coalesce(:now::timestamptz, now())
-WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND {was_skipped}
+WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid)) AND ({was_skipped} OR {never_released})
 RETURNING t.id, t.marks;
 
 -- name: look_at_undos
@@ -383,11 +390,11 @@ FROM {schema}.tasklib_groups AS g WHERE g.id = :id::uuid
 FOR NO KEY UPDATE;
 
 -- name: lock_with_members
--- Lock a group, and what those of its members wait for that were skipped, in the order of their ids.
+-- Lock a group, and what those of its members wait for that were skipped or cancelled, in the order of their ids.
 SELECT g.id FROM {schema}.tasklib_groups AS g
 WHERE g.id = :id::uuid OR g.id = ANY (ARRAY(
     SELECT a.id
-    FROM (SELECT t.id FROM {schema}.tasks AS t WHERE t.group_id = :id::uuid AND {was_skipped} OFFSET 0) AS m
+    FROM (SELECT t.id FROM {schema}.tasks AS t WHERE t.group_id = :id::uuid AND t.state = 'cancelled' OFFSET 0) AS m
     CROSS JOIN LATERAL (SELECT o.id FROM {schema}.tasklib_groups AS o WHERE o.task_id = m.id) AS a
 ))
 ORDER BY g.id
@@ -427,7 +434,7 @@ RETURNING g.id, g.task_id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, 
 UPDATE {schema}.tasklib_groups AS g
 SET fired_at = CASE WHEN b.fired THEN coalesce(:now::timestamptz, now()) END,
     stopped_at = CASE WHEN b.stopped THEN coalesce(g.stopped_at, :now::timestamptz, now()) END,
-    sealed = g.sealed OR b.stopped, cleared_at = CASE WHEN b.stopped THEN g.cleared_at END
+    cleared_at = CASE WHEN b.stopped THEN g.cleared_at END
 FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, fired boolean, stopped boolean)
 WHERE g.id = b.id;
 
@@ -445,7 +452,7 @@ groups AS (
     ORDER BY g.id
     FOR NO KEY UPDATE
 )
-UPDATE {schema}.tasklib_groups AS g SET stopped_at = coalesce(:now::timestamptz, now()), sealed = true
+UPDATE {schema}.tasklib_groups AS g SET stopped_at = coalesce(:now::timestamptz, now())
 FROM groups AS s WHERE g.id = s.id
 RETURNING g.id;
 
@@ -516,10 +523,14 @@ FROM {schema}.tasklib_edges AS e LEFT JOIN {schema}.tasks AS t ON t.id = e.task_
 WHERE e.group_id = :id::uuid
 ORDER BY e.number;
 
+-- name: get_kwargs
+-- The arguments of a task.
+SELECT t.kwargs::text AS kwargs FROM {schema}.tasks AS t WHERE t.id = :id::uuid;
+
 -- name: release_task
 -- Let a task of a flow run: what is before it has ended as it must.
 UPDATE {schema}.tasks AS t
-SET kwargs = t.kwargs || :arguments::jsonb, waits_for = NULL, updated_at = coalesce(:now::timestamptz, now())
+SET kwargs = coalesce(:kwargs::jsonb, t.kwargs), waits_for = NULL, updated_at = coalesce(:now::timestamptz, now())
 WHERE t.id = :id::uuid AND t.waits_for LIKE 'prerequisites%'
 RETURNING t.id;
 

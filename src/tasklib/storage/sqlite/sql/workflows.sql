@@ -65,16 +65,16 @@ WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND taken_by IS NOT 
     AND (:keys IS NULL OR taken_by IN (SELECT k.value FROM json_each(:keys) AS k));
 
 -- name: drop_steps
--- Forget a step of a workflow and those that came after it; says which.
+-- Forget a step of a workflow and those that came after it; says which.  What RETURNING calls NULL, SQLite 3.40 gets wrong.
 DELETE FROM tasklib_waits
 WHERE task_id = :id AND key IN (SELECT s.key FROM tasklib_steps AS s WHERE s.task_id = :id AND s.number >= :number);
 DELETE FROM tasklib_steps WHERE task_id = :id AND number >= :number
-RETURNING key, undo IS NOT NULL AS has_undo;
+RETURNING key, coalesce(undo, '') <> '' AS has_undo;
 
 -- name: find_skipped
--- Which of these tasks were skipped in their flow, and what was skipped after any of them, however far.
+-- Which of these tasks never got what they wait for in their flow, and what was skipped after any of them, however far.
 WITH RECURSIVE following (id) AS (
-    SELECT t.id FROM json_each(:ids) AS i CROSS JOIN tasks AS t ON t.id = i.value WHERE {was_skipped}
+    SELECT t.id FROM json_each(:ids) AS i CROSS JOIN tasks AS t ON t.id = i.value WHERE {was_skipped} OR {never_released}
     UNION
     SELECT t.id
     FROM json_each(:ids) AS i CROSS JOIN tasklib_edges AS e ON e.task_id = i.value
@@ -91,6 +91,12 @@ SELECT f.id FROM following AS f;
 -- fragment: was_skipped
 t.state = 'cancelled' AND t.error LIKE 'Skipped: %'
 
+-- fragment: never_released
+-- Cancelled, by a person or with its workflow, while it waited for what is before it.
+(t.state = 'cancelled' AND t.started_at IS NULL AND t.marks IS NOT NULL AND EXISTS (
+        SELECT 1 FROM tasklib_groups AS w WHERE w.task_id = t.id AND w.kind = 'after'
+    ))
+
 -- name: wait_again
 -- Let skipped tasks wait again for what is before them; each is looked at by the next fold.
 INSERT INTO tasklib_tallies (group_id)
@@ -100,14 +106,14 @@ WHERE task_id IN (SELECT i.value FROM json_each(:ids) AS i) AND kind = 'after';
 UPDATE tasks AS t
 SET state = 'pending', completed_at = NULL, error = NULL, fingerprint = NULL, cancel_requested_at = NULL, finished_by = NULL,
     waits_for = substr('prerequisites ' || (
-        SELECT group_concat(n.name, ', ') FROM (
+        SELECT coalesce(group_concat(n.name, ', '), 'a task') FROM (
             SELECT DISTINCT p.name FROM tasklib_groups AS g CROSS JOIN tasklib_edges AS e ON e.group_id = g.id
             CROSS JOIN tasks AS p ON p.id = e.task_id
             WHERE g.task_id = t.id AND g.kind = 'after'
         ) AS n
     ), 1, 200),
     updated_at = :now
-WHERE t.id IN (SELECT i.value FROM json_each(:ids) AS i) AND {was_skipped}
+WHERE t.id IN (SELECT i.value FROM json_each(:ids) AS i) AND ({was_skipped} OR {never_released})
 RETURNING id, marks;
 
 -- name: look_at_undos
@@ -360,7 +366,7 @@ FROM tasklib_groups AS g WHERE g.id IN (SELECT i.value FROM json_each(:ids) AS i
 UPDATE tasklib_groups
 SET fired_at = CASE WHEN b.value ->> 'fired' THEN :now END,
     stopped_at = CASE WHEN b.value ->> 'stopped' THEN coalesce(stopped_at, :now) END,
-    sealed = sealed OR b.value ->> 'stopped', cleared_at = CASE WHEN b.value ->> 'stopped' THEN cleared_at END
+    cleared_at = CASE WHEN b.value ->> 'stopped' THEN cleared_at END
 FROM json_each(:batch) AS b
 WHERE tasklib_groups.id = b.value ->> 'id';
 
@@ -370,7 +376,7 @@ SELECT DISTINCT t.group_id AS id FROM tasklib_tallies AS t WHERE t.group_id IS N
 
 -- name: stop_groups_of
 -- Stop the groups of workflows that have ended without success, and were not retried since.
-UPDATE tasklib_groups SET stopped_at = :now, sealed = 1
+UPDATE tasklib_groups SET stopped_at = :now
 WHERE stopped_at IS NULL AND kind IN ('run', 'map', 'flow')
     AND task_id IN (SELECT t.task_id FROM tasklib_tallies AS t WHERE t.group_id IS NULL)
     AND NOT EXISTS (SELECT 1 FROM tasks AS o WHERE o.id = tasklib_groups.task_id AND o.completed_at IS NULL);
@@ -437,9 +443,13 @@ FROM tasklib_edges AS e LEFT JOIN tasks AS t ON t.id = e.task_id
 WHERE e.group_id = :id
 ORDER BY e.number;
 
+-- name: get_kwargs
+-- The arguments of a task.
+SELECT t.kwargs FROM tasks AS t WHERE t.id = :id;
+
 -- name: release_task
 -- Let a task of a flow run: what is before it has ended as it must.
-UPDATE tasks SET kwargs = json_patch(kwargs, :arguments), waits_for = NULL, updated_at = :now
+UPDATE tasks SET kwargs = coalesce(:kwargs, kwargs), waits_for = NULL, updated_at = :now
 WHERE id = :id AND waits_for LIKE 'prerequisites%'
 RETURNING id;
 
