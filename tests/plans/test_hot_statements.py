@@ -44,6 +44,7 @@ WHOLE_TABLE = {
     "count_by_state": "counts everything",
     "find_stale_any": "looks for what nobody has noted, when a person asks for it",
     "find_orphans": "looks at tens of thousands of insertions at a time, rarely",
+    "count_workflows": "counts what is suspended in its index",
     "count_quickly": "counts what waits and what failed in their indexes, and what was inserted lately",
     "fold_totals": "counts what was inserted since the last time, once",
     "look_at_waiting": "counts what is due, when a person asks what is wrong",

@@ -1336,7 +1336,7 @@ export interface paths {
         };
         /**
          * Get Metrics
-         * @description Tasks by type and status, workers, pauses and limits.
+         * @description Tasks by type and status, workers, pauses and limits, and what workflows wait for.
          */
         get: operations["get_metrics_metrics_get"];
         put?: never;

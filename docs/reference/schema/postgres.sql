@@ -723,7 +723,7 @@ CREATE UNIQUE INDEX tasks_seq ON {schema}.tasks USING btree (seq);
 
 CREATE INDEX tasks_slots ON {schema}.tasks USING btree (slot_key) WHERE (slot_key IS NOT NULL);
 
-CREATE INDEX tasks_suspended ON {schema}.tasks USING btree (name, seq) INCLUDE (due_at) WHERE (waits_for IS NOT NULL);
+CREATE INDEX tasks_suspended ON {schema}.tasks USING btree (name, seq) INCLUDE (due_at, waits_for) WHERE (waits_for IS NOT NULL);
 
 CREATE INDEX tasks_trouble ON {schema}.tasks USING btree (trouble, seq) INCLUDE (name, due_at, fingerprint) WHERE (trouble IS NOT NULL);
 

@@ -489,7 +489,7 @@ CREATE UNIQUE INDEX tasks_live_key ON tasks (name, live_key) WHERE live_key IS N
 
 CREATE INDEX tasks_slots ON tasks (slot_key) WHERE slot_key IS NOT NULL;
 
-CREATE INDEX tasks_suspended ON tasks (name, seq, due_at) WHERE waits_for IS NOT NULL;
+CREATE INDEX tasks_suspended ON tasks (name, seq, due_at, waits_for) WHERE waits_for IS NOT NULL;
 
 CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at, fingerprint) WHERE trouble IS NOT NULL;
 

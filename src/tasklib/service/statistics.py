@@ -236,6 +236,13 @@ class Statistics(ServicePart):
     aoldest_by_type = oldest_by_type.as_async
 
     @operation
+    def workflows(self) -> Operation[dict[str, dict[str, int]]]:
+        """How many workflows wait, by what for, and what workers have still to do about them."""
+        return (yield from statistics.count_workflows())
+
+    aworkflows = workflows.as_async
+
+    @operation
     def keep(self, *, fold_every: timedelta = statistics.FOLD_EVERY) -> Operation[None]:
         """Fold counts and merge charts, so that they are quick to read; does nothing while another process does."""
         yield from statistics.keep_statistics(fold_every=fold_every)

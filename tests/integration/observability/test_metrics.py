@@ -17,7 +17,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tasklib import TaskQueue
+from tasklib import AsyncTaskContext, TaskQueue
 from tasklib.core.insights.histogram import LAST, bounds_of, bucket_of
 from tasklib.http.routes.monitoring.metrics import STATES
 from tasklib.http.schemas.fields import status_of
@@ -153,6 +153,37 @@ async def test_the_service_tells_how_long_each_type_has_been_due(database_url: s
     assert value(found, "tasklib_oldest_due_seconds", type="keyed") > 0
     assert found["tasklib_oldest_due_seconds", (("type", "later"),)] == 0
     assert value(found, "tasklib_tasks", type="later", status="delayed") == 1
+
+
+async def test_the_service_tells_what_workflows_wait_for(database_url: str) -> None:
+    async with TaskQueue(database_url) as queue:
+
+        @queue.task
+        def child() -> None: ...
+
+        @queue.task
+        async def waits(ctx: AsyncTaskContext, kind: str) -> None:
+            match kind:
+                case "sleep":
+                    await ctx.sleep(3600)
+                case "answer":
+                    await ctx.wait("ok", bool, ask="Go on?")
+                case "event":
+                    await ctx.wait("go", int)
+                case _:
+                    await ctx.run(child.options(delay_seconds=3600).bind())
+
+        await waits.asubmit_many({"kind": kind} for kind in ("sleep", "sleep", "answer", "event", "children"))
+        await queue.aprocess_batch()
+        transport = httpx.ASGITransport(queue.asgi(auth=None))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            found = samples((await client.get("/metrics")).text)
+
+    waiting = {dict(labels)["kind"]: count for (name, labels), count in found.items() if name == "tasklib_waiting"}
+    assert waiting == {"sleep": 2, "answer": 1, "event": 1, "children": 1}
+    assert value(found, "tasklib_questions") == 1
+    for name in ("events_undelivered", "ends_uncounted", "groups_stopping"):
+        assert value(found, f"tasklib_{name}") == 0
 
 
 def test_without_the_client_library_the_worker_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -499,10 +499,8 @@ class AsyncStepCalls(Calls):
         timeout_seconds: float | None = None,
     ) -> Awaitable[Group[Any]]:
         """As `TaskContext.map`, awaited."""
-        return cast(
-            "Awaitable[Group[Any]]",
-            self._recording.map(self._step_options, task, inputs, max_failures, timeout_seconds),
-        )
+        found = self._recording.map(self._step_options, task, inputs, max_failures, timeout_seconds)
+        return cast("Awaitable[Group[Any]]", found)
 
     def spend(self, budget: str, cost: float = 1) -> Awaitable[None]:
         """As `TaskContext.spend`, awaited."""

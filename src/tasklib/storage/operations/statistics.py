@@ -280,3 +280,11 @@ def find_oldest_waiting() -> Operation[list[Oldest]]:
         Oldest(uuid(row["id"]), row["name"], required_moment(row["due_at"]), max(0.0, row["seconds"]))
         for row in (yield Statement("find_oldest_waiting"))
     ]
+
+
+def count_workflows() -> Operation[dict[str, dict[str, int]]]:
+    """Workflows that wait, by what for; open questions, undelivered events, uncounted ends, groups being stopped."""
+    counts: dict[str, dict[str, int]] = {"waiting": {}}
+    for row in (yield Statement("count_workflows")):
+        counts.setdefault(row["series"], {})[row["kind"]] = row["count"]
+    return counts

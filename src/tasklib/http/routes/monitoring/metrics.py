@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import APIRouter, Response
@@ -33,7 +33,7 @@ Sample = tuple[Sequence[str], float]
 
 @router.get("/metrics", response_class=Response, **needs(Permission.READ, also={200: TEXT}))
 async def get_metrics(service: Service, counts: Counts) -> Response:
-    """Tasks by type and status, workers, pauses and limits."""
+    """Tasks by type and status, workers, pauses and limits, and what workflows wait for."""
     stats = await counts.stats()
     known = await service.statistics.atypes(stats)
     named = {each.name: each for each in known}
@@ -42,6 +42,7 @@ async def get_metrics(service: Service, counts: Counts) -> Response:
     overview = await service.statistics.aoverview(stats)
     limits = await service.queue.alimits()
     oldest = await service.statistics.aoldest_by_type()
+    workflows = await service.statistics.aworkflows()
     families = _Families(
         _gauge("tasks", "Tasks by type and status; without a type, of all others.", _tasks(types, others), _STATUS),
         _gauge("types", "Types that are stored or that a worker defines.", [((), len(known))]),
@@ -59,6 +60,18 @@ async def get_metrics(service: Service, counts: Counts) -> Response:
             "Tasks that may start in a second; without a type, of all.",
             [([each.name or ""], each.rate) for each in limits if each.rate is not None][:MOST_NAMES],
             _TYPE,
+        ),
+        _gauge(
+            "waiting",
+            "Workflows that wait, by what for: sleep, retry, event, answer, children, prerequisites, budget, code.",
+            [([kind], count) for kind, count in sorted(workflows["waiting"].items())],
+            ("kind",),
+        ),
+        _gauge("questions", "Questions to people that are open.", _counted(workflows, "questions")),
+        _gauge("events_undelivered", "Events that nobody has delivered yet.", _counted(workflows, "events")),
+        _gauge("ends_uncounted", "Ends of children that are not added up yet.", _counted(workflows, "ends")),
+        _gauge(
+            "groups_stopping", "Groups of children still to be cancelled or removed.", _counted(workflows, "stopping")
         ),
     )
     return Response(generate_latest(families), media_type=CONTENT_TYPE_PLAIN_0_0_4)
@@ -83,6 +96,10 @@ def _gauge(name: str, purpose: str, samples: Iterable[Sample], labels: Sequence[
     for values, value in samples:
         family.add_metric(values, value)
     return family
+
+
+def _counted(workflows: Mapping[str, Mapping[str, int]], series: str) -> list[Sample]:
+    return [((), workflows[series][""])]
 
 
 def _tasks(types: Iterable[TypeInfo], others: Iterable[TypeInfo]) -> Iterator[Sample]:

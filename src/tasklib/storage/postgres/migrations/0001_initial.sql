@@ -120,7 +120,7 @@ CREATE INDEX tasks_trouble ON {schema}.tasks (trouble, seq) INCLUDE (name, due_a
 CREATE INDEX tasks_dead ON {schema}.tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
 -- What is suspended, to count and list it; only there does anything enter or leave it.
 CREATE INDEX tasks_group ON {schema}.tasks (group_id, seq) WHERE group_id IS NOT NULL;
-CREATE INDEX tasks_suspended ON {schema}.tasks (name, seq) INCLUDE (due_at) WHERE waits_for IS NOT NULL;
+CREATE INDEX tasks_suspended ON {schema}.tasks (name, seq) INCLUDE (due_at, waits_for) WHERE waits_for IS NOT NULL;
 
 -- Where claims get their versions from.  Owned by no column: whoever empties the table does not start it again.
 CREATE SEQUENCE {schema}.tasklib_versions;

@@ -15,3 +15,16 @@ FROM {schema}.tasklib_groups AS g JOIN {schema}.tasks AS t ON t.group_id = g.id
 WHERE g.task_id = :id::uuid AND g.fired_at IS NULL AND t.completed_at IS NULL
 ORDER BY t.seq
 LIMIT 1;
+
+-- name: count_workflows
+-- How much there is of what workflows wait for, and of what workers have still to do about it; each by an index of its own.
+SELECT 'waiting' AS series, split_part(t.waits_for, ' ', 1) AS kind, count(*) AS count
+FROM {schema}.tasks AS t WHERE t.waits_for IS NOT NULL GROUP BY split_part(t.waits_for, ' ', 1)
+UNION ALL
+SELECT 'questions', '', count(*) FROM {schema}.tasklib_steps AS s WHERE s.kind = 'ask' AND s.state = 'open'
+UNION ALL
+SELECT 'events', '', count(*) FROM {schema}.tasklib_events AS e WHERE e.delivered_at IS NULL
+UNION ALL
+SELECT 'ends', '', count(*) FROM {schema}.tasklib_tallies
+UNION ALL
+SELECT 'stopping', '', count(*) FROM {schema}.tasklib_groups AS g WHERE g.stopped_at IS NOT NULL AND g.cleared_at IS NULL;

@@ -154,7 +154,7 @@ CREATE INDEX tasks_trouble ON tasks (trouble, seq, name, due_at, fingerprint) WH
 CREATE INDEX tasks_dead ON tasks (name, fingerprint, dead_at) WHERE dead_at IS NOT NULL;
 -- What is suspended, to count and list it; only there does anything enter or leave it.
 CREATE INDEX tasks_group ON tasks (group_id, seq) WHERE group_id IS NOT NULL;
-CREATE INDEX tasks_suspended ON tasks (name, seq, due_at) WHERE waits_for IS NOT NULL;
+CREATE INDEX tasks_suspended ON tasks (name, seq, due_at, waits_for) WHERE waits_for IS NOT NULL;
 
 -- The last version that a claim was given.
 CREATE TABLE tasklib_versions (
