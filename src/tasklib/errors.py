@@ -301,9 +301,12 @@ class TaskFailed(TaskLibError):
         lines = [line for line in (task.error or "").splitlines() if line[:1].strip()]
         reason = f" with: {lines[-1][:300]}" if lines else ""
         how = "failed" if task.state == "failed" else f"was {task.state}"
+        one = f"task {task.id} of {task.name!r} {how} after {task.attempts} of {task.max_attempts} attempts{reason}"
+        many = f"the children of {task.name!r} failed{reason}"
         super().__init__(
-            f"task {task.id} of {task.name!r} {how} after {task.attempts} of {task.max_attempts} attempts{reason}; "
-            "error.task.error has the whole text, queue.retry(id) runs it again"
+            f"{many}; queue.retry(id) of their workflow runs those that failed again"
+            if task.id is None
+            else f"{one}; error.task.error has the whole text, queue.retry(id) runs it again"
         )
 
 

@@ -210,7 +210,7 @@ def test_too_many_failures_cancel_the_rest(queue: Face, double: Any):
     drain(queue)
 
     assert queue.read(task_id).state is TaskState.FAILED
-    assert "2 of 3 children failed" in (queue.read(task_id).error or "")
+    assert "the children of 'double' failed with: 2 of 3 children failed" in (queue.read(task_id).error or "")
     assert queue.read(slow.id).state is TaskState.CANCELLED
 
 

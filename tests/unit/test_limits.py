@@ -35,6 +35,14 @@ def test_bucket_refills_at_its_rate(clock: Seconds) -> None:
     assert bucket.available == 3
 
 
+def test_bucket_in_debt_says_when_one_may_start_again(clock: Seconds) -> None:
+    bucket = TokenBucket(10, clock)
+    bucket.take(60)
+    assert bucket.next_in == pytest.approx(5.1)
+    clock.now += 5.1
+    assert (bucket.available, bucket.next_in) == (1, 0.0)
+
+
 def test_bucket_never_holds_more_than_one_seconds_worth(clock: Seconds) -> None:
     bucket = TokenBucket(10, clock)
     clock.now += 100

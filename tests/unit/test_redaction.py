@@ -137,6 +137,14 @@ def test_a_refused_secret_is_not_quoted(queue: TaskQueue) -> None:
     assert "hunter3" not in str(refused.value)
 
 
+def test_what_pydantic_cannot_write_is_refused_as_arguments_are(queue: TaskQueue) -> None:
+    @queue.task
+    def job(account: Json[Account]) -> None: ...
+
+    with pytest.raises(InvalidArguments, match="cannot be written as JSON"):
+        job.submit('{"name": "ada", "pin": "s3cret"}')  # type: ignore[arg-type]
+
+
 class Node(BaseModel):
     pin: SecretStr
     below: list[Node] = []

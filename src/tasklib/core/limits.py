@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -105,7 +104,7 @@ class TokenBucket:
     def next_in(self) -> float:
         """Seconds until one more task may start; 0 if one may now."""
         self._refill()
-        return max(0.0, (math.floor(self._tokens) + 1 - self._tokens) / self.rate) if self._tokens < 1 else 0.0
+        return max(0.0, (1 - self._tokens) / self.rate)
 
     def take(self, count: int) -> None:
         """Note that this many tasks start."""

@@ -141,9 +141,12 @@ class Validation:
             if check_plain(masked, what=self._task, limit=limit):
                 return masked
         # Pydantic masks secrets in JSON but not in Python values, which `plain` then stores unmasked.
-        opened = plain(
-            compiled.dump(typed, mode="python", round_trip=True, warnings=False), what=self._task, limit=limit
-        )
+        try:
+            written = compiled.dump(typed, mode="python", round_trip=True, warnings=False)
+        except Exception as error:
+            problem = f"they cannot be written as JSON ({type(error).__name__}: {error})"
+            raise InvalidArguments(self._task, [problem]) from error
+        opened = plain(written, what=self._task, limit=limit)
         self._note_hidden(compiled, opened, masked)
         return opened
 

@@ -17,8 +17,8 @@ log = logging.getLogger("tasklib.worker")
 async def working_beside(worker: Worker) -> AsyncGenerator[None]:
     """Run the worker while the block runs, then let its tasks finish within its grace.
 
-    The block begins when the start-up hooks have run; what they raise is raised here.  A database that is away does
-    not keep it from beginning.
+    The block begins when the start-up hooks have run and the database was asked; what they raise is raised here, and so
+    is that its tables cannot be used.  A database that is away does not keep it from beginning.
     """
     running = own_task(worker.run(), owner=worker)
     await _until_started(worker, running)

@@ -94,7 +94,7 @@ class Worker:
         self._registered_names: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self.started = asyncio.Event()
-        """Set when the start-up hooks have run."""
+        """Set when the start-up hooks have run and the database was asked, whether it answered or is away."""
         self.state = self._runner.settings.state
 
     async def run(self) -> None:
@@ -197,7 +197,6 @@ class Worker:
         refuse_while_loading("a worker is started")
         self._runner.check(self._selection.names())
         await call_hooks(self._queue.startup_hooks, self.state)
-        self.started.set()
         try:
             await work()
         finally:
@@ -274,8 +273,11 @@ class Worker:
         failures = 0
         while not self._control.is_stopping:
             try:
-                return await step()
+                reached = await step()
+                self.started.set()
+                return reached
             except (DatabaseUnavailable, DatabaseBusy, DatabaseFull) as error:
+                self.started.set()
                 if failures == 0:
                     log.warning("cannot start to work, trying until the database is back: %s", error)
                 await self._timing.sleep(OUTAGE_PAUSE(failures))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,18 @@ def test_a_port_that_is_taken_is_an_error_that_says_so(sqlite_url: str) -> None:
 
     assert done.returncode == 1
     assert "cannot listen" in done.stderr
+
+
+def test_tables_of_another_version_are_not_served(sqlite_url: str) -> None:
+    run(sqlite_url, "migrate")
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as raw:
+        raw.execute("UPDATE tasklib_migrations SET checksum = 'other'")
+    raw.close()
+    done = run(sqlite_url, "serve", "--port", "0")
+
+    assert done.returncode == 3
+    assert "were made by another tasklib" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.backends("postgres-newest")  # the next one is about SQLite

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -18,7 +19,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 
-from tasklib import ConfigurationError, TaskQueue
+from tasklib import ConfigurationError, SchemaMismatch, TaskQueue
 from tests.fixtures import python
 from tests.fixtures.waiting import aeventually, eventually
 
@@ -162,6 +163,16 @@ def test_what_a_start_up_hook_raises_keeps_the_application_from_starting(queue: 
         raise RuntimeError("no such bucket")
 
     with pytest.raises(RuntimeError, match="no such bucket"), TestClient(FastAPI(lifespan=queue.lifespan())):
+        pytest.fail("it started")
+
+
+def test_tables_of_another_version_keep_the_application_from_starting(sqlite_url: str) -> None:
+    with TaskQueue(sqlite_url) as queue:
+        queue.migrate()
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as raw:
+        raw.execute("UPDATE tasklib_migrations SET checksum = 'other'")
+    raw.close()
+    with TaskQueue(sqlite_url) as queue, pytest.raises(SchemaMismatch), TestClient(FastAPI(lifespan=queue.lifespan())):
         pytest.fail("it started")
 
 

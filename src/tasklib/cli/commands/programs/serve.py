@@ -12,6 +12,7 @@ from tasklib.cli.exit_codes import CommandFailed, Exit
 from tasklib.cli.logs import log_to_stderr
 from tasklib.cli.options.common import LogLevel
 from tasklib.cli.options.declare import option
+from tasklib.errors import ForeignTable, SchemaMismatch, SchemaTooNew, StorageError
 
 if TYPE_CHECKING:
     import socket
@@ -141,6 +142,8 @@ def listen(host: str, port: int) -> socket.socket:
 async def _serve(
     queue: TaskQueue, service: Any, listening: socket.socket, say_start: Callable[[], None], **settings: Any
 ) -> None:
+    import asyncio
+
     from tasklib.http.server import Server
     from tasklib.worker.service_manager import ServiceManager, informed
 
@@ -154,13 +157,28 @@ async def _serve(
         signal.signal(number, _ignore)
     server = Announced(service, grace_seconds=GRACE_SECONDS, **settings)
     manager = ServiceManager.of(os.environ)
+    fitting = asyncio.ensure_future(_refuse_wrong_tables(queue, server))
     try:
         async with informed(
             manager, queue.timing, is_ready=lambda: server.started, is_stopping=lambda: server.should_exit
         ):
             await server.serve(sockets=[listening])
+        if fitting.done():
+            await fitting
     finally:
+        fitting.cancel()
         await queue.aclose()
+
+
+async def _refuse_wrong_tables(queue: TaskQueue, server: Any) -> None:
+    """End the service if its tables are those of another version or program; one that is away may come back."""
+    try:
+        await queue.apauses()
+    except (SchemaMismatch, SchemaTooNew, ForeignTable):
+        server.should_exit = True
+        raise
+    except StorageError:
+        return
 
 
 def _ignore(number: int, frame: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from fastapi import APIRouter, Request
 
-from tasklib.errors import StorageError
+from tasklib.errors import SchemaError, StorageError
 from tasklib.http.errors import RETRY_AFTER_SECONDS, Refused
 from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.fields import Answer
@@ -34,6 +34,9 @@ async def is_ready(request: Request, service: Service) -> Health:
         await service.queue.apauses()
         if parts_of(request).takes_tokens:
             await service.tokens.aany_exists()  # a database role that may not read them lets nobody in
+    except SchemaError as error:
+        detail = "the tables in the database do not fit this version; `tasklib doctor` says why, and what to do"
+        raise Refused(503, "not-ready", detail, headers={"Retry-After": str(RETRY_AFTER_SECONDS)}) from error
     except StorageError as error:
         headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
         raise Refused(
