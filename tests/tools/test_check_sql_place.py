@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tools.check_sql_place import find_problems
-from tools.problems import ROOT
 
 
 @pytest.fixture
@@ -44,7 +43,3 @@ def test_sql_outside_storage_fails(package: Path, text: str) -> None:
 )
 def test_what_is_allowed_passes(package: Path, file: str, text: str) -> None:
     assert messages(package, file, text) == []
-
-
-def test_the_library_passes() -> None:
-    assert find_problems(ROOT / "src/tasklib") == []

@@ -31,7 +31,7 @@ from tasklib.storage.rows import ClaimedTask
 from tasklib.worker.execution.call import Committed
 from tasklib.worker.recording.notes import Notes
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions, workflow_for
-from tasklib.worker.workflows.ending import decided, deciding, refuse_forgotten, unstorable, with_failed_step
+from tasklib.worker.workflows.ending import decided, deciding, refuse_forgotten, with_failed_step
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.journal import Journal
 
@@ -256,7 +256,7 @@ class Attempt:
             refuse_forgotten(self.workflow)
             text = encode_result(result, limit=self._runner.settings.max_result_bytes)
         except BaseException as error:  # noqa: BLE001  the serializers of the user's types run here
-            return self.raised(unstorable(result, error))
+            return self.raised(error)
         return completed(self.task, text, self.started, self._runner.settings.timing.monotonic(), self._progress)
 
     def raised(self, error: BaseException) -> Ended:

@@ -52,13 +52,6 @@ def refuse_forgotten(workflow: AwaitingWorkflow | BlockingWorkflow | None) -> No
         ) from None
 
 
-def unstorable(result: object, error: BaseException) -> BaseException:
-    """Why the result of a function cannot be stored."""
-    if isinstance(result, Restart):
-        return Abort(f"task {result.name!r} returned its restart; raise it: raise {result.name}.restart(...)")
-    return error
-
-
 def deciding(task: ClaimedTask, error: BaseException) -> BaseException:
     """The error that decides how the attempt ends: a restart that cannot be is a failure for good."""
     if not isinstance(error, Restart):

@@ -42,7 +42,7 @@ from tasklib.worker.execution.processes.log_forwarding import forward_logs
 from tasklib.worker.hooks import call_hooks
 from tasklib.worker.messages import Channel, Inbox
 from tasklib.worker.workflows.drivers import AwaitingWorkflow, BlockingWorkflow, Conditions, workflow_for
-from tasklib.worker.workflows.ending import decided, deciding, refuse_forgotten, unstorable, with_failed_step
+from tasklib.worker.workflows.ending import decided, deciding, refuse_forgotten, with_failed_step
 from tasklib.worker.workflows.engine import Engine
 from tasklib.worker.workflows.pipe_journal import PipeJournal
 
@@ -192,12 +192,7 @@ class Host:
             if (ending := decided(task, definition, self._workflow)) is not None:
                 return _message(ending.between(started, time.monotonic()))
             refuse_forgotten(self._workflow)
-            try:
-                text = encode_result(result, limit=self._config.max_result_bytes)
-            except BaseException as error:
-                if (problem := unstorable(result, error)) is not error:
-                    raise problem from None
-                raise
+            text = encode_result(result, limit=self._config.max_result_bytes)
             return ["done", text, started, time.monotonic()]
         except BaseException as thrown:  # noqa: BLE001  whatever the user's function raised
             if self._asked.is_set():
