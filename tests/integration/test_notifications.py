@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tasklib import Config, TaskQueue
-from tasklib.storage.operations import workers
+from tasklib.storage.operations import claims, workers
 from tasklib.storage.operations.workers import MAX_NOTIFIED
 from tasklib.storage.postgres import listener
 from tests.fixtures.backends import libpq_url
@@ -79,6 +79,18 @@ def test_too_many_who_came_at_once_part_when_they_ask_again(queue: Face, raw: ps
     stay = {instance for instance in instances if come(queue, instance, "job")}
 
     assert stay == set(sorted(instances)[:MAX_NOTIFIED])
+
+
+def test_a_look_around_goes_on_with_notifications_unless_enough_others_have_them(queue: Face, raw: psycopg.Connection):
+    one, late = queue.worker().instance, UUID(int=2**128 - 1)
+    assert come(queue, one, "job")
+    raw.execute("UPDATE tasklib_idle SET until = now() - interval '1 second'")
+
+    assert queue.do(lambda: claims.look_around(one, ["job"], notify_for=60.0)).is_notified
+    assert heard_while(queue, lambda: queue.enqueue("job")) == [f"new:{one}"]
+    for _ in range(MAX_NOTIFIED):
+        raw.execute(FILL, (uuid4(), workers.kind(["job"])))
+    assert not queue.do(lambda: claims.look_around(late, ["job"], notify_for=60.0)).is_notified
 
 
 def test_an_insert_calls_one_worker_of_each_kind(queue: Face):

@@ -142,13 +142,31 @@ async def test_a_supervisor_beats_with_what_its_process_said_last(timing: Virtua
     ours, theirs = SupervisorChannel.pair()
     proxy = HeartbeatProxy(ours, {CONFIG: database}, WorkingProcess(), timing)  # type: ignore[arg-type]
     proxy.receive({"kind": "hello", "lease": 30, "config": dataclasses.asdict(CONFIG)})
-    proxy.receive({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS})
+    proxy.receive({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS, "beaten": None})
     await asyncio.sleep(INTERVAL + 1)
     proxy.stop()
     ours.close()
     theirs.close()
 
     assert (database.beats, database.told) == ([INTERVAL], VITALS)
+
+
+@on_virtual_time
+async def test_a_beat_that_an_idle_process_has_sent_itself_puts_off_the_supervisors(
+    timing: VirtualTiming, database: BeatenDatabase, owner: Owner, supervised: Supervised
+):
+    proxy = HeartbeatProxy(supervised.channel, {CONFIG: database}, WorkingProcess(), timing)  # type: ignore[arg-type]
+    proxy.receive({"kind": "hello", "lease": 300, "config": dataclasses.asdict(CONFIG)})
+    supervised.supervisor.register_as(supervised.instance, owner)
+    for act in (lambda: None, lambda: supervised.heartbeat.came_with_poll(timing.monotonic(), known=True)):
+        act()
+        for message in supervised.channel.receive():
+            proxy.receive(message)
+        await asyncio.sleep(INTERVAL - 2)
+    await asyncio.sleep(3)
+    proxy.stop()
+
+    assert database.beats == [2 * INTERVAL - 2]
 
 
 @on_virtual_time
@@ -159,7 +177,7 @@ async def test_a_supervisor_sends_no_beats_for_a_process_that_is_paused(
     process = WorkingProcess()
     proxy = HeartbeatProxy(ours, {CONFIG: database}, process, timing)  # type: ignore[arg-type]
     proxy.receive({"kind": "hello", "lease": 300, "config": dataclasses.asdict(CONFIG)})
-    proxy.receive({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS})
+    proxy.receive({"kind": "tick", "instance": str(uuid4()), "worker_info": VITALS, "beaten": None})
     process.is_working = False
     await asyncio.sleep(3.5 * INTERVAL)
     process.is_working = True

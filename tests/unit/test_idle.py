@@ -56,10 +56,40 @@ async def test_nobody_looks_for_events_and_children_while_the_claimer_looks_for_
 ):
     await idle(queue, MINUTES)
 
-    assert sent["look_around"] + sent["claim_tasks"] == pytest.approx(MINUTES, rel=0.3)
-    assert sent["claim_tasks"] < MINUTES / 10
+    polls = sent["look_around"] + sent["_together"]
+    assert polls == pytest.approx(MINUTES, rel=0.35)
+    assert sum(sent.values()) - polls < MINUTES / 10
+    assert sent["claim_tasks"] < MINUTES / 100
     assert sent["fold_groups"] + sent["deliver_new"] < MINUTES / 50
-    assert sent["keep_statistics"] <= MINUTES / 29
+
+
+@on_virtual_time
+async def test_heartbeats_that_go_with_polls_are_never_late(timing: VirtualTiming, queue: TaskQueue):
+    ages: list[float] = []
+    worker = asyncio.ensure_future(idle(queue, 60))
+    while not worker.done():
+        await asyncio.sleep(0.5)
+        now = timing.clock.now()
+        ages += [(now - each.heartbeat_at).total_seconds() for each in queue.workers()]
+    assert max(ages) <= queue.config.heartbeat_interval_seconds + 0.5
+    await worker
+
+
+@on_virtual_time
+async def test_a_worker_with_something_to_do_sends_its_heartbeats_too(timing: VirtualTiming, queue: TaskQueue):
+    @queue.task
+    async def long() -> None:
+        await asyncio.sleep(60)
+
+    long.submit()
+    ages: list[float] = []
+    worker = asyncio.ensure_future(idle(queue, 50))
+    while not worker.done():
+        await asyncio.sleep(0.5)
+        now = timing.clock.now()
+        ages += [(now - each.heartbeat_at).total_seconds() for each in queue.workers()]
+    assert max(ages) <= queue.config.heartbeat_interval_seconds + 0.5
+    await worker
 
 
 @on_virtual_time

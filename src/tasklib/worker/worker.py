@@ -251,11 +251,11 @@ class Worker:
         instance = Instance(queue, self._runner, self._control, heartbeat)
         claimer = self._claimer = Claimer(instance, self._runner, self._selection, self._wakeups)
         if work is Claimer.run:
-            self._scheduler = Scheduler(queue)
+            self._scheduler = Scheduler(queue, instance.errands)
             rules = parse_retention(queue.config.retention)
             retention = [RetentionService(queue, rules)] if rules else []
             calls = self._control.calls
-            upkeep = (MetricsService(queue, self._runner.metrics), self._scheduler, *retention)
+            upkeep = (MetricsService(queue, self._runner.metrics, instance.errands), self._scheduler, *retention)
             instance.start(*upkeep, EventDelivery(queue, calls), GroupFold(queue, calls))
         else:  # for one batch only
             instance.start()

@@ -13,6 +13,7 @@ from tasklib.core.task import DEFAULT_RETRIES
 from tasklib.storage.operations.attempts import end_attempts
 from tasklib.storage.operations.limits.keys import NO_KEYS, find_hints, settle_turn, take_turn
 from tasklib.storage.operations.limits.names import NO_LIMITS, spend_tokens, take_limits
+from tasklib.storage.operations.workers import declare_idle
 from tasklib.storage.rows import UNREADABLE, BrokenTask, ClaimedTask, claimed_from_text
 from tasklib.storage.statement import BEGIN, Operation, Row, Statement
 
@@ -99,12 +100,21 @@ class Seen(NamedTuple):
     """There are events that nobody has delivered."""
     groups: bool
     """There are children whose end nobody has counted, or who are to be cancelled."""
+    is_notified: bool = True
+    """The instance is notified of new tasks for as long as it asked, if it did."""
 
 
-def look_around(instance: UUID, names: Sequence[str]) -> Operation[Seen]:
-    """Whether there is anything to do for an idle worker of these names: one statement that only reads."""
+def look_around(instance: UUID, names: Sequence[str], notify_for: float | None = None) -> Operation[Seen]:
+    """Whether there is anything to do for an idle worker of these names: one statement that only reads.
+
+    With `notify_for`, the instance goes on being notified of new tasks for so many seconds from now.
+    """
+    is_notified = True
+    if notify_for is not None:
+        yield BEGIN
+        is_notified = yield from declare_idle(instance, names, notify_for)
     (row,) = yield Statement("look_around", {"instance": str(instance), "names": dumps(list(names))})
-    return Seen(bool(row["may_claim"]), row["next_due_in"], bool(row["events"]), bool(row["groups"]))
+    return Seen(bool(row["may_claim"]), row["next_due_in"], bool(row["events"]), bool(row["groups"]), is_notified)
 
 
 def claim_tasks(claim: Claim) -> Operation[Claimed]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
-from psycopg import Connection, sql
+from psycopg import Connection, Pipeline, sql
 
 from tasklib.storage.database import Listener
 
@@ -113,7 +113,7 @@ class PostgresListener:
                 self._listening.clear()
                 _ask(connection, sql.SQL("UNLISTEN *"))
             if time.monotonic() - received > CHECK_SECONDS:
-                _ask(connection, sql.SQL("SELECT 1"))
+                _ask(connection)
                 received = time.monotonic()
 
     def _wake(self) -> None:
@@ -141,8 +141,9 @@ def _wait(connection: Connection[Any], wake_receiver: socket.socket) -> bool:
     return connection.fileno() in ready
 
 
-def _ask(connection: Connection[Any], statement: sql.SQL | sql.Composed) -> None:
-    """Run a statement that must be answered soon; raises psycopg's error if it is not.
+def _ask(connection: Connection[Any], statement: sql.SQL | sql.Composed | None = None) -> None:
+    """Run a statement that must be answered soon; raises psycopg's error if it is not.  Without one, the server answers
+    all the same, and begins no transaction for it, where libpq can ask for that (14 or newer).
 
     A pooler or load balancer that hangs acknowledges what it is sent, so no timeout of TCP's ends the wait: we do.
     """
@@ -150,7 +151,11 @@ def _ask(connection: Connection[Any], statement: sql.SQL | sql.Composed) -> None
     overdue.daemon = True
     overdue.start()
     try:
-        connection.execute(statement)
+        if statement is None and Pipeline.is_supported():
+            with connection.pipeline():
+                pass  # Its end is a Sync, which must be answered.
+        else:
+            connection.execute(statement or b"SELECT 1")
     finally:
         overdue.cancel()
 

@@ -43,6 +43,7 @@ class Claimer:
         self._database = instance.database
         self._control = instance.control
         self._timing = instance.control.timing
+        self._errands = instance.errands
         self._runner = runner
         self._held = runner.held
         self._finisher = runner.finisher
@@ -218,7 +219,10 @@ class Claimer:
             return
         self._note_nothing_left(claimed)
         if self._notify_until:
-            await self._until_due(claimed, poll)
+            try:
+                await self._until_due(claimed, poll)
+            finally:
+                self._errands.no_poll()
         else:
             pause = max(poll, self._instance.recovery.fleet / FLEET_LOOKS * random.uniform(0.8, 1.2))
             await self._control.sleep(_soonest(pause, self._selection.limits.next_in))
@@ -231,21 +235,27 @@ class Claimer:
         may_look = claimed.plain and not claimed.tasks and not self._selection.caps()
         while True:
             wait = _soonest(poll, next_due_in, self._selection.limits.next_in)
+            polls = may_look and wait == poll
+            if polls:
+                self._errands.expect_poll(poll)
             woken = await self._control.sleep(wait)
             # A notification of PostgreSQL is of a task; SQLite's watcher tells of every change, also of our heartbeats.
-            if not may_look or wait < poll or (woken and self._database.dialect == "postgres"):
+            if not polls or (woken and self._database.dialect == "postgres"):
                 return
             if self._control.is_stopping or not self._instance.fence.may_claim:
                 return
-            seen = await self._look_around()
-            if seen.may_claim or self._timing.monotonic() > self._notify_until - poll:
+            seen = await self._look_around(poll)
+            if seen.may_claim or not self._notify_until:
                 return
             next_due_in = seen.next_due_in
 
-    async def _look_around(self) -> claims.Seen:
-        """Look for work of any kind; who is needed for some is called."""
+    async def _look_around(self, poll: float) -> claims.Seen:
+        """Look for work of any kind, and go on being notified of it; who is needed for some is called."""
         names = self._selection.names()
-        seen = await self._database.arun(lambda: claims.look_around(self._instance.id, names))
+        seconds = None if self._timing.monotonic() < self._notify_until - 2 * poll else self._notify_seconds
+        seen = await self._errands.poll(lambda: claims.look_around(self._instance.id, names, notify_for=seconds))
+        if seconds is not None:
+            self._notify_until = self._timing.monotonic() + seconds if seen.is_notified else 0.0
         self._control.calls.looked(events=seen.events, groups=seen.groups)
         return seen
 
@@ -255,9 +265,7 @@ class Claimer:
 
     async def _ask_for_notifications(self) -> bool:
         """Whether the database notifies this instance from now on; if not, and it runs nothing, it stops to listen."""
-        names = self._selection.names()
-        # Long enough to hold when the next poll is over.
-        seconds = max(IDLE_FOR_SECONDS, 2 * self._selection.poll_seconds)
+        names, seconds = self._selection.names(), self._notify_seconds
         self._may_be_forgotten = False
         if await self._database.arun(lambda: workers.declare_idle(self._instance.id, names, seconds)):
             self._notify_until = self._timing.monotonic() + seconds
@@ -267,6 +275,11 @@ class Claimer:
         if not self._held.running:
             self._wakeups.ignore()
         return False
+
+    @property
+    def _notify_seconds(self) -> float:
+        """For how long to ask for notifications: long enough to hold when the next polls are over."""
+        return max(IDLE_FOR_SECONDS, 3 * self._selection.poll_seconds)
 
     async def _declare_busy(self) -> None:
         """Stop notifications to a worker that has enough to do; a pending one is passed on to another worker."""

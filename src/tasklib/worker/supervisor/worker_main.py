@@ -111,6 +111,7 @@ class SupervisorClient:
         self._instance: UUID | None = None
         self._owner: HeartbeatOwner | None = None
         self._beats: dict[str, Message] = {}
+        self._beaten: float | None = None
         self._reported: dict[str, Any] = {}
 
     def control(self, worker: Worker) -> None:
@@ -132,14 +133,19 @@ class SupervisorClient:
 
     def register_as(self, instance: UUID | None, owner: HeartbeatOwner | None = None) -> None:
         """Report which instance this process is registered as now, if any; every tick reports its state."""
-        self._instance, self._owner = instance, owner
+        self._instance, self._owner, self._beaten = instance, owner, None
         self.tick()
 
     def tick(self) -> None:
         """Show that the event loop is not blocked."""
         instance = None if self._instance is None else str(self._instance)
         info = None if self._owner is None else self._owner.worker_info()
-        self._channel.notify("tick", instance=instance, worker_info=info)
+        self._channel.notify("tick", instance=instance, worker_info=info, beaten=self._beaten)
+
+    def beaten(self, asked: float) -> None:
+        """The worker has sent a beat of its own at that moment: the supervisor's next one is due later."""
+        self._beaten = asked
+        self.tick()
 
     def report(self) -> None:
         """Report what the worker has done since it began, if that is new; called on the event loop."""
@@ -227,6 +233,11 @@ class ProxiedHeartbeat(Heartbeat):
         """As in Heartbeat, after taking in beats that came while this process could not listen."""
         self._take_in_beats()
         return super().silence
+
+    def came_with_poll(self, asked: float, *, known: bool) -> None:
+        """As in Heartbeat; the supervisor learns of it."""
+        super().came_with_poll(asked, known=known)
+        self._supervisor.beaten(asked)
 
     def _rest(self) -> Steps:
         while not self._is_over:

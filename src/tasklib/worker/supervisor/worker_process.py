@@ -191,6 +191,8 @@ class HeartbeatProxy:
             self._ticked = self._timing.monotonic()
             self._worker_info = message["worker_info"]
             self._switch_to(None if message["instance"] is None else UUID(message["instance"]))
+            if self._heartbeat is not None and message["beaten"] is not None:
+                self._heartbeat.put_off(message["beaten"])
 
     @property
     def silence(self) -> float:
@@ -266,6 +268,11 @@ class _ProxyHeartbeat(Heartbeat):
         yield from super()._rest()
         while not (self._is_over or self._proxy.process.is_working):
             yield from super()._rest()
+
+    def put_off(self, asked: float) -> None:
+        """The process has sent a beat of its own at that moment: the next one counts from there."""
+        with self._lock:
+            self._last = max(self._last, asked)
 
     def _beat(self) -> Steps:
         yield from super()._beat()

@@ -11,11 +11,19 @@ from uuid import UUID
 from tasklib.core.config import Config
 from tasklib.core.time.timing import Drive, Steps, Timing
 from tasklib.errors import TaskLibError
+from tasklib.queue import TaskQueue
 from tasklib.storage.database import Database
 from tasklib.storage.operations import workers
+from tasklib.storage.statement import Operation
+from tasklib.worker.upkeep.errands import Errands
+from tasklib.worker.upkeep.service import Periodic
 
 FAILING_SECONDS = 1.0
 """The longest wait for the next try while beats fail: until one arrives this worker claims nothing."""
+SOON_SECONDS = 0.01
+"""A beat that is due so soon is sent now."""
+MARGIN_SECONDS = 0.2
+"""How long before a beat is due the poll must come that it goes with."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -79,6 +87,15 @@ class Heartbeat:
         return self._timing.monotonic() - self._last
 
     @property
+    def due_in(self) -> float:
+        """Seconds until the next beat is due."""
+        return self._interval - self.age_seconds
+
+    def came_with_poll(self, asked: float, *, known: bool) -> None:
+        """A beat asked for at that moment was answered, which the idle worker had sent with its poll."""
+        self._arrived(asked, known=known)
+
+    @property
     def is_steady(self) -> bool:
         """True once beats have held for one full timeout: only then may this instance judge others by theirs.
 
@@ -94,8 +111,13 @@ class Heartbeat:
             yield from self._beat()
 
     def _rest(self) -> Steps:
-        """Rest until the next beat is due, or there shall be none."""
-        yield min(self._interval, FAILING_SECONDS) if self._failing else self._interval
+        """Rest until the next beat is due, or there shall be none; one that came another way puts it off."""
+        if self._failing:
+            yield min(self._interval, FAILING_SECONDS)
+            return
+        yield self._interval
+        while not (self._is_over or self._failing) and self.due_in > SOON_SECONDS:
+            yield self.due_in
 
     def _beat(self) -> Steps:
         # The moment before the request counts: the database saw it no earlier.
@@ -126,3 +148,31 @@ class Heartbeat:
             self._is_over = True
         log.error("this worker was declared dead; its tasks run elsewhere")
         self.owner.declared_dead()
+
+
+class HeartbeatWithPoll(Periodic):
+    """Sends the heartbeat of an idle worker with a poll, shortly before the thread would; else it is left to that."""
+
+    def __init__(self, queue: TaskQueue, heartbeat: Heartbeat, errands: Errands) -> None:
+        super().__init__(queue, queue.config.poll_interval_seconds)
+        self._heartbeat = heartbeat
+        self._errands = errands
+
+    def pause(self) -> float:
+        """Seconds until the poll comes that is the last before the next beat is due."""
+        return max(SOON_SECONDS, self._heartbeat.due_in - self.interval - MARGIN_SECONDS)
+
+    async def step(self) -> None:
+        """Send a beat with the next poll, if there is one in time."""
+        heartbeat, asked = self._heartbeat, 0.0
+
+        def beat() -> Operation[bool]:
+            nonlocal asked
+            asked = self.timing.monotonic()
+            return workers.beat(heartbeat.instance, heartbeat.owner.worker_info())
+
+        if self._errands.has_poll(heartbeat.due_in - MARGIN_SECONDS):
+            known = await self._errands.run(beat, within=self.interval)
+            heartbeat.came_with_poll(asked, known=known)
+        else:
+            await self.timing.sleep(self.interval)

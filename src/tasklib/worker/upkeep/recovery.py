@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import random
 
-from tasklib.core.time.liveness import LOOKS, Watch
+from tasklib.core.time.liveness import LOOKS, Sighting, Watch
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import workers
+from tasklib.storage.statement import Operation
+from tasklib.worker.upkeep.errands import Errands
 from tasklib.worker.upkeep.heartbeat import Heartbeat
 from tasklib.worker.upkeep.service import Periodic
 
@@ -20,6 +22,8 @@ LEASE_PATIENCE = 0.5
 does it once more in this time, also after an outage or a step of the database's clock."""
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 60.0
+ERRAND = 1 / 6
+"""The part of the interval for which a look may wait for an idle worker's poll."""
 
 log = logging.getLogger("tasklib.worker")
 
@@ -31,13 +35,14 @@ class Recovery(Periodic):
     enough are recovered from, if their heartbeat has not changed since.
     """
 
-    def __init__(self, queue: TaskQueue, heartbeat: Heartbeat | None = None) -> None:
+    def __init__(self, queue: TaskQueue, heartbeat: Heartbeat | None = None, errands: Errands | None = None) -> None:
         """With a heartbeat, others are declared dead only while that is steady; without one, by its looks alone."""
         config = queue.config
         super().__init__(queue, min(config.worker_timeout_seconds / LOOKS, LONGEST_PAUSE_SECONDS))
         self._backoff = config.backoff
         self._lease_patience = max(config.worker_timeout_seconds, LEASE_PATIENCE * config.lock_timeout_seconds)
         self._heartbeat = heartbeat
+        self._errands = errands or Errands(queue.database, queue.timing)
         self._watch = Watch()
         self.fleet = 1
         """How many workers are alive, as far as this one has looked."""
@@ -56,8 +61,14 @@ class Recovery(Periodic):
         """Look once, and recover from those whose silence is proven by now."""
         leases = self._watch.has_leases or random.random() < SWEEPS / self.fleet
         patience = self._lease_patience if leases else None
-        asked = self.timing.monotonic()
-        seen = await self.database.arun(lambda: workers.look_for_silent(lease_patience=patience))
+        asked = 0.0
+
+        def look() -> Operation[list[Sighting]]:
+            nonlocal asked
+            asked = self.timing.monotonic()
+            return workers.look_for_silent(lease_patience=patience)
+
+        seen = await self._errands.run(look, within=self.interval * ERRAND)
         silent = self._watch.note(seen, asked=asked, answered=self.timing.monotonic())
         self.fleet = max(1, sum(each.version is None and not each.is_overdue for each in seen))
         # Asked only now: the look itself may have spanned an outage.
@@ -68,7 +79,9 @@ class Recovery(Periodic):
 
     async def _recover_orphans(self) -> None:
         before = self._orphans_before
-        recovery = await self.database.arun(lambda: workers.recover_orphans(self._backoff, before=before))
+        recovery = await self._errands.run(
+            lambda: workers.recover_orphans(self._backoff, before=before), within=self.interval * ERRAND
+        )
         self._orphans_before = recovery.before
         self._report(recovery)
 

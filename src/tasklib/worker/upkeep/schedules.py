@@ -10,6 +10,7 @@ from tasklib.core.time.timing import Timer
 from tasklib.queue import TaskQueue
 from tasklib.storage.operations import schedules
 from tasklib.storage.operations.clock import read_clock
+from tasklib.worker.upkeep.errands import Errands
 from tasklib.worker.upkeep.service import Periodic
 
 LOOK_SECONDS = 15.0
@@ -23,9 +24,12 @@ log = logging.getLogger("tasklib.worker")
 class Scheduler(Periodic):
     """Sleeps until the next tick, and makes its task."""
 
-    def __init__(self, queue: TaskQueue) -> None:
+    def __init__(self, queue: TaskQueue, errands: Errands) -> None:
         super().__init__(queue, max(LOOK_SECONDS, queue.config.poll_interval_seconds))
         self._queue = queue
+        self._errands = errands
+        self._is_urgent = True
+        """Whether there may be a tick: if not, the next look can wait for a poll."""
         self._plans = list(queue.declared_schedules)
         self._known_tasks = list(queue.registry.names())
         self._declared = False
@@ -37,6 +41,7 @@ class Scheduler(Periodic):
 
     def changed(self, *, surely: bool) -> None:
         """Look again: now if a schedule was made or changed, and if that is not sure, not more than once a second."""
+        self._is_urgent |= surely
         wait = 0.0 if surely else self._looked + UNSURE_SECONDS - self.timing.monotonic()
         if wait <= 0:
             self._changed.set()
@@ -71,7 +76,9 @@ class Scheduler(Periodic):
             await self.database.arun(lambda: schedules.declare_schedules(self._plans, self._known_tasks, declared_at))
             self._declared = True
         self._looked = self.timing.monotonic()
-        self._next_look = await self.database.arun(lambda: schedules.next_tick())
+        within = 0.0 if self._is_urgent or self._next_look is not None else UNSURE_SECONDS
+        self._is_urgent = False
+        self._next_look = await self._errands.run(lambda: schedules.next_tick(), within=within)
         if self._next_look is not None and self._next_look <= 0:
             if made := await self.database.arun(lambda: schedules.fire_schedules(self._queue.scheduled_task)):
                 log.info("schedules made %d tasks", made)

@@ -1,0 +1,103 @@
+"""What an idle worker asks the database beside its poll, asked together with it: one transaction instead of several."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tasklib.core.time.timing import Timing
+from tasklib.errors import TaskLibError
+from tasklib.storage.database import Database
+from tasklib.storage.statement import BEGIN, Operation
+
+T = TypeVar("T")
+
+Make = Callable[[], Operation[Any]]
+"""Makes an operation, each time it is tried."""
+
+NO_POLL: Final = object()
+"""The answer to an errand whose poll did not come, or failed."""
+
+
+class Errand(NamedTuple):
+    """An operation that waits for the next poll."""
+
+    make: Make
+    answer: asyncio.Future[Any]
+
+
+class Errands:
+    """Small operations that can wait for a moment, and go with the poll of an idle claimer."""
+
+    def __init__(self, database: Database, timing: Timing) -> None:
+        self._database = database
+        self._timing = timing
+        self._next_poll: float | None = None
+        self._poll_seconds = 0.0
+        self._waiting: list[Errand] = []
+
+    async def run(self, make: Callable[[], Operation[T]], *, within: float) -> T:
+        """The answer of an operation, by the next poll if there is one within so many seconds, else asked for now."""
+        if self.has_poll(within):
+            errand = Errand(make, asyncio.get_running_loop().create_future())
+            self._waiting.append(errand)
+            answer = await errand.answer
+            if answer is not NO_POLL:
+                found: T = answer
+                return found
+        return await self._database.arun(make)
+
+    def has_poll(self, within: float) -> bool:
+        """Whether a poll is expected within so many seconds."""
+        return self._next_poll is not None and self._next_poll - self._timing.monotonic() <= within
+
+    def expect_poll(self, seconds: float) -> None:
+        """The claimer polls in so many seconds, unless it is woken before."""
+        self._poll_seconds = seconds
+        self._next_poll = self._timing.monotonic() + seconds
+
+    async def poll(self, look: Callable[[], Operation[T]]) -> T:
+        """The answer of the claimer's own look; all that has waited for it is asked together with it."""
+        errands = self._take()
+        self.expect_poll(self._poll_seconds)  # What is asked from now on waits for the next, which likely comes.
+        if errands:
+            makes = [look, *(each.make for each in errands)]
+            try:
+                seen, *answers = await self._database.arun(lambda: self._together(makes))
+            except TaskLibError:
+                _answer(errands, [NO_POLL] * len(errands))  # Each asks by itself, and so does the look.
+            except BaseException:
+                _answer(errands, [NO_POLL] * len(errands))
+                raise
+            else:
+                _answer(errands, answers)
+                found: T = seen
+                return found
+        return await self._database.arun(look)
+
+    def no_poll(self) -> None:
+        """The claimer has something better to do: whoever waited for its poll asks by itself."""
+        errands = self._take()
+        _answer(errands, [NO_POLL] * len(errands))
+
+    def _take(self) -> list[Errand]:
+        self._next_poll = None
+        errands, self._waiting = self._waiting, []
+        return [each for each in errands if not each.answer.done()]  # Not of those who were stopped meanwhile.
+
+    def _together(self, makes: Sequence[Make]) -> Operation[list[Any]]:
+        operations = [make() for make in makes]
+        if self._database.dialect == "postgres":
+            yield BEGIN  # On SQLite it would keep others from writing, and saves nothing.
+        answers: list[Any] = []
+        for operation in operations:
+            answer = yield from operation
+            answers.append(answer)
+        return answers
+
+
+def _answer(errands: Sequence[Errand], answers: Sequence[Any]) -> None:
+    for errand, answer in zip(errands, answers, strict=True):
+        if not errand.answer.done():
+            errand.answer.set_result(answer)

@@ -1,0 +1,80 @@
+"""Errands: what is asked together with an idle worker's poll, and what happens if that does not come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tasklib import Config, TaskQueue
+from tasklib.core.time.virtual_time import VirtualTiming
+from tasklib.errors import DatabaseUnavailable
+from tasklib.storage.operations.clock import read_clock
+from tasklib.storage.statement import Operation
+from tasklib.worker.upkeep.errands import Errands
+from tests.fixtures.virtual import on_virtual_time
+
+
+@pytest.fixture
+def errands(timing: VirtualTiming) -> Iterator[Errands]:
+    with TaskQueue(Config("sqlite:///:memory:"), clock=timing.clock, timing=timing) as queue:
+        yield Errands(queue.database, timing)
+
+
+def answering(value: str) -> Operation[str]:
+    yield from read_clock()
+    return value
+
+
+def failing() -> Operation[str]:
+    yield from read_clock()
+    raise DatabaseUnavailable("it is away")
+
+
+@on_virtual_time
+async def test_what_waits_for_a_poll_is_answered_by_it(timing: VirtualTiming, errands: Errands):
+    errands.expect_poll(1)
+    waiting = [asyncio.ensure_future(errands.run(lambda v=v: answering(v), within=1)) for v in "ab"]
+    await asyncio.sleep(0.5)
+    assert not any(each.done() for each in waiting)
+    assert await errands.poll(lambda: answering("look")) == "look"
+    assert await asyncio.gather(*waiting) == ["a", "b"]
+
+
+@on_virtual_time
+async def test_without_a_poll_in_time_it_is_asked_at_once(timing: VirtualTiming, errands: Errands):
+    assert await errands.run(lambda: answering("a"), within=1) == "a"
+    errands.expect_poll(2)
+    assert await errands.run(lambda: answering("b"), within=1) == "b"
+
+
+@on_virtual_time
+async def test_a_poll_that_does_not_come_leaves_nobody_waiting(timing: VirtualTiming, errands: Errands):
+    errands.expect_poll(1)
+    waiting = asyncio.ensure_future(errands.run(lambda: answering("a"), within=1))
+    await asyncio.sleep(0.5)
+    errands.no_poll()
+    assert await waiting == "a"
+
+
+@on_virtual_time
+async def test_an_errand_that_fails_fails_alone(timing: VirtualTiming, errands: Errands):
+    errands.expect_poll(1)
+    good = asyncio.ensure_future(errands.run(lambda: answering("a"), within=1))
+    bad = asyncio.ensure_future(errands.run(failing, within=1))
+    await asyncio.sleep(0.5)
+    assert await errands.poll(lambda: answering("look")) == "look"
+    assert await good == "a"
+    with pytest.raises(DatabaseUnavailable):
+        await bad
+
+
+@on_virtual_time
+async def test_who_was_stopped_is_not_asked_for(timing: VirtualTiming, errands: Errands):
+    errands.expect_poll(1)
+    stopped = asyncio.ensure_future(errands.run(failing, within=1))
+    await asyncio.sleep(0.5)
+    stopped.cancel()
+    assert await errands.poll(lambda: answering("look")) == "look"
+    assert stopped.cancelled()
