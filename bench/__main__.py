@@ -58,7 +58,8 @@ def measure(name: str, module: Measurement, arguments: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_options(parser)
-    parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
+    if name:
+        parser.add_argument("--postgres", type=int, help="major version, the newest installed if not given")
     return int(module.run(parser.parse_args(arguments)) is False)
 
 

@@ -71,7 +71,7 @@ def version(peer: Peer) -> str:
         file = HOME / "node/node_modules" / peer.package / "package.json"
         return str(json.loads(file.read_text())["version"]) if file.exists() else ""
     if peer.package == "tasklib":
-        return importlib.metadata.version("tasklib")
+        return importlib.metadata.version("tasklib-queue")
     found = list((HOME / "python").glob(f"lib/python*/site-packages/{peer.package}-*.dist-info"))
     return found[0].name.removesuffix(".dist-info").rpartition("-")[2] if found else ""
 

@@ -29,6 +29,7 @@ class Places:
     """The servers of one run."""
 
     def __init__(self, version: int | None, *, redis: bool) -> None:
+        self.version = version
         self._server = durable_server(version)
         self._folder = tempfile.TemporaryDirectory(prefix="tasklib-bench-")
         self._wants_redis = redis

@@ -100,7 +100,7 @@ def _show_workload(results: Results, workload: Workload) -> None:
 
 
 def _columns(workload: Workload) -> tuple[str, ...]:
-    return ("bulk_per_second", *workload.columns) if workload.key in ("P4", "P5") else workload.columns
+    return ("bulk_per_second", *workload.columns) if workload.key[:2] in ("P4", "P5") else workload.columns
 
 
 def save_plot(results: Results, path: Path) -> None:

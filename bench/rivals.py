@@ -17,7 +17,8 @@ from bench import environment
 from bench.peer import PEERS, Peer
 from bench.place import Places
 from bench.plan import WORKLOADS, Workload
-from bench.results import Results, save_plot, show_results
+from bench.results import Results, markdown, save_plot, show_results
+from tools.postgres import available
 
 ROUNDS = 5
 QUICK_KEYS = ("P1", "P2", "P4", "P8", "P13d")
@@ -25,28 +26,42 @@ SLOW = ("Procrastinate", "Celery", "Dramatiq")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure every workload asked for, for every system that can be had here, and print the tables."""
+    """Measure every workload asked for, for every system that can be had here, on each PostgreSQL; print the tables and
+    write them to a folder."""
     options.rounds = options.rounds or (2 if options.quick else ROUNDS)
     options.share = options.share or (0.2 if options.quick else 1.0)
     options.only = options.only or (list(QUICK_KEYS) if options.quick else [])
     for line in environment.install():
         print(line)
+    versions = sorted(each.version for each in available())
+    chosen = options.postgres or ([versions[-1]] if options.quick else sorted({versions[0], versions[-1]}))
+    if missing := [version for version in chosen if version not in versions]:
+        raise SystemExit(f"PostgreSQL {missing[0]} is not installed here; there is {', '.join(map(str, versions))}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    for version in chosen:
+        file = options.out / f"postgres-{version}.json"
+        results = _run(options, version, file)
+        show_results(results)
+        file.with_suffix(".md").write_text(markdown(results) + "\n")
+        save_plot(results, file.with_suffix(".svg"))
+        print(f"written: {file}, and the same as .md and .svg")
+
+
+def _run(options: argparse.Namespace, version: int, file: Path) -> Results:
+    """All rounds on one PostgreSQL, saved after each."""
     peers = [peer for peer in PEERS if environment.usable(peer) and _wanted(peer, options)]
     chosen = [each for each in WORKLOADS if not options.only or each.key in options.only]
-    results = Results(_header(peers))
-    with Places(options.postgres, redis=any(peer.kind == "redis" for peer in peers)) as places:
-        results.header["postgres"] = places.postgres.installation.version
+    results = Results({**_header(peers), "postgres": version})
+    with Places(version, redis=any(peer.kind == "redis" for peer in peers)) as places:
         for number in range(options.rounds):
             started = time.monotonic()
             for workload in chosen:
                 for peer in (each for each in workload.peers if each in peers):
                     _measure(results, places, workload, peer, options.share)
-            print(f"round {number + 1} of {options.rounds}: {time.monotonic() - started:.0f} s", flush=True)
-            if options.json:
-                results.save(options.json)
-    show_results(results)
-    if options.plot:
-        save_plot(results, options.plot)
+            seconds = time.monotonic() - started
+            print(f"PostgreSQL {version}, round {number + 1} of {options.rounds}: {seconds:.0f} s", flush=True)
+            results.save(file)
+    return results
 
 
 def _measure(results: Results, places: Places, workload: Workload, peer: Peer, share: float) -> None:
@@ -59,6 +74,7 @@ def _measure(results: Results, places: Places, workload: Workload, peer: Peer, s
     if "worker_us" in figures:
         figures["cpu_us"] = figures["worker_us"] + figures["server_us"]
     results.add(workload.key, peer.name, figures)
+    print(f"  {workload.key} {peer.name}: {figures[workload.figure]:,.4g}{workload.unit}", flush=True)
 
 
 def _wanted(peer: Peer, options: argparse.Namespace) -> bool:
@@ -88,5 +104,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peer", nargs="+", choices=[each.name for each in PEERS], help="these systems alone")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--share", type=float, help="the share of the full number of tasks")
-    parser.add_argument("--plot", type=Path, help="write a picture of the rates (SVG) to this file")
-    parser.add_argument("--json", type=Path, help="write every run to this file")
+    parser.add_argument(
+        "--postgres", type=int, nargs="+", help="major versions; the oldest and the newest installed if not given"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=environment.HOME / "results", help="the folder for tables, pictures and every run"
+    )

@@ -69,8 +69,9 @@ def latency(places: Places, peer: Peer, count: int) -> Figures:
     return {f"p{part}_ms": found[min(len(found) - 1, int(len(found) * part / 100))] * 1e3 for part in (50, 95, 99)}
 
 
-SETTLE_SECONDS = 10.0
-"""Until a worker has done what it does first, and the server has looked at its new tables."""
+SETTLE_SECONDS = 35.0
+"""Until a worker has done what it does first and has its statements prepared, and the server has looked at its new
+tables."""
 
 
 def idle(places: Places, peer: Peer, seconds: float) -> Figures:

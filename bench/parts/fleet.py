@@ -205,6 +205,11 @@ def _slow_locks(server: Server) -> int:
     )
 
 
+def server_settings(sessions: int) -> dict[str, str]:
+    """A server for so many sessions that logs who has waited for a lock for 10 ms."""
+    return {"max_connections": str(sessions + 50), "log_lock_waits": "on", "deadlock_timeout": "10ms"}
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--rate", type=int, default=100, help="tasks a second")
@@ -217,11 +222,7 @@ def run(options: argparse.Namespace) -> None:
     """Measure each number of workers and print what they cost."""
     logging.getLogger("psycopg").setLevel(logging.ERROR)  # of the workers that are cancelled at the end
     schemas = [f"{SCHEMA}_{number}" for number in range(options.schemas)]
-    settings = {
-        "max_connections": str((options.pgbouncer or max(options.workers)) + 50),
-        "log_lock_waits": "on",
-        "deadlock_timeout": "10ms",
-    }
+    settings = server_settings(options.pgbouncer or max(options.workers))
     rows = []
     with ExitStack() as stack:
         server = stack.enter_context(durable_server(options.postgres, settings))
