@@ -53,7 +53,7 @@ export const BY_DEFAULT: Statuses = {_object(by_default)};
 
 
 def _delayed(phases: Sequence[Phase]) -> tuple[str, ...]:
-    return ("delayed",) if Phase.PENDING in phases else ()
+    return ("delayed", "waiting") if Phase.PENDING in phases else ()
 
 
 def _object(phases: Mapping[Action, Sequence[str]]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from tasklib.core.insights.explain import Reason
+from tasklib.core.insights.objectives import Objective, Standing
 from tasklib.core.limits import KeyLimit, Limit, Pause
 from tasklib.core.queue_info import ErrorGroup, WorkerInfo
 from tasklib.core.schedule import Plan, Schedule
@@ -34,6 +35,8 @@ THINGS: dict[str, type[Any]] = {
     "pause": Pause,
     "limit": Limit,
     "limit of a key": KeyLimit,
+    "how an objective stands": Standing,
+    "objective": Objective,
     "finding": Finding,
     "token": Token,
 }

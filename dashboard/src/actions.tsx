@@ -2,7 +2,7 @@
 
 import { BY_DEFAULT, POSSIBLE } from "./api/actions";
 import { type Action, api, type BulkFilter, Problem, take, type Task } from "./api/client";
-import { absolute, plural, shortId, verb } from "./format";
+import { absolute, plural, shortId, span, verb } from "./format";
 import { restart, tick } from "./live";
 import { href } from "./router";
 import { attempt, say, sayUndoable } from "./toasts";
@@ -78,6 +78,16 @@ function Priority({ now }: { now?: number }) {
   );
 }
 
+/** Each task gets a due time of its own: nobody has to keep the page open. */
+export function Rate() {
+  return (
+    <label class="field stacked">
+      Max. tasks per second (empty: all at once)
+      <input name="rate" type="number" min="0.001" step="any" placeholder="all at once" />
+    </label>
+  );
+}
+
 const priorityOf = (form?: FormData): number => Number(form?.get("priority"));
 
 function warning(action: Action, name: string, shown: Shown): Counted {
@@ -101,8 +111,8 @@ export function actOnMatching(action: Action, filter: BulkFilter, what: string, 
   // Tasks that were selected one by one are meant whatever their status; a filter without one means the default.
   const wanted = filter.status?.length ? filter.status : filter.ids ? inBulk(action) : BY_DEFAULT[action];
   const status = wanted.filter((each) => inBulk(action).includes(each));
-  const post = (dryRun: boolean, priority: number) => {
-    const only = action === "prioritize" ? { priority } : {};
+  const post = (dryRun: boolean, priority: number, rate = 0) => {
+    const only = action === "prioritize" ? { priority } : action === "retry" && rate > 0 ? { rate } : {};
     return take(api.POST("/api/tasks/bulk", { body: { action, filter: { ...filter, status }, dryRun, ...only } }));
   };
   confirm({
@@ -110,11 +120,13 @@ export function actOnMatching(action: Action, filter: BulkFilter, what: string, 
     verb: VERBS[action],
     danger: DANGEROUS.includes(action),
     text: status.length ? counted(action, what, status, post(true, 0)) : none(action, inBulk(action)),
-    fields: action === "prioritize" && <Priority />,
+    fields: action === "prioritize" ? <Priority /> : action === "retry" && <Rate />,
     work: async (form) => {
+      const rate = Number(form?.get("rate"));
       try {
-        const answer = await post(false, priorityOf(form));
-        say(`${plural(answer.changed, "task")} ${verb(answer.changed, "was", "were")} ${DONE[action]}.`);
+        const answer = await post(false, priorityOf(form), rate);
+        const done = `${plural(answer.changed, "task")} ${verb(answer.changed, "was", "were")} ${DONE[action]}`;
+        say(rate > 0 && action === "retry" ? `${done}; the last is due in ${span((answer.changed - 1) / rate)}.` : `${done}.`);
       } finally {
         // What is refused half-way has changed some of them.
         changed();

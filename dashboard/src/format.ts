@@ -119,3 +119,6 @@ export function bytes(value: number): string {
   if (value < 1024 ** 3) return `${(value / 1024 ** 2).toFixed(0)} MB`;
   return `${(value / 1024 ** 3).toFixed(1)} GB`;
 }
+
+/** What is left of it; below nothing, how often it was used up. */
+export const budgetText = (percent: number): string => (percent >= 0 ? `${percent} %` : `none, used ${Number((1 - percent / 100).toPrecision(2))} times over`);

@@ -7,7 +7,7 @@ export interface Sample {
   at: number;
   completed: number;
   failed: number;
-  waiting: number | null;
+  ready: number | null;
   running: number | null;
 }
 
@@ -52,7 +52,7 @@ function between(before: Heard, after: Heard): Sample {
     at: after.at / 1000,
     completed: rate(a.completed, b.completed),
     failed: rate(a.failed + a.buried, b.failed + b.buried),
-    waiting: b.pending - b.delayed + b.retrying,
+    ready: b.pending - b.delayed - b.waiting + b.retrying,
     running: b.processing,
   };
 }

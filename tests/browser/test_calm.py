@@ -155,7 +155,7 @@ def test_a_step_that_is_not_over_is_not_drawn_as_a_collapse(page: Page, site: Si
     queue.enqueue("nobody.knows")
     page.goto(f"{site.url}/?range=24h")
     expect(page.get_by_role("img", name="Throughput: completed now 64/s, at most 64/s")).to_be_visible()
-    depth = page.get_by_role("img", name=re.compile("Queue depth: waiting now 1, at most 9,000"))
+    depth = page.get_by_role("img", name=re.compile("Queue depth: ready now 1, at most 9,000"))
     expect(depth, "what waits now is counted now").to_be_visible()
     expect(page.get_by_text("+1 cannot run"), "what nobody handles is no backlog that can be cleared").to_be_visible()
     page.get_by_label("Log scale").check()

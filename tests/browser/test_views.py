@@ -8,7 +8,9 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from tasklib.service import pages
 from tasklib.service.insights import lanes
+from tasklib.storage.operations.reading.scan import Bounds
 from tests.browser.acting import go
 from tests.browser.conftest import take_picture
 from tests.browser.site import Site
@@ -44,6 +46,20 @@ def test_lanes_show_every_attempt_and_lead_to_its_task(page: Page, site: Site, d
     page.mouse.click(box["x"] + 1, box["y"] + 1)
     expect(page.get_by_role("heading", name="payment.charge")).to_be_visible()
     assert page.url.rpartition("/")[2] in done
+
+
+def test_a_search_goes_on_by_itself_and_says_how_far_it_is(
+    page: Page, site: Site, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "JUDGED", Bounds(1, reach=1, farthest=1, passing=1))
+    page.goto(f"{site.url}/tasks")
+    page.get_by_role("searchbox").fill("args.order:0 duration:<1h")
+    expect(page.get_by_role("row", name="payment.charge")).to_have_count(1)
+    expect(page.locator(".scan")).to_have_count(0)
+    page.get_by_role("searchbox").fill("args.order:none")
+    expect(page.get_by_text("No task matches this filter.")).to_be_visible()
+    page.get_by_role("searchbox").fill("duration:soon")
+    expect(page.get_by_text("duration:soon is no time")).to_be_visible()
 
 
 def test_a_stretch_of_the_lanes_is_zoomed_into_and_leads_to_its_tasks(page: Page, site: Site, done: list[str]) -> None:
@@ -218,3 +234,23 @@ def test_a_view_is_kept_in_the_browser_and_found_again(page: Page, site: Site, d
     expect(view).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
     expect(view).to_have_count(1)
+
+
+def test_a_task_leads_to_its_worker_error_group_parent_and_older_tracebacks(
+    page: Page, site: Site, done: list[str]
+) -> None:
+    failing = site.queue.enqueue("page.crawl", {"url": "x"}, max_attempts=5).id
+    eventually(lambda: site.queue.get(failing).attempts == 1)  # type: ignore[union-attr]
+    eventually(lambda: site.queue.get(failing).next_retry_at is not None)  # type: ignore[union-attr]
+    site.queue.retry(failing)
+    eventually(lambda: len(site.queue.get(failing).history) == 2)  # type: ignore[union-attr]
+    page.goto(f"{site.url}/tasks/{failing}")
+    page.get_by_role("button", name="Traceback of attempt 1").click()
+    expect(page.locator(".attempt-trace .source.here")).to_contain_text("raise ConnectionResetError")
+    site.queue.cancel(failing)
+    page.goto(f"{site.url}/tasks/{done[-1]}")
+    page.get_by_role("link", name="Abort").click()
+    expect(page.get_by_role("heading", name="Abort")).to_be_visible()
+    page.go_back()
+    page.locator(".attempts-table a").first.click()
+    expect(page.get_by_role("row", name="payment.charge")).to_have_count(2)

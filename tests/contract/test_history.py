@@ -30,6 +30,24 @@ def test_each_failed_attempt_is_kept_with_its_worker_times_and_summary(queue: Fa
     )
 
 
+def test_each_attempt_keeps_its_release_and_its_own_traceback(queue: Face):
+    one, two = queue.worker(), queue.worker()
+    one.beat(release="1.0")
+    two.beat(release="1.1")
+    task_id = queue.enqueue("job", max_retries=5)
+    for worker, error in ((one, "a\nOSError: x"), (two, "a\nOSError: x"), (one, "b\nKeyError: y")):
+        worker.fail(worker.take(task_id), delay=0, error=error)
+
+    history = queue.read(task_id).history
+    assert [(each.release, each.traceback) for each in history] == [
+        ("1.0", "a\nOSError: x"),
+        ("1.1", "a\nOSError: x"),
+        ("1.0", "b\nKeyError: y"),
+    ]
+    stored = json.loads(queue.sql("SELECT history FROM tasks")[0]["history"]) if queue.is_sqlite else None
+    assert stored is None or [each["traceback"] is None for each in stored] == [False, True, False]
+
+
 def test_success_is_the_last_attempt_with_the_worker_that_finished_it(queue: Face):
     one, two = queue.worker(), queue.worker()
     task_id = queue.enqueue("job")
@@ -128,6 +146,6 @@ def test_other_programs_read_past_attempts_and_log_lines_by_the_names_of_their_f
     (row,) = queue.sql("SELECT history, log FROM tasks")
     stored = {name: json.loads(text) if isinstance(text, str) else text for name, text in row.items()}
     assert [set(each) for each in stored["history"]] == [
-        {"number", "started_at", "ended_at", "worker_id", "outcome", "error"}
+        {"number", "started_at", "ended_at", "worker_id", "outcome", "error", "release", "traceback"}
     ]
     assert [set(each) for each in stored["log"]] == [{"attempt", "elapsed", "level", "text"}]

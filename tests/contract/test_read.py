@@ -170,6 +170,46 @@ def test_search_looks_into_payload_tags_and_error_whatever_the_case(queue: Face)
     assert queue.count(search="%") == queue.count(search="_ob") == 0
 
 
+def test_search_terms_look_at_single_arguments_tags_workers_and_times(queue: Face):
+    worker = queue.worker("job")
+    worker.beat(release="1.4.2")
+    queue.advance(10)
+    for number in range(3):
+        payload = {"order": {"id": number, "lines": [{"sku": f"s{number}"}]}, "paid": number > 0, "note": None}
+        worker.complete(
+            worker.take(queue.enqueue("job", payload, tags={"team": "a"})), started_ago=number * 2, ended_ago=0
+        )
+    failing = queue.enqueue("job", {"order": {"id": "42 é", "0": "zero"}})
+    worker.give_up(worker.take(failing))
+
+    def found(search: str, **more: Any) -> list[Any]:
+        return [task.payload["order"]["id"] for task in queue.list(search=search, **more)]
+
+    assert found("args.order.id:1") == found("args.order.lines[0].sku:s1") == found("args.order.lines.0.sku:s1") == [1]
+    assert found("args.paid:true") == [2, 1]
+    assert found("args.note:null") == [2, 1, 0]
+    assert found('args.order.id:"42 é"') == found("args.order.0:zero") == ["42 é"]
+    assert found("args.order:x") == found("args.order.lines:x") == found("args.order.id:") == []
+    assert found("", arguments={"order.id": 2, "paid": True}) == [2]
+    assert found("tag.team:a args.paid:false") == [0]
+    assert found(f"worker:{worker.worker_id}") == ["42 é", 2, 1, 0]
+    assert found("worker:nobody") == found("release:1.4.1") == []
+    assert found("release:1.4.2") == ["42 é", 2, 1, 0]
+    assert found("duration:>1s duration:>3s") == [2]
+    assert found("duration:1s..3s") == [1]
+    assert found("duration:<500ms args.paid:false") == [0]
+    queue.advance(30)
+    assert found("wait:<1s s2") == [2]
+    assert found("wait:>1s") == []
+    assert found("", completed_after=queue.now - timedelta(seconds=20)) == []
+
+
+@pytest.mark.parametrize("search", ["duration:5x", "wait:..", "duration:5s..1s", "args.a..b:1", "args.1.2.3.4.5:x"])
+def test_a_search_term_that_means_nothing_is_refused_with_the_remedy(queue: Face, search: str):
+    with pytest.raises(ConfigurationError, match="write"):
+        queue.list(search=search)
+
+
 def test_times_bound_the_list(queue: Face):
     queue.enqueue("job", 1)
     middle = queue.advance(10)

@@ -139,6 +139,8 @@ def statements(instance: UUID, held: list[tuple[str, int]], waiting: list[str]) 
         "find_members": Statement("find_members", {"id": str(UUID(int=0)), "after": 0, "limit": BATCH}),
         "find_failed_member": Statement("find_failed_member", {"id": str(UUID(int=0))}),
         "list_before": Statement("list_before", {"id": str(UUID(int=0))}),
+        "find_parent": Statement("find_parent", {"id": waiting[0]}),
+        "delay_tasks": Statement("delay_tasks", {"batch": dumps([{"id": each, "delay": 1.5} for each in waiting])}),
         "find_oldest_child": Statement("find_oldest_child", {"id": str(UUID(int=0))}),
         "find_arguments": Statement("find_arguments", {"id": str(UUID(int=0))}),
         "release_task": Statement("release_task", {"id": str(UUID(int=0)), "kwargs": None}),

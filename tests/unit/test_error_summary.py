@@ -22,6 +22,16 @@ def fail_again() -> None:
         raise TwoFaced("on top") from error
 
 
+def test_the_source_lines_around_the_place_are_told() -> None:
+    with pytest.raises(ValueError, match="first") as caught:
+        fail()
+    text = describe(caught.value)
+    assert "| def fail() -> None:" in text
+    assert '>     raise ValueError("first line' in text
+    assert text.index("| def fail()") > text.index("in fail\n")
+    assert text.endswith("third")
+
+
 def fail_together() -> None:
     raise ExceptionGroup("two things", [ValueError("a"), KeyError("b")])
 

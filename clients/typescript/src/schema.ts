@@ -1026,7 +1026,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List Paced
+         * @description Retries at a rate that are under way, with how many of their tasks have come due.
+         */
+        get: operations["list_paced_api_tasks_bulk_get"];
         put?: never;
         /**
          * Act On Matching
@@ -1429,8 +1433,18 @@ export interface components {
             number: number;
             /** Outcome */
             outcome: string;
+            /**
+             * Release
+             * @description The release of the code that its worker ran, if that is known.
+             */
+            release: string | null;
             /** Startedat */
             startedAt: string | null;
+            /**
+             * Traceback
+             * @description The whole error; null where none is kept.
+             */
+            traceback: string | null;
             /** Workerid */
             workerId: string | null;
         };
@@ -1506,6 +1520,11 @@ export interface components {
              * @description The new priority; only with `prioritize`.
              */
             priority?: number | null;
+            /**
+             * Rate
+             * @description Only with `retry`: so many tasks come due in a second. Each gets its own due time, so nothing has to stay open; without it all are due at once.
+             */
+            rate?: number | null;
         };
         /**
          * BulkDone
@@ -1523,6 +1542,13 @@ export interface components {
          * @description Which tasks to change; at least one condition.
          */
         BulkFilter: {
+            /**
+             * Completedafter
+             * @description Ended at this moment or later, in whatever way.
+             */
+            completedAfter?: string | null;
+            /** Completedbefore */
+            completedBefore?: string | null;
             /** Concurrencykey */
             concurrencyKey?: string | null;
             /** Createdafter */
@@ -1538,7 +1564,8 @@ export interface components {
             ids?: string[] | null;
             /**
              * Search
-             * @description Text in payload, tags or error, ignoring case; or a task's id, whole or its last 8 digits.
+             * @description Text in payload, tags or error, ignoring case; or a task's id, whole or its last 8 digits. Terms, all of which must fit: `args.order_id:42` (a value in the payload), `tag.team:media`, `worker:W`, `release:1.4.2`, `duration:>5s`, `wait:1s..5s`.
+             * @example args.order_id:42 duration:>5s
              */
             search?: string | null;
             /**
@@ -2846,6 +2873,46 @@ export interface components {
             retried?: number;
         };
         /**
+         * PacedRetries
+         * @description Retries at a rate that are under way, the latest first.
+         */
+        PacedRetries: {
+            /** Retries */
+            retries: components["schemas"]["PacedRetry"][];
+        };
+        /**
+         * PacedRetry
+         * @description Tasks that come due one after the other.
+         */
+        PacedRetry: {
+            /**
+             * Beganat
+             * Format: date-time
+             */
+            beganAt: string;
+            /** By */
+            by: string;
+            /** Count */
+            count: number;
+            /**
+             * Endsat
+             * Format: date-time
+             */
+            endsAt: string;
+            /**
+             * Rate
+             * @description Tasks in a second.
+             */
+            rate: number;
+            /**
+             * Released
+             * @description How many have come due.
+             */
+            released: number;
+            /** Type */
+            type: string | null;
+        };
+        /**
          * Paused
          * @description Whether tasks, of the type given or all, are paused now.
          */
@@ -3822,6 +3889,11 @@ export interface components {
             createdAt: string;
             /** Error */
             error: string | null;
+            /**
+             * Errorgroup
+             * @description Its group in `/api/errors`, if it failed for good.
+             */
+            errorGroup?: string | null;
             /** Expiresat */
             expiresAt: string | null;
             /** Headers */
@@ -3919,6 +3991,11 @@ export interface components {
         TaskPage: {
             /** Limit */
             limit: number;
+            /**
+             * Looked
+             * @description Where a search stopped before it had a whole page: which part of the queue, from the newest task on, it has looked through (0 to 1). Null if it was complete.
+             */
+            looked: number | null;
             /**
              * Nextcursor
              * @description Give it as `cursor` for the next page; null on the last one. A short page may have one too.
@@ -4054,7 +4131,7 @@ export interface components {
         };
         /**
          * Tree
-         * @description What is before a task in its flow, and its children.
+         * @description Whose child a task is, what is before it in its flow, and its children.
          */
         Tree: {
             /** Before */
@@ -4066,6 +4143,8 @@ export interface components {
              * Format: uuid
              */
             id: string;
+            /** @description The workflow whose child it is. */
+            parent: components["schemas"]["Related"] | null;
             /** Status */
             status: string;
             /** Type */
@@ -6323,6 +6402,9 @@ export interface operations {
     list_tasks_api_tasks_get: {
         parameters: {
             query?: {
+                /** @description Ended at this moment or later, in whatever way. */
+                completedAfter?: string | null;
+                completedBefore?: string | null;
                 concurrencyKey?: string | null;
                 createdAfter?: string | null;
                 createdBefore?: string | null;
@@ -6334,7 +6416,7 @@ export interface operations {
                 id?: string[];
                 limit?: number;
                 offset?: number;
-                /** @description Text in payload, tags or error, ignoring case; or a task's id, whole or its last 8 digits. */
+                /** @description Text in payload, tags or error, ignoring case; or a task's id, whole or its last 8 digits. Terms, all of which must fit: `args.order_id:42` (a value in the payload), `tag.team:media`, `worker:W`, `release:1.4.2`, `duration:>5s`, `wait:1s..5s`. */
                 search?: string | null;
                 status?: ("pending" | "delayed" | "waiting" | "processing" | "completed" | "failed" | "retrying" | "cancelled" | "buried")[];
                 /** @description `key=value`; may be repeated. */
@@ -8355,6 +8437,53 @@ export interface operations {
             };
             /** @description Too Many Requests */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_paced_api_tasks_bulk_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PacedRetries"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -6,8 +6,8 @@ type Statuses = Record<Action, NonNullable<BulkFilter["status"]>[number][]>;
 
 export const POSSIBLE: Statuses = {
   retry: ["completed", "retrying", "failed", "cancelled", "buried"],
-  cancel: ["pending", "processing", "retrying", "delayed"],
-  prioritize: ["pending", "processing", "retrying", "delayed"],
+  cancel: ["pending", "processing", "retrying", "delayed", "waiting"],
+  prioritize: ["pending", "processing", "retrying", "delayed", "waiting"],
   delete: ["completed", "failed", "cancelled", "buried"],
 };
 

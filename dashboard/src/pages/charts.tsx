@@ -101,7 +101,7 @@ function useLive(): Sample[] {
       at: start + lasted / 2,
       completed: n(point.ended.completed) / lasted,
       failed: (n(point.ended.failed) + n(point.ended.buried)) / lasted,
-      waiting: point.depth && point.depth.due + point.depth.retrying,
+      ready: point.depth && point.depth.due + point.depth.retrying,
       running: point.depth && point.depth.running,
     };
   });
@@ -142,7 +142,7 @@ function LiveCharts() {
         atLeast={LIVE_SECONDS}
         chosen={openTasks}
         marks={marks}
-        lines={[line("waiting", "waiting", (each) => each.waiting, true), line("running", "running", (each) => each.running)]}
+        lines={[line("ready", "waiting", (each) => each.ready, true), line("running", "running", (each) => each.running)]}
       />
     </div>
   );
@@ -193,7 +193,7 @@ function currentDepth(type: string | null) {
   const counts = (type ? stats.value?.byType[type] : stats.value) as Record<string, number> | null | undefined;
   if (!counts) return undefined;
   const delayed = n(counts.delayed);
-  return { waiting: n(counts.pending) - delayed + n(counts.retrying), delayed, running: n(counts.processing) };
+  return { ready: n(counts.pending) - delayed - n(counts.waiting) + n(counts.retrying), delayed, running: n(counts.processing) };
 }
 
 function FourCharts({ series }: { series: Series }) {
@@ -223,14 +223,14 @@ function FourCharts({ series }: { series: Series }) {
         of("cancelled", "other", (point, at) => per(point, at, "cancelled")),
       ],
       depth: [
-        { ...of("waiting", "waiting", ({ depth }) => (depth ? depth.due + depth.retrying : null), true), now: current?.waiting },
+        { ...of("ready", "waiting", ({ depth }) => (depth ? depth.due + depth.retrying : null), true), now: current?.ready },
         { ...of("delayed", "other", ({ depth }) => depth?.delayed ?? null), now: current?.delayed },
         { ...of("running", "running", ({ depth }) => depth?.running ?? null), now: current?.running },
       ],
       wait: (["p50", "p95", "p99"] as const).map((p) => of(p, p, ({ wait }) => wait[p])),
       run: (["p50", "p95", "p99"] as const).map((p) => of(p, p, ({ run }) => run[p])),
     };
-  }, [series, current?.waiting, current?.delayed, current?.running]);
+  }, [series, current?.ready, current?.delayed, current?.running]);
   const nothing = "No task finished in this time.";
   const log = query.value.get("scale") === "log";
   return (

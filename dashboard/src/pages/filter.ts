@@ -5,6 +5,7 @@ import type { BulkFilter, Stats } from "../api/client";
 export const STATUSES = [
   "pending",
   "delayed",
+  "waiting",
   "processing",
   "completed",
   "failed",
@@ -29,6 +30,8 @@ export interface Filter {
   since: string;
   after: string;
   before: string;
+  endedAfter: string;
+  endedBefore: string;
 }
 
 export function filterOf(query: URLSearchParams): Filter {
@@ -42,6 +45,8 @@ export function filterOf(query: URLSearchParams): Filter {
     since: query.get("since") ?? "",
     after: query.get("after") ?? "",
     before: query.get("before") ?? "",
+    endedAfter: query.get("endedAfter") ?? "",
+    endedBefore: query.get("endedBefore") ?? "",
   };
 }
 
@@ -50,6 +55,8 @@ export function criteria(filter: Filter): BulkFilter {
   const minutes = PERIODS[filter.since]?.[1];
   const after = minutes ? new Date(Math.floor(Date.now() / 60_000 - minutes) * 60_000).toISOString() : moment(filter.after);
   const before = moment(filter.before);
+  const endedAfter = moment(filter.endedAfter);
+  const endedBefore = moment(filter.endedBefore);
   const tags = Object.fromEntries(filter.tags.map((tag) => [tag.slice(0, tag.indexOf("=")), tag.slice(tag.indexOf("=") + 1)]));
   return {
     ...(filter.type ? { type: filter.type } : {}),
@@ -58,6 +65,8 @@ export function criteria(filter: Filter): BulkFilter {
     ...(filter.fingerprint ? { fingerprint: filter.fingerprint } : {}),
     ...(after ? { createdAfter: after } : {}),
     ...(before ? { createdBefore: before } : {}),
+    ...(endedAfter ? { completedAfter: endedAfter } : {}),
+    ...(endedBefore ? { completedBefore: endedBefore } : {}),
     ...(filter.tags.length ? { tags } : {}),
   };
 }
@@ -72,11 +81,12 @@ export const isEmpty = (filter: Filter): boolean => Object.keys(criteria(filter)
 
 /** How many match, if the live numbers say so; null if the service has to count. */
 export function countFrom(stats: Stats | null, filter: Filter): number | null {
-  if (!stats || filter.search || filter.fingerprint || filter.tags.length || filter.since || filter.after || filter.before) return null;
+  const { type: _, status: __, ...others } = criteria(filter);
+  if (!stats || Object.keys(others).length) return null;
   const numbers = (filter.type ? (stats.byType[filter.type] ?? {}) : stats) as Record<string, number>;
   const wanted = new Set<string>(filter.statuses.length ? filter.statuses : ["pending", "processing", "completed", "failed", "cancelled", "buried"]);
-  // Delayed tasks are pending ones too, and those that wait for a retry are failed.
-  if (wanted.has("pending")) wanted.delete("delayed");
+  // Delayed and waiting tasks are pending ones too, and those that wait for a retry are failed.
+  if (wanted.has("pending")) ["delayed", "waiting"].forEach((part) => wanted.delete(part));
   if (wanted.has("failed")) wanted.delete("retrying");
   return [...wanted].reduce((sum, each) => sum + (numbers[each] ?? 0), 0);
 }

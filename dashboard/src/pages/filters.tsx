@@ -1,13 +1,20 @@
 /** The filter of the list, as fields; every change goes into the address. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { short } from "../format";
+import { absolute, short } from "../format";
 import { stats } from "../live";
 import { setQuery } from "../router";
 import { Button, LABELS } from "../ui/basic";
 import { type Filter, isEmpty, PERIODS, STATUSES, type StatusName } from "./filter";
 
 const TYPING = 300;
+const TERMS = `An id, text in payload, tags or error, and terms:
+args.order_id:42   a value in the payload (args.items[0].sku:x)
+tag.team:media     a tag
+worker:web-1       ran on this worker
+release:1.4.2      ran this release
+duration:>5s       how long the last attempt ran (<200ms, 1s..5s)
+wait:<1s           how long it waited for its first attempt`;
 
 export function Filters({ filter }: { filter: Filter }) {
   return (
@@ -17,6 +24,12 @@ export function Filters({ filter }: { filter: Filter }) {
         <TypeField value={filter.type} />
         <Tags values={filter.tags} />
         <Period filter={filter} />
+        {(filter.endedAfter || filter.endedBefore) && (
+          <button class="tag" type="button" aria-label="Remove the time in which they ended" onClick={() => setQuery({ endedAfter: null, endedBefore: null, at: null })}>
+            ended {filter.endedAfter && `from ${absolute(filter.endedAfter)} `}
+            {filter.endedBefore && `to ${absolute(filter.endedBefore)} `}×
+          </button>
+        )}
         {filter.fingerprint && (
           <button
             class="tag"
@@ -28,7 +41,7 @@ export function Filters({ filter }: { filter: Filter }) {
           </button>
         )}
         {!isEmpty(filter) && (
-          <Button kind="plain" onClick={() => setQuery({ type: null, status: null, search: null, fingerprint: null, tag: null, since: null, after: null, before: null, at: null })}>
+          <Button kind="plain" onClick={() => setQuery({ type: null, status: null, search: null, fingerprint: null, tag: null, since: null, after: null, before: null, endedAfter: null, endedBefore: null, at: null })}>
             Clear
           </Button>
         )}
@@ -49,11 +62,12 @@ function Search({ value }: { value: string }) {
   };
   return (
     <label class="field grow">
-      <span class="unseen">Search by id, or in payload, tags and error</span>
+      <span class="unseen">Search by id, in payload, tags and error, or by terms like args.order_id:42</span>
       <input
         type="search"
         data-search
-        placeholder="Search id, payload, tags, error   /"
+        placeholder="Search id, text, args.order_id:42, duration:>5s   /"
+        title={TERMS}
         value={text}
         maxLength={500}
         onInput={(event) => change(event.currentTarget.value)}

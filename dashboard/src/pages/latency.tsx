@@ -2,7 +2,7 @@
 
 import { api, take } from "../api/client";
 import type { components } from "../api/schema";
-import { absolute, count, localTime, mark, plural, span } from "../format";
+import { absolute, budgetText, count, localTime, mark, plural, span } from "../format";
 import { stats } from "../live";
 import { go, href, query, setQuery } from "../router";
 import { type Resource, useResource } from "../resource";
@@ -125,7 +125,7 @@ function Objectives({ source }: { source: Resource<{ objectives: Held[] }> }) {
             <td class="number">{count(each.count)}</td>
             <td class="number">{each.within === null ? "–" : `${each.within} %`}</td>
             <td class="number">
-              <span class={each.atRisk ? "late" : undefined}>{each.budget === null ? "–" : `${each.budget} %`}</span>
+              <span class={each.atRisk ? "late" : undefined}>{each.budget === null ? "–" : budgetText(each.budget)}</span>
             </td>
             <td>
               <Ago at={each.setAt} />
@@ -184,14 +184,14 @@ function Budget({ data, target, within }: { data: Latency; target: number; withi
       </Fact>
       <Fact name="Objective">{target} %</Fact>
       <Fact name="Error budget left">
-        <span class={data.budget > 0 ? undefined : "late"}>{data.budget} %</span>
+        <span class={data.budget > 0 ? undefined : "late"}>{budgetText(data.budget)}</span>
       </Fact>
     </dl>
   );
 }
 
 const ROW = 16;
-const LEFT = 64;
+const LEFT = 92;
 const BELOW = 20;
 const WIDTH = 1000;
 
@@ -202,9 +202,18 @@ function HeatMap({ data }: { data: Latency }) {
   const width = (WIDTH - LEFT) / Math.max(points.length, 1);
   const height = bounds.length * ROW;
   const top = (row: number) => height - (row + 1) * ROW;
-  const open = (at: string) => {
+  const open = (at: string, row: number) => {
     const from = Date.parse(at);
-    go(href("/tasks", { after: localTime(from), before: localTime(from + stepSeconds * 1000), type: data.type ?? undefined }));
+    const term = data.kind === "wait" ? "wait" : "duration";
+    const range = `${row ? bounds[row - 1] : ""}..${row < bounds.length - 1 ? `${bounds[row]}s` : ""}`;
+    go(
+      href("/tasks", {
+        endedAfter: localTime(from),
+        endedBefore: localTime(from + stepSeconds * 1000),
+        search: range === ".." ? undefined : `${term}:${row < bounds.length - 1 ? range : `${bounds[row - 1]}s..`}`,
+        type: data.type ?? undefined,
+      }),
+    );
   };
   const every = Math.max(1, Math.ceil(points.length / 8));
   return (
@@ -225,7 +234,7 @@ function HeatMap({ data }: { data: Latency }) {
                 y={top(row)}
                 width={Math.max(width - 0.5, 0.5)}
                 height={ROW - 1}
-                onClick={() => open(point.at)}
+                onClick={() => open(point.at, row)}
               >
                 <title>{`${absolute(point.at)}: ${count(number)} within ${span(bounds[row]!)}`}</title>
               </rect>

@@ -45,7 +45,7 @@ const CARDS: Shown[] = ["pending", "processing", "completed", "failed", "cancell
 function Cards({ stats }: { stats: Stats | null }) {
   const beside: Partial<Record<Shown, string | false>> = stats
     ? {
-        pending: stats.delayed > 0 && `${short(stats.delayed)} delayed`,
+        pending: [stats.delayed && `${short(stats.delayed)} delayed`, stats.waiting && `${short(stats.waiting)} waiting`].filter(Boolean).join(", "),
         failed: stats.retrying > 0 && `${short(stats.retrying)} retrying`,
       }
     : {};
@@ -96,7 +96,7 @@ function Facts({ hour }: { hour: Resource<Series> }) {
 function Backlog({ rate }: { rate: number | null }) {
   const types = useResource("types", (signal) => take(api.GET("/api/types", { signal })), { every: 5000 }).data?.types;
   if (!types) return <>–</>;
-  const waits = (each: TypeInfo) => each.pending - each.delayed + each.retrying;
+  const waits = (each: TypeInfo) => each.pending - each.delayed - each.waiting + each.retrying;
   const [able, unable] = [true, false].map((can) =>
     types.filter((each) => (each.workers > 0 && !each.paused) === can).reduce((sum, each) => sum + waits(each), 0),
   ) as [number, number];

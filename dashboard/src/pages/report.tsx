@@ -2,7 +2,7 @@
 
 import { api, take } from "../api/client";
 import { type Series, type TypeWork } from "../api/metrics";
-import { absolute, count, localTime, mark, plural, span } from "../format";
+import { absolute, budgetText, count, localTime, mark, plural, span } from "../format";
 import { href, query, setQuery } from "../router";
 import { type Resource, useResource } from "../resource";
 import { Button, Empty, Fact, PageHead, Panel } from "../ui/basic";
@@ -226,7 +226,7 @@ function Objectives({ seconds: length, current }: { seconds: number; current: bo
             </td>
             <td class="number">{percent(each.within)}</td>
             <td class="number">
-              <span class={each.atRisk ? "late" : undefined}>{each.budget === null ? "–" : `${each.budget} %`}</span>
+              <span class={each.atRisk ? "late" : undefined}>{each.budget === null ? "–" : budgetText(each.budget)}</span>
             </td>
           </tr>
         ))}

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { changed } from "../actions";
 import { api, type PutSchedule, type Schedule, take } from "../api/client";
 import { absolute, span, whenInWords } from "../format";
-import { href } from "../router";
+import { href, query, setQuery } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
 import { attempt, say } from "../toasts";
@@ -24,10 +24,12 @@ export function SchedulesPage() {
     schedules.refresh();
     changed();
   };
-  const known = schedules.data?.schedules ?? [];
+  const only = query.value.get("name");
+  const known = (schedules.data?.schedules ?? []).filter((each) => !only || each.name === only);
   return (
     <>
       <PageHead title="Schedules">
+        {only && <Button onClick={() => setQuery({ name: null })}>All schedules</Button>}
         {can("operate") && (
           <Button kind="primary" onClick={() => setEditing("new")}>
             New schedule

@@ -5,7 +5,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { act, resume } from "../actions";
 import { api, type Explained, take, type TaskDetail } from "../api/client";
 import { now } from "../clock";
-import { plural, readable, seconds, span } from "../format";
+import { lastLine, plural, readable, seconds, span } from "../format";
 import { href } from "../router";
 import { useResource } from "../resource";
 import { can } from "../session";
@@ -13,6 +13,7 @@ import { Ago, Badge, Bar, Button, Copy, Loading, Panel, shownStatus } from "../u
 import { LimitDialog } from "../ui/controls";
 import { Unread } from "../ui/listed";
 import { numbered } from "../ui/timeline";
+import { Trace } from "../ui/trace";
 
 export function Progress({ task }: { task: TaskDetail }) {
   if (task.status !== "processing" || (task.progress === null && !task.progressMessage)) return null;
@@ -41,7 +42,26 @@ export function Attempts({ task }: { task: TaskDetail }) {
       </thead>
       <tbody>
         {numbered(task.history).reverse().map(({ attempt, place, byHand }) => (
-          <tr key={place}>
+          <AttemptRow key={place} attempt={attempt} place={place} byHand={byHand} latest={place === task.history.length} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+interface AttemptProps {
+  attempt: TaskDetail["history"][0];
+  place: number;
+  byHand: boolean;
+  /** Its traceback stands on the page anyway. */
+  latest: boolean;
+}
+
+function AttemptRow({ attempt, place, byHand, latest }: AttemptProps) {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <tr>
             <td class="which">
               {place}
               {byHand && <div class="hint">retried by hand</div>}
@@ -49,6 +69,11 @@ export function Attempts({ task }: { task: TaskDetail }) {
             <td>
               <span class={`outcome ${attempt.outcome === "completed" ? "good" : "bad"}`}>{attempt.outcome}</span>{" "}
               {attempt.error && <span class="preview">{attempt.error}</span>}
+              {attempt.traceback && !latest && (
+                <Button kind="plain" onClick={() => setOpen(!open)} label={`Traceback of attempt ${place}`} expanded={open}>
+                  {open ? "Hide traceback" : "Traceback"}
+                </Button>
+              )}
             </td>
             <td>
               <Ago at={attempt.startedAt} />
@@ -57,12 +82,33 @@ export function Attempts({ task }: { task: TaskDetail }) {
               {attempt.startedAt && attempt.endedAt ? span(seconds(attempt.startedAt, attempt.endedAt)) : "–"}
             </td>
             <td>
-              <code>{attempt.workerId ?? "–"}</code>
+              {attempt.workerId ? <WorkerLink id={attempt.workerId} /> : "–"}
+              {attempt.release && (
+                <div class="hint">
+                  release <a href={href("/tasks", { search: `release:${quoted(attempt.release)}` })}>{attempt.release}</a>
+                </div>
+              )}
             </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+      </tr>
+      {open && attempt.traceback && (
+        <tr class="attempt-trace">
+          <td colSpan={5}>
+            <Trace error={attempt.traceback} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+const quoted = (text: string): string => (/\s/.test(text) ? `"${text}"` : text);
+
+/** What a worker ran: its tasks. */
+function WorkerLink({ id }: { id: string }) {
+  return (
+    <a href={href("/tasks", { search: `worker:${quoted(id)}` })} title={`Tasks of ${id}`}>
+      <code>{id}</code>
+    </a>
   );
 }
 
@@ -151,7 +197,7 @@ export function Facts({ task }: { task: TaskDetail }) {
   const time = (name: string, at: string | null) => at && add(name, <Ago at={at} />);
   time("Not before", task.runAfter);
   time("Started", task.lastAttemptAt);
-  time("Retry", task.nextRetryAt);
+  time("Retry due", task.nextRetryAt);
   time("Ended", task.completedAt);
   if (task.lastAttemptAt) {
     const end = task.completedAt ?? (task.status === "processing" ? now.value : null);
@@ -159,11 +205,14 @@ export function Facts({ task }: { task: TaskDetail }) {
   }
   time("Asked to stop", task.cancelRequestedAt);
   time("Expires", task.expiresAt);
-  if (task.workerId) add("Worker", <code>{task.workerId}</code>);
+  if (task.workerId) add("Worker", <WorkerLink id={task.workerId} />);
+  if (task.errorGroup) add("Error group", <a href={href(`/errors/${task.errorGroup}`)}>{lastLine(task.error ?? "").split(":")[0]}</a>);
+  const schedule = task.headers.schedule;
+  if (typeof schedule === "string") add("Schedule", <a href={href("/schedules", { name: schedule })}>{schedule}</a>);
   add("Priority", task.priority);
   if (task.timeoutSeconds) add("Time limit", span(task.timeoutSeconds));
   if (task.uniqueKey) add("Unique key", <code>{task.uniqueKey}</code>);
-  if (task.concurrencyKey) add("Concurrency key", <code>{task.concurrencyKey}</code>);
+  if (task.concurrencyKey) add("Concurrency key", <a href={href("/lanes", { by: "key" })}><code>{task.concurrencyKey}</code></a>);
   if (task.lostCount) add("Workers lost", plural(task.lostCount, "worker"));
   add("Version", task.version);
   return (

@@ -12,10 +12,12 @@ import { Button, Empty, PageHead } from "../ui/basic";
 import { Controls } from "../ui/controls";
 import { News, useCalm } from "../ui/calm";
 import { Listed } from "../ui/listed";
+import { Paced } from "../ui/paced";
 import { openSubmit } from "../ui/submit";
 import { Views } from "../ui/views";
 import { Filters } from "./filters";
 import { countFrom, criteria, type Filter, filterOf, isEmpty, listQuery } from "./filter";
+import { ScanBar, useScan } from "./scan";
 import { type Listed as ListedTask, TaskTable } from "./task_table";
 import "../styles/tasks.css";
 
@@ -41,9 +43,12 @@ export function TasksPage() {
   );
   const total = useTotal(filter);
   const newest = page.data?.tasks ?? [];
-  const calm = useCalm(`${wanted}@${cursor ?? ""}`, newest, idOf, selected.size > 0);
-  const tasks = useMissing(calm.shown, calm.left);
-  const next = page.data?.nextCursor ?? null;
+  const here = `${wanted}@${cursor ?? ""}`;
+  const scan = useScan(here, filter, page.data?.nextCursor ?? null, page.data?.looked ?? null, SIZE - newest.length);
+  const calm = useCalm(here, newest, idOf, selected.size > 0);
+  const known = new Set(newest.map(idOf));
+  const tasks = [...useMissing(calm.shown, calm.left), ...scan.found.filter((task) => !known.has(task.id))];
+  const next = scan.next;
 
   return (
     <>
@@ -57,6 +62,7 @@ export function TasksPage() {
       </PageHead>
       <Filters filter={filter} />
       <Views />
+      <Paced />
       {can("operate") && (
         <BulkBar
           filter={filter}
@@ -65,7 +71,8 @@ export function TasksPage() {
           total={page.data && !newest.length && !next ? 0 : total}
         />
       )}
-      <Listed framed source={page} some={tasks.length > 0} empty={<NoTasks filter={filter} trail={trail} next={next} />} rows={10}>
+      <ScanBar scan={scan} shown={tasks.length} wanted={SIZE} />
+      <Listed framed source={page} some={tasks.length > 0} empty={scan.running ? <Empty title="Nothing yet; the search goes on." /> : <NoTasks filter={filter} trail={trail} next={next} />} rows={10}>
         {calm.frame(
           <>
             <News calm={calm} most={SIZE} />

@@ -16,7 +16,7 @@ import "../styles/types.css";
 
 const COLUMNS = [
   "Type",
-  { name: "Waiting", number: true },
+  { name: "Ready", number: true },
   { name: "Running", number: true },
   { name: "Completed", number: true },
   { name: "Failed", number: true },
@@ -82,7 +82,8 @@ function Row({ type, control, work, ask, refresh }: RowProps) {
   const paused = control?.pauses.some((pause) => pause.type === type.type) ?? false;
   const limit = control?.limits.find((each) => each.type === type.type);
   const keyed = control?.keyLimits.filter((each) => each.type === type.type) ?? [];
-  const waiting = type.pending - type.delayed + type.retrying;
+  const ready = type.pending - type.delayed - type.waiting + type.retrying;
+  const later = [type.delayed && `+${short(type.delayed)} delayed`, type.waiting && `+${short(type.waiting)} waiting`];
   return (
     <tr data-row>
       <td>
@@ -91,14 +92,14 @@ function Row({ type, control, work, ask, refresh }: RowProps) {
         </a>{" "}
         {paused && <span class="badge retrying">Paused</span>}
       </td>
-      <Number name="Waiting" value={waiting} to={{ type: type.type, status: ["pending", "retrying"] }} beside={type.delayed ? `+${short(type.delayed)} delayed` : ""} />
+      <Number name="Ready" value={ready} to={{ type: type.type, status: ["pending", "retrying"] }} beside={later.filter(Boolean).join(", ")} />
       <Number name="Running" value={type.processing} to={{ type: type.type, status: "processing" }} />
       <Number name="Completed" value={type.completed} to={{ type: type.type, status: "completed" }} />
       <Number name="Failed" value={type.failed - type.retrying + type.buried} to={{ type: type.type, status: ["failed", "buried"] }} bad />
       <td class="number half" data-label="Waited p50 · p95">{pair(work?.wait)}</td>
       <td class="number half" data-label="Ran p50 · p95">{pair(work?.run)}</td>
       <td class="number half" data-label="Workers">
-        {type.workers ? type.workers : <span class={waiting ? "late" : "soft"}>{waiting ? "nobody" : "–"}</span>}
+        {type.workers ? type.workers : <span class={ready ? "late" : "soft"}>{ready ? "nobody" : "–"}</span>}
       </td>
       <td class="limits half" data-label="Limits">
         {limit?.tasksPerSecond ? <span>{limit.tasksPerSecond}/s</span> : null}

@@ -47,6 +47,9 @@ function LostWorkers() {
   );
 }
 
+/** What could run now; what waits for its time, an event or a person needs no worker yet. */
+const due = (each: { pending: number; delayed: number; waiting: number; retrying: number }): number => each.pending - each.delayed - each.waiting + each.retrying;
+
 export function Banners() {
   const control = useResource("control", (signal) => take(api.GET("/api/control", { signal })), {
     live: true,
@@ -54,8 +57,8 @@ export function Banners() {
   });
   const types = useResource("types", (signal) => take(api.GET("/api/types", { signal })), { every: LOOKING });
   const alive = snapshot.value?.workersAlive;
-  const unhandled = types.data?.types.filter((each) => !each.workers && each.pending + each.retrying > 0) ?? [];
-  const waiting = unhandled.reduce((sum, each) => sum + each.pending + each.retrying, 0);
+  const unhandled = types.data?.types.filter((each) => !each.workers && due(each) > 0) ?? [];
+  const waiting = unhandled.reduce((sum, each) => sum + due(each), 0);
   // The overview says all of this, and more, at its top.
   if (path.value === "/") return null;
   return (

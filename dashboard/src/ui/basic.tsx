@@ -8,9 +8,10 @@ import { href } from "../router";
 import { say } from "../toasts";
 
 /** The status a person sees: waiting for its time and waiting for a retry have names of their own. */
-export type Shown = Status | "delayed" | "retrying";
+export type Shown = Status | "delayed" | "waiting" | "retrying";
 
-export function shownStatus(task: Pick<Task, "status" | "runAfter" | "nextRetryAt" | "completedAt">): Shown {
+export function shownStatus(task: Pick<Task, "status" | "runAfter" | "nextRetryAt" | "completedAt" | "waitsFor">): Shown {
+  if (task.status === "pending" && task.waitsFor) return "waiting";
   if (task.status === "pending" && task.runAfter && Date.parse(task.runAfter) > now.value + TICK) return "delayed";
   if (task.status === "failed" && !task.completedAt) return "retrying";
   return task.status;
@@ -19,6 +20,7 @@ export function shownStatus(task: Pick<Task, "status" | "runAfter" | "nextRetryA
 export const LABELS: Record<Shown, string> = {
   pending: "Pending",
   delayed: "Delayed",
+  waiting: "Waiting",
   processing: "Processing",
   completed: "Completed",
   failed: "Failed",
@@ -50,10 +52,12 @@ interface ButtonProps {
   off?: boolean;
   title?: string;
   label?: string;
+  /** Whether what it opens is open. */
+  expanded?: boolean;
   type?: "button" | "submit";
 }
 
-export function Button({ onClick, children, kind, disabled, off, title, label, type = "button" }: ButtonProps) {
+export function Button({ onClick, children, kind, disabled, off, title, label, expanded, type = "button" }: ButtonProps) {
   return (
     <button
       type={type}
@@ -63,6 +67,7 @@ export function Button({ onClick, children, kind, disabled, off, title, label, t
       aria-disabled={off || undefined}
       title={title}
       aria-label={label}
+      aria-expanded={expanded}
     >
       {children}
     </button>

@@ -2,6 +2,8 @@
 
 import { lastLine } from "../format";
 
+/** A source line around the place, as the worker wrote it down. */
+const SOURCE = /^ {4}\s*\d+ ([|>])/;
 const PLACE = /^\s*File "(.+)", line (\d+), in (.+)$/;
 
 export function Trace({ error }: { error: string }) {
@@ -22,6 +24,8 @@ export function Trace({ error }: { error: string }) {
 
 function Line({ line }: { line: string }) {
   const place = PLACE.exec(line);
+  const source = SOURCE.exec(line)?.[1];
+  if (source) return <span class={source === ">" ? "source here" : "source"}>{`${line}\n`}</span>;
   if (!place) return <span class={line.startsWith("    ") ? "code" : undefined}>{`${line}\n`}</span>;
   const [, file = "", number, name] = place;
   const foreign = /site-packages|\/lib\/python|<frozen/.test(file);

@@ -19,6 +19,7 @@ from tasklib.cli.commands import (
     database,
     errors,
     limits,
+    objectives,
     queue,
     schedules,
     submit,
@@ -41,7 +42,7 @@ app = typer.Typer(
     epilog="tasklib demo\ntasklib submit send_email to=ada@example.com\ntasklib worker app.tasks",
 )
 COMMAND_MODULES = (
-    *(demo, worker, submit, tasks, workflows, actions, errors, queue, limits, doctor, schedules),
+    *(demo, worker, submit, tasks, workflows, actions, errors, queue, limits, objectives, doctor, schedules),
     *(serve, mcp, token, database, copy, bench),
 )
 for module in COMMAND_MODULES:

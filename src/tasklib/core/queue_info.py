@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from tasklib.core.texts.search_text import ANY_TIME, Range
+
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
@@ -22,8 +24,19 @@ class TaskFilter:
     fingerprint: str | None = None
     """Only tasks that failed for good with this fingerprint; empty for those without one."""
     search: str | None = None
+    arguments: Mapping[str, str] | None = None
+    """Plain values of the payload by their paths, as texts."""
+    worker: str | None = None
+    """Only tasks of which this worker ran an attempt, or runs it."""
+    release: str | None = None
+    """Only tasks of which an attempt ran this release."""
+    duration: Range = ANY_TIME
+    """How long the last attempt ran, or has been running."""
+    wait: Range = ANY_TIME
+    """How long a task waited for its first attempt, if that was its only one."""
     created_after: datetime | None = None
     created_before: datetime | None = None
+    completed_after: datetime | None = None
     completed_before: datetime | None = None
 
 

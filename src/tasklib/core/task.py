@@ -53,6 +53,10 @@ class Attempt:
     worker_id: str | None
     outcome: str
     error: str | None = None
+    release: str | None = None
+    """The release of the code that its worker ran, if that is known."""
+    traceback: str | None = None
+    """The whole error, if it is kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from tasklib.queue.methods.controlling import ControlsTasks
 from tasklib.queue.methods.defining import DefinesTasks, define
 from tasklib.queue.methods.emitting import TellsWorkflows
 from tasklib.queue.methods.flows import MakesFlows
+from tasklib.queue.methods.objectives import HasObjectives
 from tasklib.queue.methods.reading import ReadsTasks
 from tasklib.queue.methods.scheduling import KeepsSchedules
 from tasklib.queue.methods.working import RunsTasks
@@ -14,7 +15,15 @@ __all__ = ["Filters", "Id", "TaskQueue", "define", "require_id", "task_filter"]
 
 
 class TaskQueue(
-    DefinesTasks, KeepsSchedules, ReadsTasks, ActsOnTasks, ControlsTasks, TellsWorkflows, MakesFlows, RunsTasks
+    DefinesTasks,
+    KeepsSchedules,
+    ReadsTasks,
+    ActsOnTasks,
+    ControlsTasks,
+    HasObjectives,
+    TellsWorkflows,
+    MakesFlows,
+    RunsTasks,
 ):
     """A queue of durable tasks in one database.
 

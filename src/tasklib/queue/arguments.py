@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tasklib.core.queue_info import TaskFilter
 from tasklib.core.task import TaskState
+from tasklib.core.texts.search_text import path_of, read_search, text_of
 from tasklib.errors import ConfigurationError, InvalidTaskId
 
 Id = UUID | str
@@ -24,8 +25,12 @@ class Filters(TypedDict, total=False):
     concurrency_key: str | None
     fingerprint: str | None
     search: str | None
+    arguments: Mapping[str, Any] | None
+    worker: str | None
+    release: str | None
     created_after: datetime | None
     created_before: datetime | None
+    completed_after: datetime | None
     completed_before: datetime | None
 
 
@@ -54,7 +59,20 @@ def task_filter(state: str | Iterable[str] | None, name: str | None, filters: Fi
     given: dict[str, Any] = {"name": name, **filters}
     if given.get("ids") is not None:
         given["ids"] = tuple(require_id(each) for each in given["ids"])
-    return TaskFilter(states=check_states(state), **given)
+    return TaskFilter(states=check_states(state), **_with_terms(given))
+
+
+def _with_terms(given: dict[str, Any]) -> dict[str, Any]:
+    """The filters with what the search text asks for; a filter that is given beside it counts before its term."""
+    arguments = {path: text_of(value) for path, value in (given.pop("arguments", None) or {}).items()}
+    for path in arguments:
+        path_of(path)
+    terms = read_search(given.get("search") or "")
+    given["arguments"] = {**terms.arguments, **arguments} or None
+    given["tags"] = {**terms.tags, **(given.get("tags") or {})} or None
+    for name in ("worker", "release"):
+        given[name] = given.get(name) or getattr(terms, name)
+    return {**given, "search": terms.text, "duration": terms.duration, "wait": terms.wait}
 
 
 def check_states(state: str | Iterable[str] | None, known: Sequence[str] = FILTER_STATES) -> tuple[str, ...]:
@@ -79,6 +97,13 @@ def is_rate(value: Any, *, above: float | None = None) -> bool:
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and (value == 0 or SLOWEST_RATE <= value < 1e9) and (above is None or value > above)
+
+
+def check_pace(rate: float | None) -> float | None:
+    """The tasks that shall come due in a second, or None for all at once."""
+    if rate is not None and not is_rate(rate, above=0):
+        raise ConfigurationError(f"a rate is a number of tasks per second above 0, or None, got {rate!r}")
+    return rate
 
 
 def check_whole(name: str, value: Any) -> int:

@@ -14,6 +14,7 @@ from tasklib.service.base import ServicePart
 from tasklib.storage.operations import copy
 from tasklib.storage.operations.clock import read_clock
 from tasklib.storage.operations.limits import budgets
+from tasklib.storage.operations.objectives import list_objectives
 from tasklib.storage.statement import Operation, Statement
 
 COPIED: Final = "copied by tasklib copy"
@@ -37,6 +38,7 @@ class Copied:
     schedules: int
     pauses: int
     limits: int
+    objectives: int
 
 
 class Administration(ServicePart):
@@ -84,6 +86,7 @@ class Administration(ServicePart):
             schedules=_copy_schedules(self.queue, target),
             pauses=_copy_pauses(self.queue, target),
             limits=_copy_limits(self.queue, target),
+            objectives=_copy_objectives(self.queue, target),
         )
 
 
@@ -154,3 +157,12 @@ def _copy_limits(old: TaskQueue, new: TaskQueue) -> int:
     for budget in spent:
         new.set_budget(budget.name, per_second=budget.rate, burst=budget.burst)
     return len(limits) + len(key_limits) + len(spent)
+
+
+def _copy_objectives(old: TaskQueue, new: TaskQueue) -> int:
+    found = old.database.run(list_objectives)
+    for each in found:
+        new.set_objective(
+            each.name, within_seconds=each.within_seconds, target=each.target, kind=each.kind, by=each.set_by
+        )
+    return len(found)

@@ -54,17 +54,37 @@ class Listing:
     """None if it was not requested, or could only be counted row by row."""
     next: Start | None
     """Where the next page begins, as `start`; None if this is the last one."""
+    looked: float | None = None
+    """Which part of the queue was looked through, from the newest task on, if the search has not come to its end."""
 
 
 class TaskPages(ServicePart):
     """Reads the tasks of one queue."""
 
     @operation
-    def page(self, which: TaskFilter, *, limit: int = 50, before: Id | None = None) -> Operation[Page]:
-        """A page of matching tasks; `before` is `next` of the previous page."""
-        position = None if before is None else (yield from required(before)).seq
+    def page(
+        self,
+        which: TaskFilter,
+        *,
+        limit: int = 50,
+        before: Id | None = None,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> Operation[Page]:
+        """A page of matching tasks; `before` is `next` of the previous page.
+
+        It looks through the whole queue if it must, in bounded steps; after each, `on_progress` gets the part done.
+        """
+        start = Start(None if before is None else (yield from required(before)).seq)
         yield from self.queue.secret_places.learn()
-        found = yield from lists.list_tasks(which, limit=limit + 1, before=position, width=lists.LISTED_WIDTH)
+        found: list[Task] = []
+        while True:
+            walk = yield from walk_tasks(which, limit=limit + 1 - len(found), start=start)
+            found += walk.tasks
+            if len(found) > limit or walk.stopped is None:
+                break
+            if on_progress is not None and walk.looked is not None:
+                on_progress(walk.looked)
+            start = Start(walk.stopped)
         shown = tuple(map(self._shown, found[:limit]))
         return Page(shown, shown[-1].id if shown and len(found) > limit else None)
 
@@ -123,7 +143,8 @@ class TaskPages(ServicePart):
         if len(walk.tasks) > limit:
             following = Start(shown[-1].seq)
         total = (yield from self._count(which, stats)) if counted and known is None else known
-        return Listing(shown, total if counted else None, following)
+        looked = walk.looked if len(walk.tasks) <= limit and following is not None else None
+        return Listing(shown, total if counted else None, following, looked)
 
     alisting = listing.as_async
 
@@ -144,7 +165,8 @@ class TaskPages(ServicePart):
 
     def is_judged(self, which: TaskFilter) -> bool:
         """Whether the filter is about values that may be hidden, so that a task matches only by what is shown of it."""
-        return any(each is not None for each in (which.search, which.tags, which.unique_key, which.concurrency_key))
+        hidden = (which.search, which.arguments, which.tags, which.unique_key, which.concurrency_key)
+        return any(each is not None for each in hidden)
 
     def each_shown(self, which: TaskFilter, act: Callable[[tuple[UUID, ...], int], Operation[int]]) -> Operation[int]:
         """Act on the tasks that match by what is shown, some at a time; `act` gets their ids and the sum so far."""

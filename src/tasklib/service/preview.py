@@ -11,6 +11,7 @@ from tasklib.core.codec import dumps_to_show, loads_start
 from tasklib.core.queue_info import TaskFilter
 from tasklib.core.task import Task
 from tasklib.core.texts.error_text import bounded, summary
+from tasklib.core.texts.search_text import path_of, value_at
 
 CHARACTERS: Final = 2000
 """How much a list shows of a payload, a result, tags or an error."""
@@ -44,6 +45,10 @@ def matches_as_shown(task: Task, shown: Task, which: TaskFilter) -> bool:
     if which.concurrency_key not in (None, shown.concurrency_key):
         return False
     if shown.tags != task.tags and any(shown.tags.get(key) != value for key, value in (which.tags or {}).items()):
+        return False
+    if shown.kwargs != task.kwargs and any(
+        value_at(shown.kwargs, path_of(path)) != value for path, value in (which.arguments or {}).items()
+    ):
         return False
     if which.search is None or (shown.kwargs, shown.tags, shown.error) == (task.kwargs, task.tags, task.error):
         return True

@@ -22,7 +22,7 @@ from tasklib.core.task import Task
 from tasklib.core.task_id import TaskId
 from tasklib.errors import ConfigurationError, InvalidArguments
 from tasklib.queue import Id, TaskQueue, require_id
-from tasklib.queue.arguments import check_priority
+from tasklib.queue.arguments import check_pace, check_priority
 from tasklib.queue.sync_async import operation
 from tasklib.service.administration import Administration
 from tasklib.service.audit import AuditEntry, AuditLog
@@ -30,6 +30,7 @@ from tasklib.service.error_groups import ErrorGroups
 from tasklib.service.findings import Findings
 from tasklib.service.insights.lanes import Lanes
 from tasklib.service.insights.objectives import Objectives
+from tasklib.service.insights.pacing import Pacing
 from tasklib.service.pages import TaskPages, required
 from tasklib.service.schedules import Schedules
 from tasklib.service.statistics import Statistics
@@ -42,6 +43,7 @@ from tasklib.storage.operations.actions import OnProgress
 from tasklib.storage.operations.clock import start_of_age
 from tasklib.storage.operations.reading import lists
 from tasklib.storage.operations.reading.explain import gather_evidence
+from tasklib.storage.operations.worker_history import find_releases
 from tasklib.storage.statement import Operation
 from tasklib.submission import with_secrets
 
@@ -59,6 +61,7 @@ class QueueService(TaskPages):
         self.lanes = Lanes(queue)
         self.replays = Replays(queue)
         self.objectives = Objectives(queue)
+        self.pacing = Pacing(queue)
         self.schedules = Schedules(queue)
         self.statistics = Statistics(queue)
         self.tokens = Tokens(queue)
@@ -69,7 +72,7 @@ class QueueService(TaskPages):
         """One task, its secrets hidden; TaskNotFound if there is none of this id."""
         task = yield from required(task_id)
         yield from self.queue.secret_places.learn()
-        return self.redactor.task(task)
+        return self.redactor.task((yield from _with_releases(task)))
 
     aget = get.as_async
 
@@ -154,11 +157,16 @@ class QueueService(TaskPages):
         which: TaskFilter,
         *,
         priority: int | None = None,
+        rate: float | None = None,
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
         audit: AuditEntry | None = None,
     ) -> Operation[int]:
-        """Act on every matching task in a state that allows it; how many were changed, or with `dry_run` would be."""
+        """Act on every matching task in a state that allows it; how many were changed, or with `dry_run` would be.
+
+        Retried tasks come due `rate` in a second; without one all at once.
+        """
+        pace = None if check_pace(rate) is None else actions.Pace(float(rate or 0))
         chosen = replace(which, states=states_for(action, which.states))
         if action is Action.PRIORITIZE:
             priority = _given(priority)
@@ -167,7 +175,8 @@ class QueueService(TaskPages):
             if dry_run:
                 return (yield from actions.count_matching(action, chosen))
             report = _progress_from(on_progress, before)
-            return (yield from actions.act_on_matching(action, chosen, priority=priority, on_progress=report))
+            how: Any = {"priority": priority, "pace": pace, "on_progress": report}
+            return (yield from actions.act_on_matching(action, chosen, **how))
 
         if self.is_judged(chosen):
             work = self.each_shown(chosen, lambda ids, before: act(replace(chosen, ids=ids), before))
@@ -212,6 +221,21 @@ def as_data(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_data(entry) for entry in value]
     return value
+
+
+def _with_releases(task: Task) -> Operation[Task]:
+    """The task with the releases that its attempts ran: a failed one has it recorded, others by their worker."""
+    unknown = {each.worker_id for each in task.history if each.release is None and each.worker_id is not None}
+    if not unknown:
+        return task
+    found = yield from find_releases(unknown)
+    history = tuple(
+        each
+        if each.release is not None
+        else replace(each, release=next((known.release for known in found if known.ran(each)), None))
+        for each in task.history
+    )
+    return replace(task, history=history)
 
 
 def _act_on_one(

@@ -327,6 +327,16 @@ def _lines(text: str | None) -> tuple[LogLine, ...]:
     )
 
 
+def _with_tracebacks(past: list[Attempt], error: str | None) -> list[Attempt]:
+    """Attempts with the traceback that each shares with the one before it; the last one's is the task's error."""
+    shared = error if not any(each.traceback for each in past) else None
+    told: list[Attempt] = []
+    for each in past:
+        shared = each.traceback or shared
+        told.append(each if each.traceback or each.error is None else replace(each, traceback=shared))
+    return told
+
+
 def _history(row: Row) -> tuple[Attempt, ...]:
     """The stored past attempts, and the successful last one, which lives in the row's own columns."""
     past = [
@@ -337,9 +347,12 @@ def _history(row: Row) -> tuple[Attempt, ...]:
             each["worker_id"],
             each["outcome"],
             each["error"],
+            each.get("release"),
+            each.get("traceback"),
         )
         for each in json_value(row["history"]) or ()
     ]
+    past = _with_tracebacks(past, row["error"])
     if row["state"] == TaskState.COMPLETED:
         started, ended = moment(row["started_at"]), moment(row["completed_at"])
         past.append(Attempt(row["attempts"], started, ended, row["finished_by"], "completed"))

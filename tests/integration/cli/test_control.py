@@ -70,6 +70,20 @@ def test_key_limits_are_set_shown_and_forgotten(tasklib: CommandLine, queue: Tas
     assert tasklib.fails(2, "key-limit", "many").startswith("N is a number of tasks")
 
 
+def test_an_objective_is_set_shown_and_removed(tasklib: CommandLine, queue: TaskQueue) -> None:
+    queue.migrate()
+    said = tasklib.ok("objectives", "send_email", "--within", "200ms", "--target", "99")
+    assert said == "send_email: 99 % start within 0.2 s; nothing has run\n"
+    (found,) = tasklib.json("objectives")["objectives"]
+    assert (found["objective"]["name"], found["count"], found["budget"]) == ("send_email", 0, None)
+    assert [str(each.objective) for each in queue.objectives()] == ["99 % start within 0.2 s"]
+    assert "between 0 and 100" in tasklib.fails(2, "objectives", "--within", "5s", "--target", "100")
+    assert "no objective about the run of send_email" in tasklib.fails(
+        1, "objectives", "send_email", "--kind", "run", "--remove"
+    )
+    assert tasklib.ok("objectives", "send_email", "--remove").startswith("No objectives. Set one:")
+
+
 def test_a_schedule_is_made_shown_run_and_removed(tasklib: CommandLine, queue: TaskQueue) -> None:
     queue.migrate()
     assert tasklib.ok("schedules").startswith("No schedules. Create one:")

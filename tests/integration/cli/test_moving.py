@@ -30,6 +30,7 @@ def source(sqlite_url: str) -> Iterator[Face]:
         queue.set_rate_limit(5, "job", burst=20)
         queue.set_key_limit(3, "tenant-7")
         queue.set_budget("calls", per_minute=60, burst=7)
+        queue.set_objective("job", within_seconds=5, target=99)
         yield queue
 
 
@@ -57,6 +58,7 @@ def test_a_queue_moves_with_everything_in_it(
         assert [(each.key, each.max_running) for each in target.key_limits()] == [("tenant-7", 3)]
         budgets = target.database.run(list_budgets)
         assert [(each.name, each.rate, each.burst) for each in budgets] == [("calls", 1, 7)]
+        assert [str(each.objective) for each in target.objectives()] == ["99 % start within 5 s"]
         assert target.stats().total == 8
     assert source.is_paused()
 

@@ -386,3 +386,23 @@ def test_latency_is_counted_by_time_and_compared_with_an_objective(queue: Face, 
     empty = http.get("/api/metrics/latency?kind=run&type=other").json()
     assert (empty["count"], empty["within"], empty["budget"]) == (0, None, None)
     assert http.get("/api/metrics/latency?target=100").status_code == 400
+
+
+def test_a_paced_retry_gives_each_task_its_own_due_time_and_is_told_of_until_the_last(
+    queue: Face, http: Client
+) -> None:
+    for number in range(5):
+        queue.cancel(queue.enqueue("job", number))
+    asked = {"action": "retry", "filter": {"type": "job", "status": ["cancelled"]}, "rate": 0.5}
+    assert http.post("/api/tasks/bulk", asked).json()["changed"] == 5
+    due = [task.scheduled_at for task in reversed(queue.list(name="job"))]
+    assert [(each - due[0]).total_seconds() for each in due] == [0, 2, 4, 6, 8]
+
+    (paced,) = http.get("/api/tasks/bulk").json()["retries"]
+    assert (paced["type"], paced["count"], paced["rate"], paced["released"]) == ("job", 5, 0.5, 1)
+    queue.advance(5)
+    assert http.get("/api/tasks/bulk").json()["retries"][0]["released"] == 3
+    queue.advance(60)
+    assert http.get("/api/tasks/bulk").json() == {"retries": []}
+    refused = http.post("/api/tasks/bulk", {**asked, "action": "cancel"})
+    assert (refused.status_code, "rate belongs to retry" in refused.text) == (400, True)

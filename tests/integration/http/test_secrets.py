@@ -204,6 +204,9 @@ def test_over_https_the_cookie_is_bound_to_the_host(queue: Face) -> None:
     client.close()
 
 
+PROBE = {"search": "args.password:hunter2"}
+
+
 def test_nobody_finds_out_a_secret_by_looking_for_it(queue: Face, http: Client) -> None:
     shown = http.create("open", {"note": "hunter2 is a film"})["id"]
     http.create("hidden", {"password": "hunter2"}, tags={"apiKey": "hunter2"}, uniqueKey="of hunter2")
@@ -212,7 +215,7 @@ def test_nobody_finds_out_a_secret_by_looking_for_it(queue: Face, http: Client) 
         assert ([task["id"] for task in page["tasks"]], page["total"], page["nextCursor"]) == ([shown], 1, None)
         counted = http.post("/api/tasks/bulk", {"action": "cancel", "filter": {"search": term}, "dryRun": True})
         assert counted.json()["changed"] == 1
-    for guess in ({"tag": "apiKey=hunter2"}, {"uniqueKey": "of hunter2"}, {"search": '"password": "hunter2"'}):
+    for guess in ({"tag": "apiKey=hunter2"}, {"uniqueKey": "of hunter2"}, {"search": '"password": "hunter2"'}, PROBE):
         page = http.get("/api/tasks", params=guess).json()
         assert (page["tasks"], page["total"], page["nextCursor"]) == ([], 0, None)
     assert http.get("/api/tasks", params={"search": "password"}).json()["total"] == 1

@@ -13,6 +13,7 @@ import { Segments } from "../../ui/segments";
 import { Spark } from "../../ui/spark";
 import { exceptionOf, MarkButtons, StatusMark } from "./marks";
 import { RedriveDialog } from "./redrive";
+import { Paced } from "../../ui/paced";
 import "../../styles/errors.css";
 
 const READING = 5000;
@@ -39,6 +40,7 @@ export function ErrorsPage() {
           </span>
         )}
       </PageHead>
+      <Paced />
       {everything.length > 0 && <Narrow search={query.value.get("search") ?? ""} order={order} status={status} groups={everything} />}
       <Listed
         framed

@@ -1,8 +1,8 @@
 /** Running a whole group of failures again, after how many that are was counted. */
 
-import { changed } from "../../actions";
+import { changed, Rate } from "../../actions";
 import { api, take } from "../../api/client";
-import { plural, verb } from "../../format";
+import { plural, span, verb } from "../../format";
 import { useResource } from "../../resource";
 import { say } from "../../toasts";
 import { FormDialog } from "../../ui/dialog";
@@ -24,7 +24,8 @@ export function RedriveDialog({ group, close }: { group: Chosen; close: () => vo
     const rate = Number(form.get("rate"));
     const body = rate > 0 ? { rate } : {};
     const done = await take(api.POST("/api/errors/{group_id}/redrive", { params, body }));
-    say(`${plural(done.changed, "task")} ${verb(done.changed, "was", "were")} retried.`);
+    const told = `${plural(done.changed, "task")} ${verb(done.changed, "was", "were")} retried`;
+    say(rate > 0 ? `${told}; the last is due in ${span((done.changed - 1) / rate)}.` : `${told}.`);
     changed();
   };
   const number = dry.data?.changed;
@@ -43,10 +44,7 @@ export function RedriveDialog({ group, close }: { group: Chosen; close: () => vo
           the first attempt.
         </p>
       )}
-      <label class="field stacked">
-        Max. tasks per second (empty: all at once)
-        <input name="rate" type="number" min="0.001" step="any" placeholder="all at once" />
-      </label>
+      <Rate />
     </FormDialog>
   );
 }

@@ -29,7 +29,7 @@ export function Workflow({ task, found }: { task: TaskDetail; found: (recorded: 
   const tree = useResource(`tree ${key}`, (signal) => take(api.GET("/api/tasks/{task_id}/tree", { params, signal })), alive);
   const all = steps.data?.steps ?? [];
   useEffect(() => found(all.length > 0), [all.length > 0]);
-  const around = tree.data && (tree.data.before.length > 0 || tree.data.groups.length > 0);
+  const around = tree.data && (tree.data.parent || tree.data.before.length > 0 || tree.data.groups.length > 0);
   if (!all.length && !around) return null;
   return (
     <>
@@ -160,6 +160,11 @@ function Waterfall({ task, steps, groups }: { task: TaskDetail; steps: Step[]; g
 function Graph({ tree, task }: { tree: Tree; task: TaskDetail }) {
   return (
     <div class="graph">
+      {tree.parent && (
+        <ol class="graph-column" aria-label="Whose child it is">
+          <Node related={tree.parent} beside="its parent" />
+        </ol>
+      )}
       {tree.before.length > 0 && (
         <ol class="graph-column" aria-label="Before it">
           {tree.before.map((each) => (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from tasklib.cli.command import Cli, Commands
 from tasklib.cli.exit_codes import CommandFailed, Exit
@@ -20,6 +20,8 @@ from tasklib.errors import StorageError, TaskLibError
 DOING = {Action.RETRY: "Starting", Action.CANCEL: "Cancelling", Action.DELETE: "Deleting"}
 PAST = {Action.RETRY: "Started again", Action.CANCEL: "Cancelled", Action.DELETE: "Deleted"}
 
+NOTHING: Final[Mapping[str, Any]] = {}
+
 app = Commands("Tasks")
 
 
@@ -29,6 +31,9 @@ def retry(
     selection: Selection,
     from_step: Annotated[str | None, option("KEY", "Forget this step of a workflow and those after it.")] = None,
     from_scratch: Annotated[bool, option(None, "Forget what a workflow has recorded; for tasks given by id.")] = False,
+    rate: Annotated[
+        float | None, option("N", "With --all-matching: tasks that become due per second.", "--rate")
+    ] = None,
 ) -> None:
     """Retry tasks, from zero attempts.
 
@@ -40,11 +45,15 @@ def retry(
         tasklib retry 0199f1e2-7c3a-7000-8000-000000000000 --from-step charge
         tasklib retry --all-matching --state failed --name send_email --dry-run
         tasklib retry --all-matching --search "connection refused" --yes
+        tasklib retry --all-matching --name send_email --rate 50
     """
+    if rate is not None and selection.ids:
+        raise CommandFailed("--rate goes with --all-matching: tasks given by id are due at once", Exit.USAGE)
     if (from_scratch or from_step) and not selection.ids:
         wrong = "--from-step and --from-scratch go with ids: what workflows have recorded is not forgotten in bulk"
         raise CommandFailed(wrong, Exit.USAGE)
-    _act(cli, Action.RETRY, selection, from_step=from_step, from_scratch=from_scratch)
+    single = {"from_step": from_step, "from_scratch": from_scratch}
+    _act(cli, Action.RETRY, selection, single, {"rate": rate})
 
 
 @app.add()
@@ -141,12 +150,19 @@ def cleanup(
     cli.out.answer(data, lambda: cli.out.line(f"{verb} {counted(count)}."))
 
 
-def _act(cli: Cli, action: Action, selection: Selection, **how: Any) -> None:
+def _act(
+    cli: Cli,
+    action: Action,
+    selection: Selection,
+    single: Mapping[str, Any] = NOTHING,
+    matching: Mapping[str, Any] = NOTHING,
+) -> None:
+    """Act on tasks given by id, with what counts for `single` ones, or on all `matching`."""
     _check(selection, action, action)
     if selection.ids:
-        _act_on_each(cli, action, selection.ids, **how)
+        _act_on_each(cli, action, selection.ids, **single)
         return
-    act = partial(cli.service.act_on_matching, action)
+    act = partial(cli.service.act_on_matching, action, **matching)
     question, doing = f"{action.capitalize()} {{}}?", f"{DOING[action]} tasks"
     count, dry_run = _change_matching(cli, selection, act, question, doing), selection.dry_run
 

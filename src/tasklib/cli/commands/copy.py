@@ -49,7 +49,9 @@ def copy(
         cli.out.line(f"Copied {found.copied:,} of {found.seen:,} tasks{known}.")
         if found.unreadable:
             cli.out.line(f"Not copied, because they cannot be read: {', '.join(found.unreadable)}", "yellow")
-        cli.out.line(f"Schedules: {found.schedules}, pauses: {found.pauses}, limits: {found.limits}.")
+        kept = {"Schedules": found.schedules, "pauses": found.pauses, "limits": found.limits}
+        kept |= {"objectives": found.objectives}
+        cli.out.line(", ".join(f"{what}: {count}" for what, count in kept.items()) + ".")
         cli.out.line("The source is paused; start workers on the target.")
 
     cli.out.answer(found, say)

@@ -35,10 +35,13 @@ def list_tasks(
         tasklib list --state failed --state buried
         tasklib list --name 'send_*'
         tasklib list --name send_email --tag batch=daily --search ada@example.com
+        tasklib list --search 'args.order_id:42 duration:>5s worker:web-1 release:1.4.2'
         tasklib list --limit 20 --before 0199f1e2-7c3a-7000-8000-000000000000
     """
     which = task_filter(state, name, tag, search)
-    page = page_of(cli.service, which, limit, None if before is None else str(cli.service.find_id(before)))
+    start = None if before is None else str(cli.service.find_id(before))
+    with cli.out.progress("Searching", 100) as on_progress:
+        page = page_of(cli.service, which, limit, start, lambda part: on_progress(int(part * 100)))
 
     def say() -> None:
         if page.tasks:

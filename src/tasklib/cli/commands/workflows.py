@@ -51,6 +51,8 @@ def tree(cli: Cli, task_id: TaskId) -> None:
 
     def say() -> None:
         cli.out.line(f"{found['name']} {found['id']} {found['state']}")
+        if parent := found["parent"]:
+            cli.out.line(f"  child of {parent['name']} {parent['id']} {parent['state']}")
         for each in found["before"]:
             cli.out.line(f"  after {each['name']} {each['id']} {each['state']}")
         for group in found["groups"]:

@@ -31,7 +31,16 @@ Name = Annotated[
 Tags = Annotated[
     list[str] | None, option("KEY=VALUE", "Tasks with this tag; may be repeated.", "--tag", "-t", panel=FILTERS)
 ]
-Search = Annotated[str | None, option("TEXT", "In payload, tags or error.", "--search", panel=FILTERS)]
+Search = Annotated[
+    str | None,
+    option(
+        "TEXT",
+        "In payload, tags or error; or terms: args.PATH:VALUE, tag.KEY:VALUE, worker:W, release:R, duration:>5s, "
+        "wait:<1s.",
+        "--search",
+        panel=FILTERS,
+    ),
+]
 DryRun = Annotated[bool, option(None, "Only count the tasks it would change.", "--dry-run")]
 LogLevel = Annotated[str, option("LEVEL", "debug, info, warning or error.", words=LEVELS, show_default=True)]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, cast, get_args
 
 from tasklib.core.insights.histogram import share_within
+from tasklib.errors import ConfigurationError
 
 Kind = Literal["wait", "run"]
+LONGEST_SECONDS: Final = 86_400.0
 AT_RISK: Final = 25.0
 """Percent of the error budget: with less left an objective is at risk."""
 
@@ -30,6 +32,28 @@ class Objective:
     def __str__(self) -> str:
         verb = "start" if self.kind == "wait" else "end"
         return f"{self.target:g} % {verb} within {self.within_seconds:g} s"
+
+
+def check_objective(
+    name: str | None, kind: str, within_seconds: object, target: object, by: str | None = None
+) -> Objective:
+    """The objective, if it is one; every front end asks here."""
+    if kind not in get_args(Kind):
+        raise ConfigurationError(f"an objective is about the {' or the '.join(get_args(Kind))} of tasks, got {kind!r}")
+    if not _is_between(within_seconds, 0, LONGEST_SECONDS) or within_seconds == 0:
+        raise ConfigurationError(f"an objective is within seconds above 0, a day at most, got {within_seconds!r}")
+    if not _is_between(target, 0, 100) or target in (0, 100):
+        raise ConfigurationError(
+            f"the target of an objective is a percentage between 0 and 100, like 99.5, got {target!r}; "
+            "100 leaves nothing that may go wrong"
+        )
+    return Objective(
+        name, cast("Kind", kind), float(cast("float", within_seconds)), float(cast("float", target)), set_by=by
+    )
+
+
+def _is_between(value: object, least: float, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,10 @@ class Redactor:
             unique_key=hide.text(whole.unique_key),
             concurrency_key=hide.text(whole.concurrency_key),
             waits_for=hide.text(whole.waits_for),
-            history=tuple(replace(each, error=hide.text(each.error)) for each in whole.history),
+            history=tuple(
+                replace(each, error=hide.text(each.error), traceback=hide.text(each.traceback))
+                for each in whole.history
+            ),
             log=tuple(replace(each, text=hide.text(each.text) or "") for each in whole.log),
         )
         return shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import textwrap
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -17,12 +19,18 @@ _CALLERS: Final = (
     str(Path(traceback.__file__).parent / "asyncio"),
 )
 """The files of the code that calls a task's function."""
+AROUND: Final = 3
+"""Source lines shown before and after the one that failed."""
+_LIBRARY: Final = str(Path(traceback.__file__).parent)
+_PACKAGES: Final = ("site-packages", "dist-packages")
 
 
 def describe(error: BaseException) -> str:
     """The full traceback, without the worker's own frames at its top."""
     try:
-        return "".join(traceback.format_exception(type(error), error, _skip_callers(error.__traceback__))).rstrip()
+        frames = _skip_callers(error.__traceback__)
+        text = "".join(traceback.format_exception(type(error), error, frames)).rstrip()
+        return _with_source(text, frames)
     except Exception as broken:  # noqa: BLE001  the user's own class of exception
         return f"{type(error).__name__}: (its traceback cannot be shown: {type(broken).__name__})"
 
@@ -58,6 +66,39 @@ def bounded(text: str, limit: int) -> str:
         return clean
     half = (limit - 20) // 2
     return f"{clean[:half]}\n… cut …\n{clean[-half:]}"
+
+
+def _with_source(text: str, frames: TracebackType | None) -> str:
+    """The traceback with the source lines around the innermost line that belongs to no library."""
+    place: tuple[str, int] | None = None
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
+        if not file.startswith(("<", _LIBRARY)) and not any(part in file for part in _PACKAGES):
+            place = file, frames.tb_lineno
+        frames = frames.tb_next
+    if place is None:
+        return text
+    file, number = place
+    head, found, rest = text.rpartition(f'  File "{file}", line {number}, in ')
+    if not found or head[-1:] not in ("", "\n"):  # the frames of a group are behind a bar
+        return text
+    own = rest.splitlines()
+    end = next((at for at, line in enumerate(own) if at and not line.startswith("    ")), len(own))
+    return "\n".join([head + found + own[0], *own[1:end], *_around(file, number), *own[end:]])
+
+
+def _around(file: str, number: int) -> list[str]:
+    """Numbered source lines, the one that failed marked with `>`; none if the file cannot be read."""
+    numbers = range(max(1, number - AROUND), number + AROUND + 1)
+    lines = [(each, linecache.getline(file, each).rstrip()) for each in numbers]
+    while lines and not lines[-1][1]:
+        lines.pop()
+    if len(lines) < 2:
+        return []
+    width = len(str(lines[-1][0]))
+    shown = textwrap.dedent("\n".join(line for _, line in lines)).split("\n")
+    numbered = zip((each for each, _ in lines), shown, strict=True)
+    return [f"    {each:{width}} {'>' if each == number else '|'} {line}".rstrip() for each, line in numbered]
 
 
 def _skip_callers(frames: TracebackType | None) -> TracebackType | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 
@@ -22,6 +23,11 @@ def fingerprint(error: str) -> str:
     own = [frame for frame in frames if not any(mark in frame[0] for mark in _LIBRARIES)]
     place = _place(*(own or frames)[-1]) if frames else ""
     return f"{_exception(error)}{f' in {place}' if place else ''}"[:MAX_CHARACTERS]
+
+
+def group_id(name: str, fingerprint: str | None) -> str:
+    """A short name for a group of errors."""
+    return hashlib.sha256(f"{name}\n{fingerprint or ''}".encode()).hexdigest()[:12]
 
 
 def _exception(error: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
 from tasklib.core.lifecycle import Action
 from tasklib.http.admission.audit import AuditedRoute, audit_unless
@@ -25,6 +28,30 @@ class BulkDone(Answer):
     dry_run: bool
 
 
+class PacedRetry(Answer):
+    """Tasks that come due one after the other."""
+
+    by: str
+    began_at: datetime
+    type: str | None
+    count: int
+    rate: float = Field(description="Tasks in a second.")
+    released: int = Field(description="How many have come due.")
+    ends_at: datetime
+
+
+class PacedRetries(Answer):
+    """Retries at a rate that are under way, the latest first."""
+
+    retries: list[PacedRetry]
+
+
+@router.get("/bulk", **needs(Permission.READ))
+async def list_paced(service: Service) -> PacedRetries:
+    """Retries at a rate that are under way, with how many of their tasks have come due."""
+    return PacedRetries(retries=[PacedRetry.of(each) for each in await service.pacing.aunder_way()])
+
+
 @router.post("/batch", status_code=201, **needs(Permission.SUBMIT, 400, 409, 413, 429))
 async def create_many(
     body: CreateTasks, request: Request, response: Response, idempotency_key: IdempotencyKey = None
@@ -43,6 +70,6 @@ async def act_on_matching(body: BulkAction, request: Request, service: Service) 
     asked = body.model_dump(mode="json", by_alias=True, exclude_unset=True)
     audit = audit_unless(body.dry_run, request, **asked)
     changed = await service.aact_on_matching(
-        body.action, which, priority=body.priority, dry_run=body.dry_run, audit=audit
+        body.action, which, priority=body.priority, rate=body.rate, dry_run=body.dry_run, audit=audit
     )
     return BulkDone(action=body.action, changed=changed, dry_run=body.dry_run)

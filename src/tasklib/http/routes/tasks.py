@@ -100,6 +100,7 @@ async def list_tasks(
         limit=query.limit,
         offset=query.offset,
         next_cursor=None if found.next is None else cursor_of(found.next),
+        looked=None if found.looked is None else round(found.looked, 4),
     )
     return conditional(request, page)
 

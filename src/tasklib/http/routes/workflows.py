@@ -89,12 +89,13 @@ class Children(Answer):
 
 
 class Tree(Answer):
-    """What is before a task in its flow, and its children."""
+    """Whose child a task is, what is before it in its flow, and its children."""
 
     id: UUID
     type: str
     status: str
     waits_for: str | None
+    parent: Related | None = Field(description="The workflow whose child it is.")
     before: list[Related]
     groups: list[Children]
 
@@ -167,6 +168,7 @@ async def show_tree(task_id: str, service: Service) -> Tree:
         type=found["name"],
         status=found["state"],
         waits_for=found["waits_for"],
+        parent=None if found["parent"] is None else _related(found["parent"]),
         before=[_related(each) for each in found["before"]],
         groups=groups,
     )

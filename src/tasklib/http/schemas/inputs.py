@@ -6,11 +6,23 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from tasklib.core.lifecycle import Action
 from tasklib.core.queue_info import TaskFilter
-from tasklib.http.schemas.fields import INT32, STATES, Input, Key, Moment, Name, Seconds, Tags, Text, Whole
+from tasklib.http.schemas.fields import (
+    INT32,
+    STATES,
+    Input,
+    Key,
+    Moment,
+    Name,
+    Seconds,
+    Tags,
+    Text,
+    Whole,
+    check_number,
+)
 from tasklib.queue import task_filter
 from tasklib.service.pages import Start
 
@@ -117,6 +129,9 @@ class CreateTasks(Input):
     tasks: Annotated[list[CreateTask], Field(min_length=1, max_length=MAX_BATCH)]
 
 
+_MOMENTS = ("created_after", "created_before", "completed_after", "completed_before")
+
+
 class Criteria(Input):
     """Which tasks are meant; a criterion that is left out matches all."""
 
@@ -124,20 +139,24 @@ class Criteria(Input):
     status: Annotated[Sequence[StatusFilter], Field(max_length=20)] = ()
     search: Text | None = Field(
         None,
-        description="Text in payload, tags or error, ignoring case; or a task's id, whole or its last 8 digits.",
+        description="Text in payload, tags or error, ignoring case; or a task's id, whole or its last 8 digits. "
+        "Terms, all of which must fit: `args.order_id:42` (a value in the payload), `tag.team:media`, `worker:W`, "
+        "`release:1.4.2`, `duration:>5s`, `wait:1s..5s`.",
+        examples=["args.order_id:42 duration:>5s"],
     )
     unique_key: Text | None = None
     concurrency_key: Text | None = None
     fingerprint: Text | None = Field(None, description="Failed for good with this fingerprint, from `/api/errors`.")
     created_after: Moment | None = None
     created_before: Moment | None = None
+    completed_after: Moment | None = Field(None, description="Ended at this moment or later, in whatever way.")
+    completed_before: Moment | None = None
 
     def filter(self, *, tags: Tags | None = None, ids: Iterable[UUID] | None = None) -> TaskFilter:
         """The same as a filter of the queue."""
         states = states_of(self.status)
         same = {
-            name: getattr(self, name)
-            for name in ("search", "unique_key", "concurrency_key", "fingerprint", "created_after", "created_before")
+            name: getattr(self, name) for name in ("search", "unique_key", "concurrency_key", "fingerprint", *_MOMENTS)
         }
         return task_filter(states or None, self.type, {**same, "tags": tags or None, "ids": ids})  # type: ignore[typeddict-item]
 
@@ -209,12 +228,19 @@ class BulkAction(Input):
     action: Action
     filter: BulkFilter
     priority: Whole | None = Field(None, description="The new priority; only with `prioritize`.")
+    rate: Annotated[float, BeforeValidator(check_number), Field(gt=0, lt=1e9)] | None = Field(
+        None,
+        description="Only with `retry`: so many tasks come due in a second. Each gets its own due time, so nothing has "
+        "to stay open; without it all are due at once.",
+    )
     dry_run: bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> BulkAction:
         if (self.action is Action.PRIORITIZE) != (self.priority is not None):
             raise ValueError("priority belongs to prioritize, and prioritize needs one")
+        if self.rate is not None and self.action is not Action.RETRY:
+            raise ValueError("rate belongs to retry")
         return self
 
 

@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from tasklib.core.insights.explain import Explanation
 from tasklib.core.queue_info import QueueStats
+from tasklib.core.texts.fingerprint import fingerprint, group_id
 from tasklib.http.schemas.bounds import busiest
 from tasklib.http.schemas.fields import Answer, Status, TypeName, status_of
 from tasklib.service.service import as_data
@@ -96,6 +97,8 @@ class Attempt(Answer):
     worker_id: str | None
     outcome: str
     error: str | None
+    release: str | None = Field(description="The release of the code that its worker ran, if that is known.")
+    traceback: str | None = Field(description="The whole error; null where none is kept.")
 
 
 class LogLine(Answer):
@@ -114,6 +117,15 @@ class TaskDetail(Task):
     lost_count: int = Field(description="How many workers were lost while they ran it.")
     history: list[Attempt]
     log: list[LogLine]
+    error_group: str | None = Field(None, description="Its group in `/api/errors`, if it failed for good.")
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """The task as HTTP shows it."""
+        shown = super().of(value)
+        if shown.error is None or shown.completed_at is None or shown.status not in ("failed", "buried"):
+            return shown
+        return shown.model_copy(update={"error_group": group_id(shown.type, fingerprint(shown.error))})
 
 
 class TaskPage(Answer):
@@ -127,6 +139,10 @@ class TaskPage(Answer):
     offset: int
     next_cursor: str | None = Field(
         description="Give it as `cursor` for the next page; null on the last one. A short page may have one too."
+    )
+    looked: float | None = Field(
+        description="Where a search stopped before it had a whole page: which part of the queue, from the newest task "
+        "on, it has looked through (0 to 1). Null if it was complete."
     )
 
 

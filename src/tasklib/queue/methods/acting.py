@@ -13,10 +13,10 @@ from tasklib.errors import ConfigurationError, require_aware, seconds_of
 from tasklib.queue.arguments import (
     Filters,
     Id,
+    check_pace,
     check_priority,
     check_states,
     check_whole,
-    is_rate,
     require_id,
     task_filter,
 )
@@ -101,10 +101,13 @@ class ActsOnTasks(QueueBase):
         *,
         state: str | Iterable[str] | None = None,
         name: str | None = None,
+        rate: float | None = None,
         dry_run: bool = False,
         **filters: Unpack[Filters],
     ) -> Operation[int]:
         """Restart every matching task that failed or was buried, or of the given states; `dry_run` only counts.
+
+        They come due one after the other, `rate` in a second; without a rate all at once.
 
         Examples:
             >>> ids = divide.submit_many([{"a": 1, "b": 0}, {"a": 2, "b": 0}, {"a": 2, "b": 1}])
@@ -115,7 +118,9 @@ class ActsOnTasks(QueueBase):
             >>> queue.retry_many(name="divide")
             2
         """
-        return (yield from self._act_on_matching(Action.RETRY, task_filter(state, name, filters), dry_run))
+        pace = None if check_pace(rate) is None else actions.Pace(float(rate or 0))
+        which = task_filter(state, name, filters)
+        return (yield from self._act_on_matching(Action.RETRY, which, dry_run, pace=pace))
 
     aretry_many = retry_many.as_async
 
@@ -184,11 +189,16 @@ class ActsOnTasks(QueueBase):
     adelete_many = delete_many.as_async
 
     def _act_on_matching(
-        self, action: Action, which: TaskFilter, dry_run: bool, priority: int | None = None
+        self,
+        action: Action,
+        which: TaskFilter,
+        dry_run: bool,
+        priority: int | None = None,
+        pace: actions.Pace | None = None,
     ) -> Operation[int]:
         if dry_run:
             return (yield from actions.count_matching(action, which))
-        return (yield from actions.act_on_matching(action, which, priority=priority))
+        return (yield from actions.act_on_matching(action, which, priority=priority, pace=pace))
 
     @operation
     def errors(self, name: str | None = None, *, limit: int = 100) -> Operation[Sequence[ErrorGroup]]:
@@ -220,8 +230,7 @@ class ActsOnTasks(QueueBase):
             >>> queue.redrive(group, rate=10)  # one every tenth of a second
             2
         """
-        if rate is not None and not is_rate(rate, above=0):
-            raise ConfigurationError(f"a rate is a number of tasks per second above 0, or None, got {rate!r}")
+        check_pace(rate)
         found = group if isinstance(group, ErrorGroup) else (yield from self._group(group))
         which = errors.dead_letters(found.name, found.fingerprint or "")
         if dry_run:

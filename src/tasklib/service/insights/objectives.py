@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Final
-
-from tasklib.core.insights.objectives import Kind, Objective, Standing, standing
+from tasklib.core.insights.objectives import Kind, Objective, Standing, check_objective, standing
 from tasklib.queue.sync_async import operation
 from tasklib.service.audit import AuditEntry
 from tasklib.service.base import ServicePart
-from tasklib.storage.operations import objectives, statistics
+from tasklib.storage.operations import objectives
+from tasklib.storage.operations.objectives import DAY_SECONDS, read_standings
 from tasklib.storage.statement import Operation
 
-__all__ = ["Kind", "Objective", "Objectives", "Standing", "read_standings", "standing"]
-
-DAY_SECONDS: Final = 86_400
-MOST_STANDINGS: Final = 100
-_WHOLE: Final = 1 << 40
+__all__ = ["Kind", "Objective", "Objectives", "Standing", "check_objective", "read_standings", "standing"]
 
 
 class Objectives(ServicePart):
@@ -43,20 +37,3 @@ class Objectives(ServicePart):
         return (yield from read_standings(seconds))
 
     astandings = standings.as_async
-
-
-def read_standings(seconds: int = DAY_SECONDS) -> Operation[tuple[Standing, ...]]:
-    """How each objective stands over the last seconds."""
-    found = yield from objectives.list_objectives()
-    clock = (yield from statistics.read_time()) if found else 0
-    shown: list[Standing] = []
-    for objective in found[:MOST_STANDINGS]:
-        read = yield from statistics.read_latency(
-            since=(clock - seconds) // 60 * 60,
-            until=clock + 60,
-            step=_WHOLE,
-            kind="waits" if objective.kind == "wait" else "runs",
-            name=objective.name,
-        )
-        shown.append(standing(objective, sum(read.values(), Counter[int]())))
-    return tuple(shown)

@@ -69,7 +69,7 @@ class Workflows(ServicePart):
 
     @operation
     def tree(self, task_id: Id) -> Operation[dict[str, Any]]:
-        """What is before a task, and its children."""
+        """Whose child a task is, what is before it, and its children."""
         task = yield from require_task(require_id(task_id))
         found = yield from groups.show_tree(task.id)
         hide = self.redactor.texts_of(task).text

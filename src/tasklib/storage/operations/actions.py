@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -30,6 +30,22 @@ STEP = 1000
 
 OnProgress = Callable[[int], None]
 """Called after each step of a bulk action with how many tasks it has changed so far."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """So many tasks come due in a second; counted on over all that it has paced."""
+
+    rate: float
+    given: int = 0
+
+    def delays(self, ids: Iterable[object]) -> str:
+        """The next tasks with the seconds after which each is due, as JSON."""
+        numbered = enumerate(map(str, ids), self.given)
+        batch = [{"id": task_id, "delay": number / self.rate} for number, task_id in numbered]
+        self.given += len(batch)
+        return dumps(sorted(batch, key=lambda each: str(each["id"])))
+
 
 BEFORE = "before"
 """In the memory of an action that has sent all its statements, so that only the reply to COMMIT can be missing: the
@@ -120,11 +136,17 @@ def delete_task(task_id: UUID) -> Operation[Task]:
 
 
 def act_on_matching(
-    action: Action, which: TaskFilter, *, priority: int | None = None, on_progress: OnProgress | None = None
+    action: Action,
+    which: TaskFilter,
+    *,
+    priority: int | None = None,
+    pace: Pace | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Operation[int]:
     """Do it to every matching task in a state that allows it; how many that was.
 
-    A retry skips a task whose unique key is taken again, and workflows that were undone.
+    A retry skips a task whose unique key is taken again, and workflows that were undone; with a pace, each task has its
+    own due time, so that nothing has to go on for the pace to be kept.
     """
 
     def act(rows: Sequence[Row]) -> Operation[int]:
@@ -132,6 +154,8 @@ def act_on_matching(
         ids = (yield from without_taken_keys(rows)) if retry else [uuid(row["id"]) for row in rows]
         if retry:
             changed = yield from resume_tasks([str(task_id) for task_id in ids], _RETRYABLE)
+            if pace is not None:
+                yield Statement("delay_tasks", {"batch": pace.delays(row["id"] for row in changed)})
             yield Statement("wake_workers")
             return len(changed)
         return len((yield Statement(_STATEMENTS[action], {"ids": _ids(ids), "priority": priority})))

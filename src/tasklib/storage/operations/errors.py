@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 
 from tasklib.core.codec import dumps
@@ -10,6 +9,7 @@ from tasklib.core.insights.error_marks import ErrorMark, Mark
 from tasklib.core.queue_info import ErrorGroup, TaskFilter
 from tasklib.core.task import TaskState
 from tasklib.core.texts.error_text import summary
+from tasklib.core.texts.fingerprint import group_id
 from tasklib.storage.operations.actions import in_steps, without_taken_keys
 from tasklib.storage.operations.workflows.retrying import reopen_workflows
 from tasklib.storage.rows import NO_TIME, RowReader, required_moment, uuid
@@ -66,11 +66,6 @@ def redrive(which: TaskFilter, rate: float | None) -> Operation[int]:
 def dead_letters(name: str | None = None, fingerprint: str | None = None) -> TaskFilter:
     """The filter that means tasks which failed for good."""
     return TaskFilter(states=(str(TaskState.FAILED), str(TaskState.BURIED)), name=name, fingerprint=fingerprint)
-
-
-def group_id(name: str, fingerprint: str | None) -> str:
-    """A short name for a group of errors."""
-    return hashlib.sha256(f"{name}\n{fingerprint or ''}".encode()).hexdigest()[:12]
 
 
 def count_errors_by_hour() -> Operation[Mapping[str, list[int]]]:

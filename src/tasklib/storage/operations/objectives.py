@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
-from tasklib.core.insights.objectives import Objective
+from tasklib.core.insights.objectives import Objective, Standing, standing
+from tasklib.storage.operations import statistics
 from tasklib.storage.operations.limits.pauses import EVERYTHING
 from tasklib.storage.rows import required_moment
 from tasklib.storage.statement import BEGIN, Operation, Statement
 
 MOST: Final = 1000
+DAY_SECONDS: Final = 86_400
+MOST_STANDINGS: Final = 100
+_WHOLE: Final = 1 << 40
 
 
 def set_objective(objective: Objective) -> Operation[None]:
@@ -45,3 +50,20 @@ def list_objectives() -> Operation[list[Objective]]:
         )
         for row in (yield Statement("list_objectives", {"limit": MOST}))
     ]
+
+
+def read_standings(seconds: int = DAY_SECONDS) -> Operation[tuple[Standing, ...]]:
+    """How each objective stands over the last seconds."""
+    found = yield from list_objectives()
+    clock = (yield from statistics.read_time()) if found else 0
+    shown: list[Standing] = []
+    for objective in found[:MOST_STANDINGS]:
+        read = yield from statistics.read_latency(
+            since=(clock - seconds) // 60 * 60,
+            until=clock + 60,
+            step=_WHOLE,
+            kind="waits" if objective.kind == "wait" else "runs",
+            name=objective.name,
+        )
+        shown.append(standing(objective, sum(read.values(), Counter[int]())))
+    return tuple(shown)

@@ -116,7 +116,7 @@ async def redrive(group_id: str, request: Request, service: Service, body: Redri
     group = await service.error_groups.afind(group_id)
     if group is None:
         raise _unknown(group_id)
-    dry = {"dryRun": True} if body.dry_run else {}
+    dry = {"dryRun": True} if body.dry_run else {"rate": body.rate}
     audit = audit_unless(body.dry_run, request, type=group.name, fingerprint=group.fingerprint, **dry)
     changed = await service.error_groups.aredrive(group, rate=body.rate, dry_run=body.dry_run, audit=audit)
     parts_of(request).failures.forget()

@@ -12,7 +12,7 @@ from tasklib.http.admission.audit import AuditedRoute, audit_of
 from tasklib.http.parts import Service, parts_of
 from tasklib.http.schemas.fields import Answer, Input, Name, check_number
 from tasklib.http.security.auth import Permission, needs, principal_of
-from tasklib.service.insights.objectives import Objective, Standing
+from tasklib.service.insights.objectives import Standing, check_objective
 
 router = APIRouter(prefix="/api/objectives", tags=["metrics"], route_class=AuditedRoute)
 
@@ -80,7 +80,7 @@ async def set_objective(body: ObjectiveInput, request: Request, service: Service
         parts_of(request).standings.forget()
         return ObjectiveSet(holds=False)
     by = principal_of(request).name
-    objective = Objective(body.type, body.kind, body.within_seconds, body.target, set_by=by)
+    objective = check_objective(body.type, body.kind, body.within_seconds, body.target, by)
     await service.objectives.aset(objective, audit=audit_of(request, **detail, target=body.target))
     parts_of(request).standings.forget()
     return ObjectiveSet(holds=True)

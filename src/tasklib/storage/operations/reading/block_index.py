@@ -29,7 +29,8 @@ def find_gaps(which: TaskFilter, below: int, first: int, counted: int) -> Operat
     asked: dict[str, Any] = {
         "name": which.name,
         "created_after": which.created_after,
-        "created_before": which.created_before,
+        # What ended before a moment was created before it.
+        "created_before": min(filter(None, (which.created_before, which.completed_before)), default=None),
     }
     top = min(below, counted + 1)
     if top <= first or not any(asked.values()):

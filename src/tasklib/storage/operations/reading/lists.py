@@ -8,6 +8,7 @@ from typing import Any
 from tasklib.core.codec import dumps
 from tasklib.core.queue_info import QueueStats, TaskFilter
 from tasklib.core.task import Task, TaskState
+from tasklib.core.texts.search_text import json_paths, path_of
 from tasklib.storage.rows import task_start_from_row
 from tasklib.storage.statement import Operation, Statement
 
@@ -121,10 +122,25 @@ def filter_params(which: TaskFilter) -> dict[str, Any]:
         "concurrency_key": which.concurrency_key,
         "fingerprint": which.fingerprint,
         "search": which.search,
+        "arguments": dumps(list(map(_argument, (which.arguments or {}).items()))) if which.arguments else None,
+        "worker": which.worker,
+        "release": which.release,
+        "ran_least": which.duration.least,
+        "ran_below": which.duration.below,
+        "waited_least": which.wait.least,
+        "waited_below": which.wait.below,
         "created_after": which.created_after,
         "created_before": which.created_before,
+        "completed_after": which.completed_after,
         "completed_before": which.completed_before,
     }
+
+
+def _argument(wanted: tuple[str, str]) -> dict[str, Any]:
+    """A value at a path, in the spelling of either database."""
+    path, value = wanted
+    parts = path_of(path)
+    return {"path": parts, "paths": json_paths(parts), "value": value}
 
 
 def _states(which: TaskFilter) -> set[str]:

@@ -86,6 +86,8 @@ class Walk:
     """Continue below this; None if there is nothing more."""
     gap: Gap | None = None
     """The longest range without a match, if it is worth remembering."""
+    looked: float | None = None
+    """Which part of all insertions is above where it stopped; None if an index was read."""
 
 
 def walk_tasks(
@@ -109,6 +111,7 @@ def walk_tasks(
     while len(walk.tasks) < limit and path.position > path.first:
         if path.looked >= (bounds.reach if walk.tasks else bounds.passing if start.offset else bounds.farthest):
             walk.stopped = path.position
+            walk.looked = (span["last"] + 1 - path.position) / (span["last"] + 1 - span["first"])
             break
         floor = path.floor()
         met = yield from _look(params, walk, limit, path.position, floor, keep)

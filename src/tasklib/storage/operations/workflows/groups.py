@@ -163,7 +163,11 @@ def fold_groups() -> Operation[int]:
 
 
 def show_tree(task_id: UUID) -> Operation[dict[str, Any]]:
-    """What is before a task in its flow, and the children it has waited for, of each group the first hundred."""
+    """Whose child a task is, what is before it in its flow, and the children it has waited for.
+
+    Of each group of children the first hundred.
+    """
+    parents = yield Statement("find_parent", {"id": str(task_id)})
     before = yield Statement("list_before", {"id": str(task_id)})
     groups: list[dict[str, Any]] = []
     for group in (yield Statement("list_groups", {"id": str(task_id)})):
@@ -174,7 +178,8 @@ def show_tree(task_id: UUID) -> Operation[dict[str, Any]]:
     waited = [
         {"id": str(row["id"]), "name": row["name"], "state": row["state"], "param": row["param"]} for row in before
     ]
-    return {"before": waited, "groups": groups}
+    owners = [{"id": str(row["id"]), "name": row["name"], "state": row["state"]} for row in parents]
+    return {"parent": owners[0] if owners else None, "before": waited, "groups": groups}
 
 
 def list_members(group_id: str, after: int) -> Operation[Sequence[Row]]:

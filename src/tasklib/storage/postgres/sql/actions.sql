@@ -14,6 +14,15 @@ WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uuid))
     AND (:from_scratch::boolean OR {can_resume})
 RETURNING t.id, t.marks;
 
+-- name: delay_tasks
+-- Let tasks that were just restarted come due later, each after a delay of its own; none that waits for something else.
+UPDATE {schema}.tasks AS t
+SET scheduled_at = coalesce(:now::timestamptz, now()) + make_interval(secs => b.delay)
+FROM jsonb_to_recordset(:batch::jsonb) AS b (id uuid, delay double precision)
+WHERE t.id = ANY (ARRAY(SELECT (e.value ->> 'id')::uuid FROM jsonb_array_elements(:batch::jsonb) AS e))
+    AND t.id = b.id AND t.state = 'pending' AND t.waits_for IS NULL
+RETURNING t.id;
+
 -- name: wake_workers
 -- Notify idle workers that tasks became due by something other than an insert.
 SELECT pg_notify('{channel}', 'new')::text AS notified

@@ -440,8 +440,13 @@ WHERE t.version = e.version AND (t.state = e.state OR (e.state = 'pending' AND t
 jsonb_path_query_array(coalesce(t.history, '[]'), '$[last - 18 to last]') || jsonb_build_object(
             'number', t.attempts, 'started_at', coalesce(c.now - make_interval(secs => e.started_ago), t.started_at),
             'ended_at', c.now - make_interval(secs => e.ended_ago), 'worker_id', t.worker_id, 'outcome', e.outcome,
-            'error', e.summary
+            'error', e.summary, 'release', {release_of_worker},
+            -- The same traceback again is kept once.
+            'traceback', CASE WHEN e.error IS DISTINCT FROM t.error THEN right(e.error, 16000) END
         )
+
+-- fragment: release_of_worker
+(SELECT w.info ->> 'release' FROM {schema}.tasklib_workers AS w WHERE w.worker_id = t.worker_id ORDER BY w.started_at DESC LIMIT 1)
 
 -- name: renew_leases
 -- Move the lease of running attempts forward; those that are no longer current are left out of the answer.

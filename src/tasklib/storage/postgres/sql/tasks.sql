@@ -36,9 +36,40 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     AND (:search::text IS NULL OR strpos(lower(t.kwargs::text), lower(:search::text)) > 0
         OR strpos(lower(t.tags::text), lower(:search::text)) > 0
         OR strpos(lower(coalesce(t.error, '')), lower(:search::text)) > 0)
+    AND (:arguments::jsonb IS NULL OR NOT EXISTS (
+        SELECT FROM jsonb_to_recordset(:arguments::jsonb) AS a (path text[], value text)
+        WHERE a.value IS DISTINCT FROM CASE jsonb_typeof(t.kwargs #> a.path)
+            WHEN 'null' THEN 'null' WHEN 'object' THEN NULL WHEN 'array' THEN NULL ELSE t.kwargs #>> a.path
+        END
+    ))
+    AND (:worker::text IS NULL OR t.worker_id = :worker::text OR t.finished_by = :worker::text
+        OR t.history @> jsonb_build_array(jsonb_build_object('worker_id', :worker::text)))
+    AND (:release::text IS NULL OR t.history @> jsonb_build_array(jsonb_build_object('release', :release::text))
+        OR EXISTS (
+            SELECT FROM {schema}.tasklib_worker_history AS w
+            WHERE w.worker_id = coalesce(t.finished_by, t.worker_id) AND w.release = :release::text
+                AND t.started_at BETWEEN w.started_at AND w.ended_at
+        ) OR EXISTS (
+            SELECT FROM {schema}.tasklib_workers AS w
+            WHERE w.worker_id = coalesce(t.finished_by, t.worker_id) AND w.info ->> 'release' = :release::text
+                AND t.started_at >= w.started_at
+        ))
+    AND (:ran_least::float8 IS NULL OR {ran} >= :ran_least::float8)
+    AND (:ran_below::float8 IS NULL OR {ran} < :ran_below::float8)
+    AND (:waited_least::float8 IS NULL OR {waited} >= :waited_least::float8)
+    AND (:waited_below::float8 IS NULL OR {waited} < :waited_below::float8)
     AND (:created_after::timestamptz IS NULL OR t.created_at >= :created_after::timestamptz)
     AND (:created_before::timestamptz IS NULL OR t.created_at < :created_before::timestamptz)
+    AND (:completed_after::timestamptz IS NULL OR t.completed_at >= :completed_after::timestamptz)
     AND (:completed_before::timestamptz IS NULL OR t.completed_at < :completed_before::timestamptz)
+
+-- fragment: ran
+extract(epoch FROM coalesce(
+        t.completed_at, CASE WHEN t.state = 'running' THEN coalesce(:now::timestamptz, now()) END
+    ) - t.started_at)
+
+-- fragment: waited
+CASE WHEN t.attempts <= 1 THEN extract(epoch FROM t.started_at - greatest(t.scheduled_at, t.created_at)) END
 
 -- fragment: inserted
 INSERT INTO {schema}.tasks (

@@ -288,6 +288,16 @@ ORDER BY w.instance
 ON CONFLICT (instance) DO NOTHING
 RETURNING instance;
 
+-- name: find_releases
+-- Which releases instances of these names ran, and from when to when.
+SELECT w.worker_id, w.info ->> 'release' AS release, w.started_at, NULL::timestamptz AS ended_at
+FROM {schema}.tasklib_workers AS w
+WHERE w.worker_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:workers::jsonb))) AND w.info ->> 'release' IS NOT NULL
+UNION ALL
+SELECT e.worker_id, e.release, e.started_at, e.ended_at
+FROM {schema}.tasklib_worker_history AS e
+WHERE e.worker_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:workers::jsonb))) AND e.release IS NOT NULL;
+
 -- name: list_ended_workers
 -- Instances that ended in the last so many seconds, the latest first.
 SELECT e.instance, e.worker_id, e.host, e.pid, e.release, e.started_at, e.heartbeat_at, e.ended_at, e.ending, e.tasks

@@ -556,6 +556,14 @@ WHERE t.group_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)::uui
 SELECT g.id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures
 FROM {schema}.tasklib_groups AS g WHERE g.task_id = :id::uuid AND g.kind NOT IN ('after', 'left', 'gone') ORDER BY g.key, g.id;
 
+-- name: find_parent
+-- The workflow whose child a task is; no row if it is none's.
+SELECT p.id, p.name, p.state
+FROM {schema}.tasks AS t
+JOIN {schema}.tasklib_groups AS g ON g.id = t.group_id
+JOIN {schema}.tasks AS p ON p.id = g.task_id
+WHERE t.id = :id::uuid AND g.kind <> 'after';
+
 -- name: list_before
 -- The tasks that are before a task in its flow.
 SELECT t.id, t.name, t.state, e.param

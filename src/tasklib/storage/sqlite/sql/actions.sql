@@ -12,6 +12,14 @@ WHERE id IN (SELECT i.value FROM json_each(:ids) AS i) AND state IN (SELECT s.va
     AND (:from_scratch OR {can_resume})
 RETURNING id, marks;
 
+-- name: delay_tasks
+-- Let tasks that were just restarted come due later, each after a delay of its own; none that waits for something else.
+UPDATE tasks
+SET scheduled_at = strftime('%Y-%m-%d %H:%M:%f000', :now, printf('%+.3f seconds', b.value ->> 'delay'))
+FROM json_each(:batch) AS b
+WHERE tasks.id = b.value ->> 'id' AND tasks.state = 'pending' AND tasks.waits_for IS NULL
+RETURNING tasks.id;
+
 -- name: wake_workers
 -- Differs by necessity: idle workers see by themselves that the file has changed.
 SELECT NULL AS notified WHERE false;

@@ -220,7 +220,10 @@ SET state = CASE
         '$[#]', json_object(
             'number', attempts,
             'started_at', CASE WHEN e.value ->> 'started_ago' IS NULL THEN started_at ELSE {started_at} END,
-            'ended_at', {ended_at}, 'worker_id', worker_id, 'outcome', e.value ->> 'outcome', 'error', e.value ->> 'summary'
+            'ended_at', {ended_at}, 'worker_id', worker_id, 'outcome', e.value ->> 'outcome', 'error', e.value ->> 'summary',
+            'release', {release_of_worker},
+            -- The same traceback again is kept once.
+            'traceback', CASE WHEN e.value ->> 'error' IS NOT error THEN substr(e.value ->> 'error', -16000) END
         )
     ) END,
     progress = CASE WHEN {is_final} THEN coalesce(e.value ->> 'progress', progress) END,
@@ -233,6 +236,12 @@ SET state = CASE
 FROM json_each(:batch) AS e
 WHERE tasks.id = e.value ->> 'id' AND tasks.version = e.value ->> 'version' AND tasks.state = 'running'
 RETURNING tasks.id;
+
+-- fragment: release_of_worker
+(
+            SELECT w.info ->> 'release' FROM tasklib_workers AS w WHERE w.worker_id = tasks.worker_id
+            ORDER BY w.started_at DESC LIMIT 1
+        )
 
 -- fragment: is_final
 (e.value ->> 'terminal' OR cancel_requested_at IS NOT NULL)

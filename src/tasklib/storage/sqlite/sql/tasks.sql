@@ -37,9 +37,44 @@ t.id, t.seq, t.name, t.state, t.scheduled_at, t.started_at, t.completed_at, t.cr
     AND (:fingerprint IS NULL OR (t.dead_at IS NOT NULL AND coalesce(t.fingerprint, '') = :fingerprint))
     AND (:search IS NULL OR instr(lower(t.kwargs), lower(:search)) > 0 OR instr(lower(t.tags), lower(:search)) > 0
         OR instr(lower(coalesce(t.error, '')), lower(:search)) > 0)
+    AND (:arguments IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:arguments) AS a
+        WHERE NOT EXISTS (
+            SELECT 1 FROM json_each(a.value -> 'paths') AS p
+            WHERE a.value ->> 'value' = CASE json_type(t.kwargs, p.value)
+                WHEN 'text' THEN t.kwargs ->> p.value WHEN 'object' THEN NULL WHEN 'array' THEN NULL
+                ELSE t.kwargs -> p.value
+            END
+        )
+    ))
+    AND (:worker IS NULL OR t.worker_id = :worker OR t.finished_by = :worker
+        OR EXISTS (SELECT 1 FROM json_each(t.history) AS h WHERE h.value ->> 'worker_id' = :worker))
+    AND (:release IS NULL
+        OR EXISTS (SELECT 1 FROM json_each(t.history) AS h WHERE h.value ->> 'release' = :release)
+        OR EXISTS (
+            SELECT 1 FROM tasklib_worker_history AS w
+            WHERE w.worker_id = coalesce(t.finished_by, t.worker_id) AND w.release = :release
+                AND t.started_at BETWEEN w.started_at AND w.ended_at
+        ) OR EXISTS (
+            SELECT 1 FROM tasklib_workers AS w
+            WHERE w.worker_id = coalesce(t.finished_by, t.worker_id) AND w.info ->> 'release' = :release
+                AND t.started_at >= w.started_at
+        ))
+    AND (:ran_least IS NULL OR {ran} >= :ran_least)
+    AND (:ran_below IS NULL OR {ran} < :ran_below)
+    AND (:waited_least IS NULL OR {waited} >= :waited_least)
+    AND (:waited_below IS NULL OR {waited} < :waited_below)
     AND (:created_after IS NULL OR t.created_at >= :created_after)
     AND (:created_before IS NULL OR t.created_at < :created_before)
+    AND (:completed_after IS NULL OR t.completed_at >= :completed_after)
     AND (:completed_before IS NULL OR t.completed_at < :completed_before)
+
+-- fragment: ran
+(julianday(coalesce(t.completed_at, CASE WHEN t.state = 'running' THEN :now END)) - julianday(t.started_at)) * 86400.0
+
+-- fragment: waited
+CASE WHEN t.attempts <= 1
+        THEN (julianday(t.started_at) - julianday(max(t.scheduled_at, t.created_at))) * 86400.0 END
 
 -- fragment: inserted
 INSERT INTO tasks (

@@ -469,6 +469,14 @@ WHERE group_id IN (SELECT i.value FROM json_each(:ids) AS i) AND group_id NOT IN
 SELECT g.id, g.key, g.kind, g.total, g.sealed, g.ended, g.failed, g.cancelled, g.max_failures
 FROM tasklib_groups AS g WHERE g.task_id = :id AND g.kind NOT IN ('after', 'left', 'gone') ORDER BY g.key, g.id;
 
+-- name: find_parent
+-- The workflow whose child a task is; no row if it is none's.
+SELECT p.id, p.name, p.state
+FROM tasks AS t
+CROSS JOIN tasklib_groups AS g ON g.id = t.group_id
+CROSS JOIN tasks AS p ON p.id = g.task_id
+WHERE t.id = :id AND g.kind <> 'after';
+
 -- name: list_before
 -- The tasks that are before a task in its flow.
 SELECT t.id, t.name, t.state, e.param

@@ -1,0 +1,71 @@
+"""Objectives: how many tasks should start, or end, within a time, and how that stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasklib.core.insights.objectives import Kind, Standing, check_objective
+from tasklib.definition import check_name
+from tasklib.queue.arguments import check_whole
+from tasklib.queue.base import QueueBase
+from tasklib.queue.sync_async import operation
+from tasklib.storage.operations import objectives
+from tasklib.storage.operations.objectives import DAY_SECONDS, read_standings
+from tasklib.storage.statement import Operation
+
+
+class HasObjectives(QueueBase):
+    """What is wanted of the tasks, and how they keep to it."""
+
+    @operation
+    def set_objective(
+        self,
+        name: str | None = None,
+        *,
+        within_seconds: float,
+        target: float = 99.5,
+        kind: Kind = "wait",
+        by: str | None = None,
+    ) -> Operation[None]:
+        """Want `target` percent of the attempts of a name, or of all together, to start or end within so many seconds.
+
+        `kind="wait"` is from due to started, `kind="run"` from started to ended.  It replaces the objective of its name
+        and kind.  `doctor`, `top`, the dashboard and `GET /api/findings` report one that is at risk.
+
+        Examples:
+            >>> queue.set_objective("add", within_seconds=5)  # 99.5 % start within 5 s
+            >>> queue.set_objective("add", within_seconds=60, target=99, kind="run")
+            >>> [str(each.objective) for each in queue.objectives()]
+            ['99 % end within 60 s', '99.5 % start within 5 s']
+        """
+        wanted = check_objective(None if name is None else check_name(name), kind, within_seconds, target, by)
+        yield from objectives.set_objective(wanted)
+
+    aset_objective = set_objective.as_async
+
+    @operation
+    def remove_objective(self, name: str | None = None, *, kind: Kind = "wait") -> Operation[bool]:
+        """Want it no longer; False if there is no objective of that name and kind.
+
+        Examples:
+            >>> queue.set_objective(within_seconds=5)
+            >>> queue.remove_objective(), queue.remove_objective()
+            (True, False)
+        """
+        return (yield from objectives.remove_objective(name, kind))
+
+    aremove_objective = remove_objective.as_async
+
+    @operation
+    def objectives(self, *, seconds: int = DAY_SECONDS) -> Operation[Sequence[Standing]]:
+        """Every objective, and how it stands over the last so many seconds, a day if nothing is said.
+
+        Examples:
+            >>> queue.set_objective("add", within_seconds=5)
+            >>> [standing] = queue.objectives()
+            >>> standing.count, standing.budget, standing.at_risk  # nothing has run yet
+            (0, None, False)
+        """
+        return (yield from read_standings(check_whole("a number of seconds", seconds)))
+
+    aobjectives = objectives.as_async
