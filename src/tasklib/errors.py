@@ -293,7 +293,7 @@ class TaskFailed(TaskLibError):
         failed ZeroDivisionError: division by zero
     """
 
-    def __init__(self, task: EndedTask) -> None:
+    def __init__(self, task: EndedTask, *, is_group: bool = False) -> None:
         self.task = task
         self.task_id = task.id
         self.step: str | None = None
@@ -305,7 +305,7 @@ class TaskFailed(TaskLibError):
         many = f"the children of {task.name!r} failed{reason}"
         super().__init__(
             f"{many}; queue.retry(id) of their workflow runs those that failed again"
-            if task.id is None
+            if is_group
             else f"{one}; error.task.error has the whole text, queue.retry(id) runs it again"
         )
 

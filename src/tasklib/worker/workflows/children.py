@@ -173,7 +173,8 @@ def not_completed(key: str, error: Mapping[str, Any]) -> Exception:
     if error.get("type") == "WaitTimeout":
         return WaitTimeout(None, 0.0, "waiting", step=key)
     child = error.get("child")
-    failed = TaskFailed(EndedChild(**child) if child else EndedChild(name=key, error=error.get("message", "")))
+    ended = EndedChild(**child) if child else EndedChild(name=key, error=error.get("message", ""))
+    failed = TaskFailed(ended, is_group=not child)
     failed.step = key
     return failed
 
