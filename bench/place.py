@@ -106,7 +106,18 @@ class Places:
 
     def _start_redis(self) -> None:
         self.redis_port = free_port()
-        options = ["--port", str(self.redis_port), "--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
+        options = [
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            str(self.redis_port),
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "everysec",
+            "--save",
+            "",
+        ]
         self.redis = subprocess.Popen(
             [str(redis_program()), *options, "--dir", str(Path(self._folder.name))],
             env=redis_variables(),
