@@ -44,7 +44,7 @@ A message says what was wrong, with which value, and what to do; the data a prog
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -509,12 +509,3 @@ def seconds_of(delay: float | timedelta) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e10:
         raise ConfigurationError(f"a delay is a number of seconds or a timedelta, not negative; got {delay!r}")
     return float(seconds)
-
-
-def require_aware(moment: datetime, what: str) -> datetime:
-    """The moment itself; a datetime without a time zone is an error, because it could mean two instants."""
-    if moment.tzinfo is None:
-        raise ConfigurationError(
-            f"{what} needs a time zone, got the naive {moment.isoformat()}; use datetime.now(timezone.utc) or similar"
-        )
-    return moment

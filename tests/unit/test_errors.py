@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from tasklib import Task, TaskState, errors
+from tasklib.core.time.clock import require_aware
 from tasklib.errors import (
     Abort,
     ClaimLost,
@@ -32,7 +33,6 @@ from tasklib.errors import (
     UniqueConflict,
     WaitTimeout,
     WorkerLost,
-    require_aware,
     seconds_of,
 )
 

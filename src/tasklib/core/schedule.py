@@ -10,7 +10,8 @@ from itertools import chain, islice
 from typing import Any, Literal, Self, get_args
 from uuid import UUID
 
-from tasklib.errors import ConfigurationError, require_aware
+from tasklib.core.time.clock import require_aware
+from tasklib.errors import ConfigurationError
 
 Misfire = Literal["one", "skip", "all"]
 Overlap = Literal["allow", "skip"]

@@ -9,8 +9,9 @@ from typing import Any, Final, TypedDict
 from uuid import UUID
 
 from tasklib.core.task import OnConflict
+from tasklib.core.time.clock import require_aware
 from tasklib.definition import KEY_RULE, is_key
-from tasklib.errors import ConfigurationError, require_aware, seconds_of
+from tasklib.errors import ConfigurationError, seconds_of
 
 
 class SubmitKeywords(TypedDict, total=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from tasklib.errors import require_aware
+from tasklib.errors import ConfigurationError
 
 
 class Clock(Protocol):
@@ -65,3 +65,12 @@ class ManualClock:
         """
         self._now += timedelta(seconds=seconds, **parts)
         return self._now
+
+
+def require_aware(moment: datetime, what: str) -> datetime:
+    """The moment itself; a datetime without a time zone is an error, because it could mean two instants."""
+    if moment.tzinfo is None:
+        raise ConfigurationError(
+            f"{what} needs a time zone, got the naive {moment.isoformat()}; use datetime.now(timezone.utc) or similar"
+        )
+    return moment

@@ -9,7 +9,8 @@ from typing import Unpack
 from tasklib.core.lifecycle import CLEANUP_STATES, Action, states_for
 from tasklib.core.queue_info import ErrorGroup, TaskFilter
 from tasklib.core.task import Task, TaskState
-from tasklib.errors import ConfigurationError, require_aware, seconds_of
+from tasklib.core.time.clock import require_aware
+from tasklib.errors import ConfigurationError, seconds_of
 from tasklib.queue.arguments import (
     Filters,
     Id,

@@ -10,7 +10,8 @@ from typing import Any, Final
 from tasklib.core.calls.steps import StepOptions
 from tasklib.core.codec import shown
 from tasklib.core.limits import check_budget, is_amount
-from tasklib.errors import ConfigurationError, WaitTimeout, require_aware, seconds_of
+from tasklib.core.time.clock import require_aware
+from tasklib.errors import ConfigurationError, WaitTimeout, seconds_of
 from tasklib.storage.operations.workflows.events import check_event
 from tasklib.worker.workflows.effects import Ask, Logic, Park, Rest
 from tasklib.worker.workflows.history import History
