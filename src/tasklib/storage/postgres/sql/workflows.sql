@@ -18,7 +18,7 @@ WITH batch AS MATERIALIZED (
     )
 ),
 mine AS MATERIALIZED (
-    SELECT t.id, t.ctid AS tid, t.version, coalesce(t.marks, 0) & 4 = 0 OR t.retry_count > 0 OR t.marks & 2 = 0 AND EXISTS (
+    SELECT t.id, t.version, coalesce(t.marks, 0) & 4 = 0 OR t.retry_count > 0 OR t.marks & 2 = 0 AND EXISTS (
             SELECT FROM batch AS b WHERE b.task_id = t.id AND b.undo IS NOT NULL
         ) AS changes
     FROM {schema}.tasks AS t
@@ -34,7 +34,8 @@ marked AS (
         ) THEN 2 ELSE 0 END,
         retry_count = CASE WHEN EXISTS (SELECT FROM batch AS b WHERE b.task_id = t.id AND b.state = 'done') THEN 0
             ELSE t.retry_count END
-    WHERE t.ctid = ANY (ARRAY(SELECT m.tid FROM mine AS m WHERE m.changes))
+    -- By id: a row that somebody else has just written has an address that this statement does not see.
+    WHERE t.id = ANY (ARRAY(SELECT m.id FROM mine AS m WHERE m.changes))
 )
 INSERT INTO {schema}.tasklib_steps AS s (
     task_id, key, number, kind, state, version, digest, value, error, until, tries, note, ask, undo, started_at, ended_at
