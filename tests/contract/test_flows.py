@@ -180,8 +180,6 @@ def test_wrong_flows_are_refused(queue: Face, add: Any):
         flow.add(add)
     with pytest.raises(ConfigurationError, match="no task of the flow"):
         flow.add(add.bind(1), after=[other.add(add.bind(2))])
-    with pytest.raises(InvalidArguments, match=r"got \[<result of <Node 'add'"):
-        add.bind([flow.add(add.bind(1)).result])
     with pytest.raises(ConfigurationError, match="run_if"):
         flow.add(add.bind(1), run_if="maybe")
     with pytest.raises(ConfigurationError, match="nothing is before it"):
@@ -190,6 +188,10 @@ def test_wrong_flows_are_refused(queue: Face, add: Any):
         flow.add(add.bind(1), after=flow.add(add.bind(2)))
     with pytest.raises(InvalidArguments, match="'c' is not a parameter"):
         add.bind(c=flow.add(add.bind(1)).result)
+    one = flow.add(add.bind(1)).result
+    for wrong in (lambda: add.bind([one, one]), lambda: add.bind(one, b={"of": [one]})):
+        with pytest.raises(InvalidArguments, match=r"<result of <Node 'add'.*an argument of its own, not a part"):
+            wrong()
     with pytest.raises(ConfigurationError, match="unique key"):
         flow.add(add.options(unique_key="k").bind(1))
 

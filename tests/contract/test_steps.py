@@ -226,6 +226,34 @@ def test_the_call_of_a_function_is_no_step(queue: Face):
     assert "pass the function itself" in (finish(queue, workflow.submit()).error or "")
 
 
+def wrong_calls(ctx: Any, child: Any) -> dict[str, Any]:
+    return {
+        "did you mean timeout_seconds=?; call it as ctx.wait(event, type=": lambda: ctx.wait("paid", timeout=None),
+        "missing a required argument: 'event'": lambda: ctx.wait(timeout_seconds=3),
+        "with the task's own arguments in its bind: ctx.run(task.bind(1))": lambda: ctx.run(child, 3),
+        "ctx.options: got an unexpected keyword argument 'retrys'; did you mean retries=?": lambda: ctx.options(
+            retrys=3
+        ),
+        "ctx.map takes mappings of arguments, one for each child, got 5": lambda: ctx.map(child, 5),
+    }
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_wrong_call_of_the_context_says_how_to_write_it(queue: Face, kind: str):
+    @queue.task
+    def child(number: int) -> None: ...
+
+    def blocking(ctx: TaskContext, message: str) -> None:
+        wrong_calls(ctx, child)[message]()
+
+    async def awaiting(ctx: AsyncTaskContext, message: str) -> None:
+        await wrong_calls(ctx, child)[message]()
+
+    workflow = queue.task(max_retries=0, name="workflow")(blocking if kind == "def" else awaiting)
+    for message in wrong_calls(None, None):
+        assert message in (finish(queue, workflow.submit(message)).error or "")
+
+
 def test_a_failed_step_runs_again_with_the_tasks_retry_and_the_others_do_not(queue: Face, calls: Calls):
     def shaky() -> str:
         if calls.note("shaky") and calls.count("shaky") < 3:

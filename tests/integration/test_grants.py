@@ -110,6 +110,7 @@ def test_a_producer_submits_in_every_way_the_docs_know(
         with pytest.raises(PermissionDenied):
             queue.get(first)
     assert main(["submit", "job", "n=9", "--database-url", as_role(database_url, role)]) == 0
+    assert main(["migrate", "--check", "--database-url", as_role(database_url, role)]) == 0
     assert "Submitted job" in capsys.readouterr().out
     with TaskQueue(database_url) as owner:
         assert len(owner.list(limit=50)) == 10

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tasklib.core.calls.steps import Restart
+from tasklib.core.calls.signals import Restart
 from tasklib.core.lifecycle import Event
 from tasklib.core.outcome import (
     Cancelled,

@@ -25,7 +25,7 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type:
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from tasklib.core.calls.middleware import Middleware
-from tasklib.core.calls.steps import Restart, Suspended
+from tasklib.core.calls.signals import Restart, Suspended
 from tasklib.errors import Snooze
 from tasklib.queue.instrumentation import (
     Instrumentation,

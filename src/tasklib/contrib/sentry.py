@@ -18,7 +18,7 @@ from sentry_sdk.integrations import Integration
 from sentry_sdk.utils import event_from_exception
 
 from tasklib.core.calls.middleware import Middleware
-from tasklib.core.calls.steps import Restart, Suspended
+from tasklib.core.calls.signals import Restart, Suspended
 from tasklib.core.schedule import Plan
 from tasklib.errors import Abort, Retry, Snooze
 from tasklib.queue.instrumentation import Instrumentation, Sending, instrument_queues

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, assert_never
 
 from tasklib.core.calls.base_exceptions import is_interrupt
-from tasklib.core.calls.steps import Restart
+from tasklib.core.calls.signals import Restart
 from tasklib.core.codec import dumps
 from tasklib.core.lifecycle import Ending, Event
 from tasklib.core.retry import RetryPolicy

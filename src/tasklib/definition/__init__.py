@@ -2,7 +2,6 @@
 
 from tasklib.definition.functions import default_name
 from tasklib.definition.registry import Registry
-from tasklib.definition.signature import shows_options
 from tasklib.definition.task_options import (
     KEY_RULE,
     RESERVED_OPTIONS,
@@ -32,5 +31,4 @@ __all__ = [
     "default_name",
     "is_key",
     "secrets_of",
-    "shows_options",
 ]

@@ -7,11 +7,12 @@ from datetime import timedelta
 from typing import Any, Literal, Never, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
+from tasklib.core.calls.signature import shows_options
 from tasklib.core.codec import shown
 from tasklib.core.config import Config
 from tasklib.core.task import Task
 from tasklib.core.task_id import TaskId, default_source
-from tasklib.definition import Definition, FunctionDefinition, Registry, TaskKeywords, TaskOptions, shows_options
+from tasklib.definition import Definition, FunctionDefinition, Registry, TaskKeywords, TaskOptions
 from tasklib.errors import ConfigurationError, NotInitialized
 from tasklib.queue import TaskQueue, define
 from tasklib.queue.results import TaskResults

@@ -50,6 +50,13 @@ class Administration(ServicePart):
         return (yield from read_clock())
 
     @operation
+    def require_tables(self) -> Operation[None]:
+        """Nothing, if the tables are those of this version; else an error says what is wrong.  Every role may ask."""
+        yield from read_clock()  # A database looks at its tables before its first statement.
+
+    arequire_tables = require_tables.as_async
+
+    @operation
     def drop_schema(self) -> Operation[None]:
         """Remove the whole PostgreSQL schema with everything in it; only for one that the caller has made."""
         yield Statement("drop_schema")

@@ -19,11 +19,12 @@ from typing import (
 )
 
 from tasklib.core.calls.context import AsyncTaskContext, TaskContext
-from tasklib.core.calls.steps import Restart
+from tasklib.core.calls.signals import Restart
+from tasklib.core.calls.signature import shows_options
 from tasklib.core.codec import plain
 from tasklib.core.task import NewTask
 from tasklib.core.task_id import TaskId, TaskIds
-from tasklib.definition import Definition, FunctionDefinition, Misfit, shows_options
+from tasklib.definition import Definition, FunctionDefinition, Misfit
 from tasklib.errors import ConfigurationError, InvalidArguments
 from tasklib.submission.stream import Packer, Stream, TaskStore, agroups, groups, refusal
 from tasklib.submission.submit_options import NO_OPTIONS, SubmitKeywords, SubmitOptions, meant_option
@@ -137,7 +138,16 @@ class Submitter(Generic[P, R_co]):
             >>> add.bind(1, b=2)
             <bound 'add'>
         """
-        queue = self._queue()
+        try:
+            return self._bound(self._queue(), args, kwargs)
+        except InvalidArguments as error:
+            given = (*args, *kwargs.values())
+            if not any(_holds_result(each) for each in given if not isinstance(each, NodeResult)):
+                raise
+            remedy = "a result of another task is an argument of its own, not a part of one: bind(a.result, b.result)"
+            raise InvalidArguments(error.task, [*error.problems, remedy]) from error.__cause__
+
+    def _bound(self, queue: TaskStore, args: Sequence[Any], kwargs: Mapping[str, Any]) -> BoundTask[R_co]:
         if not any(isinstance(each, NodeResult) for each in (*args, *kwargs.values())):
             return BoundTask(self, self._new(queue, args, kwargs), {})
         if not isinstance(self.definition, FunctionDefinition):
@@ -201,6 +211,14 @@ class NodeResult:
 
     def __repr__(self) -> str:
         return f"<result of {self.node!r}>"
+
+
+def _holds_result(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_result, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_holds_result, value))
+    return isinstance(value, NodeResult)
 
 
 class BoundTask(Generic[R_co]):

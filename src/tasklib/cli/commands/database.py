@@ -95,8 +95,9 @@ def say_version(*, as_json: bool) -> None:
 
 def _check(cli: Cli) -> None:
     from tasklib.queue import TaskQueue
+    from tasklib.service.service import QueueService
 
     if missing := missing_file(cli.config):
         raise CommandFailed(f"there is no database {missing} yet; create it by: tasklib migrate", Exit.DATABASE)
     with TaskQueue(cli.config.with_(auto_migrate=False)) as queue:
-        queue.pauses()
+        QueueService(queue).administration.require_tables()

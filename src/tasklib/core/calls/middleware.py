@@ -9,7 +9,7 @@ from typing import Any
 
 from tasklib.core.calls.base_exceptions import is_interrupt
 from tasklib.core.calls.context import StepContext, TaskContext
-from tasklib.core.calls.steps import Restart
+from tasklib.core.calls.signals import Restart
 
 log = logging.getLogger("tasklib.worker")
 

@@ -1,4 +1,4 @@
-"""What a running task may record, as its function sees it: steps with their options, and how a wait ends the attempt.
+"""What a running task may record, as its function sees it: steps with their options.
 
 Here are only names and checks.  The worker gives a context its `Workflow`, which does the work.
 """
@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from tasklib.core.calls.groups import Group
+from tasklib.core.calls.signature import explains_wrong_calls, shows_options
 from tasklib.core.codec import is_storable
 from tasklib.errors import ConfigurationError
 
@@ -31,29 +32,6 @@ def _is_count(value: Any) -> bool:
 
 def _is_seconds(value: Any, least: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < 1e9
-
-
-class Suspended(BaseException):
-    """Unwinds the function of a workflow that waits: the attempt ends, and the function runs again when it is due.
-
-    No `Exception`, so that `except Exception` lets it pass.
-    """
-
-
-class Restart(Exception):
-    """Made by `task.restart(...)` and raised by the task: it continues as new, under the same id, with no steps.
-
-    It is no error, but a signal as `Snooze` is.
-    """
-
-    def __init__(self, name: str, kwargs: Any) -> None:
-        self.name = name
-        self.kwargs = kwargs
-        """The new arguments, checked, as plain JSON."""
-        super().__init__(f"task {name!r} restarts")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Restart, (self.name, self.kwargs)
 
 
 class StepKeywords(TypedDict, total=False):
@@ -189,11 +167,13 @@ class Calls:
         return NO_STEP_OPTIONS
 
 
+@explains_wrong_calls
 class StepCalls(Calls):
     """What a plain function may ask of its context: every call blocks."""
 
     __slots__ = ()
 
+    @shows_options(StepOptions)
     def options(self, **options: Unpack[StepKeywords]) -> Steps:
         """The same calls with options: for how a step is named and run.
 
@@ -412,11 +392,13 @@ class Steps(WithOptions, StepCalls):
     __slots__ = ()
 
 
+@explains_wrong_calls
 class AsyncStepCalls(Calls):
     """What a coroutine may ask of its context: every call returns an awaitable."""
 
     __slots__ = ()
 
+    @shows_options(StepOptions)
     def options(self, **options: Unpack[StepKeywords]) -> AsyncSteps:
         """As `TaskContext.options`, for calls that are awaited."""
         return AsyncSteps(self._recording, StepOptions(**options))

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
 from tasklib.core.calls.middleware import EndHook, ErrorHook, Middleware
+from tasklib.core.calls.signature import shows_options
 from tasklib.core.codec import shown
-from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, default_name, shows_options
+from tasklib.definition import Definition, Registry, TaskKeywords, TaskOptions, default_name
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import HeaderSource, Hook, QueueBase
 from tasklib.submission import ContextDecorator, ContextTaskFunction, TaskFunction

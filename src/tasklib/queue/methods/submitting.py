@@ -12,11 +12,12 @@ from typing import Any, Final, Unpack, cast, overload
 from tasklib.core.calls.context import TaskContext
 from tasklib.core.calls.current import current_context
 from tasklib.core.calls.import_guard import refuse_while_loading
+from tasklib.core.calls.signature import shows_options
 from tasklib.core.codec import plain
 from tasklib.core.redaction import SECRETS_HEADER
 from tasklib.core.task import SUBMITTER_HEADER, NewTask, TaskBatch
 from tasklib.core.task_id import TaskId, TaskIds
-from tasklib.definition import Definition, TaskOptions, check_name, shows_options
+from tasklib.definition import Definition, TaskOptions, check_name
 from tasklib.errors import ConfigurationError
 from tasklib.queue.base import QueueBase
 from tasklib.queue.instrumentation import send_through

@@ -51,6 +51,8 @@ class ChildLogic(History):
         """Run a task for each input."""
         if not isinstance(task, Submitter):
             raise ConfigurationError(f"ctx.map takes a task and its inputs, got {task!r}")
+        if not isinstance(inputs, Iterable):
+            raise ConfigurationError(f"ctx.map takes mappings of arguments, one for each child, got {inputs!r}")
         if max_failures is not None and not _is_count(max_failures):
             raise ConfigurationError(f"max_failures is a whole number, 0 or more, or None, got {max_failures!r}")
         submitter: Submitter[Any, Any] = task

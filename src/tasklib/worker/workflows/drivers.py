@@ -16,7 +16,8 @@ from typing import Any, Final, TypeAlias, assert_never
 from tasklib.core.calls.context import StepContext, TaskContext
 from tasklib.core.calls.current import activate
 from tasklib.core.calls.middleware import Middleware, around_step
-from tasklib.core.calls.steps import StepOptions, Suspended
+from tasklib.core.calls.signals import Suspended
+from tasklib.core.calls.steps import StepOptions
 from tasklib.core.time.timing import Timing
 from tasklib.definition.functions import is_async
 from tasklib.errors import DatabaseBusy, DatabaseUnavailable, Snooze, TaskTimeout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tasklib.core.calls.steps import Restart
+from tasklib.core.calls.signals import Restart
 from tasklib.core.lifecycle import Ending
 from tasklib.core.texts.error_text import describe
 from tasklib.definition import Definition

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from tasklib.core.calls.context import StepContext, TaskContext
 from tasklib.core.calls.current import current_context
-from tasklib.core.calls.steps import MAX_KEY, StepOptions, Suspended
+from tasklib.core.calls.signals import Suspended
+from tasklib.core.calls.steps import MAX_KEY, StepOptions
 from tasklib.core.lifecycle import Ending
 from tasklib.core.texts.error_text import bounded
 from tasklib.core.time.timing import Timing

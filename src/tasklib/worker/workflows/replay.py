@@ -14,7 +14,7 @@ from typing import Any, Final, assert_never
 
 from tasklib.core.calls.context import context_class
 from tasklib.core.calls.current import activate
-from tasklib.core.calls.steps import Suspended
+from tasklib.core.calls.signals import Suspended
 from tasklib.core.task import Task
 from tasklib.core.texts.error_text import bounded
 from tasklib.core.time.timing import SystemTiming

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from tasklib.core.calls.steps import Restart, StepOptions
+from tasklib.core.calls.signals import Restart
+from tasklib.core.calls.steps import StepOptions
 from tasklib.core.codec import loads
 from tasklib.core.texts.causes import causes
 from tasklib.core.texts.error_text import bounded, message_of

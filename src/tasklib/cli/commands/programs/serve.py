@@ -172,8 +172,10 @@ async def _serve(
 
 async def _refuse_wrong_tables(queue: TaskQueue, server: Any) -> None:
     """End the service if its tables are those of another version or program; one that is away may come back."""
+    from tasklib.service.service import QueueService
+
     try:
-        await queue.apauses()
+        await QueueService(queue).administration.arequire_tables()
     except (SchemaMismatch, SchemaTooNew, ForeignTable):
         server.should_exit = True
         raise
